@@ -1,10 +1,10 @@
-"""The Chalice app: which functions there are, and the HTTP routes. Every body is one call into chalicelib.handlers.
+"""Defines the Chalice app: the Lambda functions and the HTTP routes. Every body is one call into chalicelib.handlers.
 
 Only the routes run through this file. Lambda enters the functions of the blueprints directly and never imports it, so
-nothing may be set up here that they need (no middleware, no logging).
+this file must not set up anything that they need (no middleware, no logging).
 
-Who may read is decided when the stage is packaged, by OUTSCALER_READ_AUTH in .chalice/config.json: `iam` (signed
-requests) or `api-key` (header x-api-key). There is no third value, least of all an open one.
+OUTSCALER_READ_AUTH in .chalice/config.json decides at packaging time who may call the read routes: `iam` (signed
+requests) or `api-key` (header x-api-key). There is no third value, and in particular no open access.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
-# `chalice deploy` names a package by a hash of chalicelib, bytecode included: what it imports must not write any.
+# `chalice deploy` names a package by a hash of chalicelib, bytecode included, so importing the package must not
+# write bytecode.
 if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
 
@@ -30,7 +31,7 @@ from chalicelib.runtime.runtime import runtime
 
 preload(__name__, "chalicelib.policy.compiled")
 
-# Chalice's own set-up would raise the level of the logger of this name, which is ours, to ERROR.
+# Chalice's default set-up would raise the level of this logger, which Outscaler owns, to ERROR.
 app = Chalice(app_name="outscaler", configure_logs=False)
 for _module in (tick, reconcile, act):
     app.register_blueprint(_module.blueprint)
@@ -40,12 +41,12 @@ _READ = _READERS[os.environ.get("OUTSCALER_READ_AUTH", "iam")]
 
 
 def _request() -> Request:
-    """The request that is being answered; Chalice types it as possibly missing, which inside a route it never is."""
+    """Return the current request. Chalice types it as optional, but inside a route it is always set."""
     return cast(Request, app.current_request)
 
 
 def _asked() -> str:
-    """Method and path of the request, for the log."""
+    """Return the method and path of the request, for the log."""
     request = _request()
     return f"{request.method} {request.path.replace('{name}', (request.uri_params or {}).get('name', ''))}"
 
@@ -56,7 +57,7 @@ def _respond(work: Callable[[], HttpResponse]) -> Response:
 
 
 def _respond_with_page(work: Callable[[], HttpResponse]) -> Response:
-    """The one answer that is no JSON; an error is, as everywhere."""
+    """Return the only response that is not JSON; errors are JSON as on every route."""
     answer = respond(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     if answer.status != 200:
         return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
@@ -73,36 +74,36 @@ def _body() -> bytes:
 
 @app.route("/healthz", methods=["GET"])
 def healthz() -> Response:
-    """Whether the function answers; says nothing else to anybody."""
+    """Report that the function responds; disclose nothing more."""
     return _respond(read_api.healthz)
 
 
 @app.route("/metrics", methods=["GET"], **_READ)
 def metrics() -> Response:
-    """All clusters' metrics, for Prometheus."""
+    """Return the metrics of all clusters for Prometheus."""
     return _respond_with_page(lambda: prometheus.metrics(runtime()))
 
 
 @app.route("/clusters", methods=["GET"], **_READ)
 def clusters() -> Response:
-    """All clusters, one line each."""
+    """List all clusters with a summary of each."""
     return _respond(lambda: read_api.clusters(runtime()))
 
 
 @app.route("/clusters/{name}", methods=["GET"], **_READ)
 def cluster(name: str) -> Response:
-    """One cluster: its policy, node groups, operations and timers."""
+    """Return one cluster: its policy, node groups, operations and timers."""
     return _respond(lambda: read_api.cluster(name, runtime()))
 
 
 @app.route("/clusters/{name}/decisions", methods=["GET"], **_READ)
 def decisions(name: str) -> Response:
-    """What was decided for it, newest first."""
+    """Return the cluster's decisions, newest first."""
     parameters = _request().query_params
     return _respond(lambda: read_api.decisions(name, dict(parameters or {}), runtime()))
 
 
 @app.route("/clusters/{name}/events", methods=["POST"], content_types=["*/*"])
 def events(name: str) -> Response:
-    """The Kubernetes events webhook; it authenticates its callers itself."""
+    """Receive Kubernetes events; the webhook authenticates its callers itself."""
     return _respond(lambda: handler.handle(name, _request().headers, _body(), runtime()))

@@ -1,14 +1,14 @@
 """Outscaler: a Kubernetes cluster autoscaler that runs outside the clusters it scales.
 
-snapshot the cluster, plan what to change, dispatch the plan, execute each action, record what happened.
-The layers and what each may import are in pyproject.toml (import-linter) and docs/architecture.md.
+It takes a snapshot of the cluster, plans changes, dispatches the plan, executes each operation and records the results.
+pyproject.toml (import-linter) and docs/architecture.md define the layers and their permitted imports.
 """
 
 import warnings
 from typing import Final
 
-#: The only statement of the release. pyproject.toml, the command, the HTTP clients and `make release` read it.
+#: The single definition of the release; pyproject.toml, the command, the HTTP clients and `make release` read it.
 __version__: Final = "0.2.0"
 
-# The zip for Lambda leaves out charset_normalizer: only bytes are read of answers, never text of an unknown encoding.
+# The Lambda zip omits charset_normalizer: responses are read as bytes only, never as text of an unknown encoding.
 warnings.filterwarnings("ignore", message="Unable to find acceptable character detection dependency")

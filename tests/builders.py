@@ -1,4 +1,5 @@
-"""Builders of model objects with sane defaults: name only what a test is about, the last word wins."""
+"""Builders of model objects with sensible defaults: a test names only the fields it is about, and later values override
+earlier ones."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def node(
     created: float = OLD,
     **more: Any,
 ) -> Node:
-    """A ready node. group: whose it is, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
+    """A ready node. group: its group, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
     offers = {**amounts(cpu=cpu, memory=memory, pods=pods), **more.pop("extra", {})}
     named = {HOSTNAME_LABEL: name, **({ZONE: zone} if zone else {}), **(labels or {})}
     fields: dict[str, Any] = {
@@ -62,7 +63,7 @@ def node(
 
 
 def having(**labels: str) -> Selector:
-    """Selects what carries all these labels; `_` in names for `-`."""
+    """A selector that matches objects with all these labels; `_` in names for `-`."""
     return Selector(tuple(Requirement(key.replace("_", "-"), "In", (value,)) for key, value in sorted(labels.items())))
 
 
@@ -77,7 +78,7 @@ def even(key: str, selector: Selector | None, skew: int = 1, **more: Any) -> Spr
 
 
 class ClusterBuilder:
-    """Collects objects and makes a Snapshot; every pod is of the class it describes."""
+    """Collects objects and makes a Snapshot; each pod gets the class that its arguments describe."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -99,7 +100,7 @@ class ClusterBuilder:
         kind: str = "ReplicaSet",
         **more: Any,
     ) -> int:
-        """The index of a class; owner None is a bare pod."""
+        """The index of a class; owner None means a bare pod."""
         requests = {k: v for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items() if v}
         made = PodClass(
             namespace=namespace,
@@ -122,7 +123,7 @@ class ClusterBuilder:
         created: float = OLD,
         **more: Any,
     ) -> ClusterBuilder:
-        """Pods the scheduler refused."""
+        """Adds pods that the scheduler rejected."""
         cls = self.cls(cpu, memory, **more)
         namespace = self.classes[cls].namespace
         self.pods += [
@@ -152,7 +153,7 @@ class ClusterBuilder:
         pod: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> ClusterBuilder:
-        """Pods bound to a node. pod: further fields of Pod."""
+        """Adds pods bound to a node. pod: further fields of Pod."""
         cls = self.cls(cpu, memory, **more)
         namespace = self.classes[cls].namespace
         for _ in range(count):
@@ -165,7 +166,7 @@ class ClusterBuilder:
         return self
 
     def node(self, name: str, cpu: str = "1", memory: str = "4Gi", **more: Any) -> ClusterBuilder:
-        """A node; see `node`."""
+        """Adds a node; see `node`."""
         self.nodes.append(node(name, cpu, memory, **more))
         return self
 
@@ -179,7 +180,7 @@ class ClusterBuilder:
         template: Node | None = None,
         **more: Any,
     ) -> ClusterBuilder:
-        """A node group whose members are the nodes built with group=name; call it after them."""
+        """Adds a node group whose members are the nodes built with group=name; call it after them."""
         mine = [n for n in self.nodes if n.provider_id.startswith(f"test://{name}/")]
         self.groups.append(
             NodeGroup(
@@ -196,12 +197,12 @@ class ClusterBuilder:
         return self
 
     def budget(self, name: str, allowed: int, selector: Any, namespace: str = "default") -> ClusterBuilder:
-        """A PodDisruptionBudget."""
+        """Adds a PodDisruptionBudget."""
         self.budgets.append(Budget(namespace, name, selector, allowed))
         return self
 
     def daemonset(self, name: str, cpu: str | int = 0, memory: str | int = 0, **more: Any) -> ClusterBuilder:
-        """A DaemonSet in kube-system; its pods tolerate everything unless told otherwise."""
+        """Adds a DaemonSet in kube-system; its pods tolerate every taint by default."""
         more.setdefault("tolerations", (Toleration(operator="Exists"),))
         cls = self.cls(cpu, memory, owner=name, kind="DaemonSet", namespace="kube-system", **more)
         self.daemonsets.append(DaemonSet("kube-system", name, f"uid-{name}", cls))
@@ -234,7 +235,7 @@ class ClusterBuilder:
         clock: Callable[[], float] | None = None,
         **options: Any,
     ) -> Plan:
-        """What the planner makes of it."""
+        """The plan for the cluster."""
         return self.decide(memory, now=now, unneeded=unneeded, seed=seed, clock=clock, **options)[0]
 
     def decide(
@@ -260,39 +261,39 @@ def cluster() -> ClusterBuilder:
 
 
 def growth(plan: Plan) -> dict[str, tuple[int, int]]:
-    """group -> (new nodes, pods), what most tests ask."""
+    """Scale-ups by group: group -> (new nodes, pods)."""
     return {up.group: (up.to_size - up.from_size, len(up.pods)) for up in plan.scale_ups}
 
 
 def stays(plan: Plan) -> dict[str, str]:
-    """node -> the code of why it stays."""
+    """node -> the reason code why it stays."""
     return {verdict.node: verdict.reason.code.value for verdict in plan.unremovable}
 
 
 def expected(plan: Plan) -> dict[str, str]:
-    """pod -> the node it was promised; `group/3` is the third new node of a group."""
+    """pod -> the node of its placement; `group/3` is the third new node of a group."""
     return {
         pod: promise.node or f"{promise.group}/{promise.number}" for promise in plan.promises for pod in promise.pods
     }
 
 
 def verdict(plan: Plan, pod: str = "") -> UnschedulablePods:
-    """What is said of a pod that gets nothing (of the first, if none is named)."""
+    """The verdict on a pod without a placement (the first one, if none is named)."""
     return next(each for each in plan.unschedulable if not pod or pod in each.pods)
 
 
 def words(plan: Plan, pod: str = "") -> dict[str, list[str]]:
-    """group -> the words for why a pod gets nothing there."""
+    """group -> the reason texts why a pod gets no node there."""
     return {group: [text(reason) for reason in reasons] for group, reasons in verdict(plan, pod).reasons.items()}
 
 
 def tally(plan: Plan, pod: str = "") -> dict[str, int]:
-    """What the nodes that exist say of it, as the scheduler counts."""
+    """The reasons of existing nodes, counted as the scheduler does."""
     return {text(reason): count for reason, count in verdict(plan, pod).against}
 
 
 def coming(groups: Mapping[str, int]) -> Memory:
-    """So many nodes of each group were asked for a minute ago."""
+    """Adds a scale-up request of one minute ago for that many nodes of each group."""
     return Memory(
         groups={
             name: GroupMemory(target=count, request=ScaleUpRequest(count, NOW - 60, NOW + 840))

@@ -1,4 +1,4 @@
-"""What every test leaves behind as it found it."""
+"""Restores global state that tests change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from chalicelib.runtime.log import logger
 
-# Thousands of small worlds are made and dropped; looking for cycles after every 700 objects takes a twelfth of it.
+# Thousands of small worlds are created and dropped; garbage collection after every 700 objects would take a twelfth
+# of the run.
 gc.set_threshold(200_000, 20, 50)
 
 
@@ -22,7 +23,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def the_functions_log() -> Iterator[None]:
-    """Worlds that play thousands of invocations silence the functions' log; the next test may want to read it."""
+    """Restores the functions' log: worlds with thousands of invocations silence it, and the next test may read it."""
     log = logging.getLogger(logger.name)
     level, handlers = log.level, list(log.handlers)
     yield

@@ -1,4 +1,4 @@
-"""What makes functions use rights that an ordinary day does not need: the same for worlds and functions."""
+"""Makes functions use rights that an ordinary day does not need; shared by worlds and deployed functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from tests.operations import new_operation
 def operations_of_every_provider(
     store: Store, now: float, word: str, due_in: float = 0.0, cluster: str = "shop"
 ) -> None:
-    """Planned and never sent, as by a pass that died: the sweeper sends them, and executors carry them out."""
+    """Operations planned and never sent, as by a pass that died: the sweeper sends them, and the act functions carry
+    them out."""
     lease = store.leases.acquire(cluster, "a-pass", 1.0)
     memory = store.memory.load(cluster)
     planned = [
@@ -43,7 +44,7 @@ def operations_of_every_provider(
 
 
 def unfinished_save(faulty: Callable[[AwsFaults], Store], now: float) -> None:
-    """A large save whose transaction was lost on the way: whoever reads next finishes it. faulty: a Store on faults."""
+    """A large save whose transaction was lost; the next reader finishes it. faulty: a Store with faults."""
     faults = AwsFaults()
     store = faulty(faults)
     lease = store.leases.acquire("shop", f"a-pass-{now}", 1.0)
@@ -57,16 +58,16 @@ def unfinished_save(faulty: Callable[[AwsFaults], Store], now: float) -> None:
 
 
 def unreadable_policy(store: Store, webhook: str, cluster: str = "shop") -> None:
-    """Operations are then rolled back with the last version that can be read."""
+    """Stores an unreadable policy; operations are then rolled back with the last readable version."""
     current = store.policies.current(cluster)
     assert current is not None
     store.policies.put(cluster, "apiVersion: outscaler.dev/v9", "digest", current.version, webhook=webhook)
 
 
 def unused(judges: Sequence[Any], not_played: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
-    """(function, statement, action) that is granted and that none of the judges saw used; all have the same roles.
+    """(function, statement, action) that is granted and that no checker saw used; all checkers have the same roles.
 
-    AssertionError where more was used than is granted.
+    Raises AssertionError where more was used than is granted.
     """
     used = {(function, sid, asked.action) for judge in judges for function, sid, asked in judge.used}
     granted = {

@@ -1,4 +1,5 @@
-"""Where the reference data is, and the mark for tests that need it: users of a release will not have it."""
+"""The location of the reference data, and the pytest mark for tests that need it, since users of a release do not have
+it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What this program asks of AWS on the way to a cluster: secrets, an EKS cluster's address, and a token for it.
+"""AWS calls for connecting to a cluster: secrets, an EKS cluster's address, and a token for it.
 
-The only module of this package that uses botocore. botocore is loaded by the first call, not by the import: a cluster
-whose kubeconfig is at hand needs no AWS SDK, which takes as long to import as everything else together.
+The only module of this kind that uses botocore. botocore is loaded by the first call, not by the import: a cluster
+whose kubeconfig is available needs no AWS SDK, whose import takes as long as all other imports together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.model.secret import PARAMETER, Secret, SecretUnavailable, parame
 
 _TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 - a scheme's name
 _CLUSTER_HEADER = "x-k8s-aws-id"
-# How long the signed URL itself may be used; EKS grants the token 15 minutes whatever stands here.
+# Lifetime of the signed URL itself; EKS accepts the token for 15 minutes regardless of this value.
 _SIGNED_FOR = 60
 _RETRIES = {"total_max_attempts": 3, "mode": "standard"}
 _CALLS: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": _RETRIES}
@@ -37,11 +37,12 @@ _ENCRYPTED = "SecureString"
 
 
 class SecretsManagerReader:
-    """Secrets Manager by name, and SSM's parameters by names that begin with `ssm:/`. Each is fetched once for the life
-    of the object; fresh() fetches it again.
+    """Reads secrets from Secrets Manager by name, and from SSM parameters by names that begin with `ssm:/`. Each is
+    fetched once for the life of the object; fresh() fetches it again.
 
-    client, parameters: botocore's for the two services, made when they are first used where they are not given.
-    Calls raise BadInput for what a person must mend, SecretUnavailable where AWS gives no answer. Thread-safe.
+    client, parameters: botocore clients for the two services, created at their first use where they are not given.
+    Calls raise BadInput for a mistake that an operator must correct, SecretUnavailable where AWS does not respond.
+    Thread-safe.
     """
 
     def __init__(self, client: Any = None, parameters: Any = None) -> None:
@@ -50,12 +51,12 @@ class SecretsManagerReader:
         self._lock = threading.Lock()
 
     def __call__(self, name: str) -> str:
-        """The secret's text, from memory if it was read before."""
+        """Return the secret's text, from memory if it was read before."""
         known = self._known.get(name)
         return known.reveal() if known is not None else self.fresh(name)
 
     def fresh(self, name: str) -> str:
-        """The secret's text as it is now."""
+        """Return the secret's current text."""
         text = self._parameter(name) if name.startswith(PARAMETER) else self._secret(name)
         self._known[name] = Secret(text)
         return text
@@ -82,7 +83,7 @@ class SecretsManagerReader:
 
 
 def eks_endpoint(name: str, region: str) -> tuple[str, bytes]:
-    """Address and CA (PEM) of an EKS cluster. region "": the function's own."""
+    """Return address and CA (PEM) of an EKS cluster. region "": the function's own."""
     place = f"EKS cluster {name}"
     cluster = _ask(place, _client("eks", region).describe_cluster, name=name)["cluster"]
     endpoint = str(cluster.get("endpoint") or "")
@@ -97,11 +98,12 @@ def eks_endpoint(name: str, region: str) -> tuple[str, bytes]:
 
 
 def eks_token(name: str, region: str) -> Secret:
-    """A bearer token for an EKS cluster: a signed GetCallerIdentity URL that names the cluster in a signed header.
+    """Return a bearer token for an EKS cluster: a signed GetCallerIdentity URL that names the cluster in a signed
+    header.
 
     Nothing is sent. EKS calls the URL itself and learns from STS who signed it; it does so for 15 minutes.
     """
-    # An endpoint set by the environment would do for our own calls, but EKS only follows STS's real host names.
+    # A custom endpoint from the environment would work for own calls, but EKS only accepts STS's real host names.
     client = _client("sts", region, ignore_configured_endpoint_urls=True)
 
     def name_the_cluster(request: Any, **_: object) -> None:
@@ -128,7 +130,7 @@ def _client(service: str, region: str, **settings: Any) -> Any:
 
 
 def _ask(place: str, call: Any, **arguments: Any) -> Any:
-    """One call to AWS, its errors in our words."""
+    """Make one call to AWS and convert its errors."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:

@@ -1,10 +1,10 @@
 """One botocore session for all clients of a process.
 
-A session reads botocore's tables of endpoints and partitions and finds the credentials. That costs more than making a
-client, so the table's, the queues' and the secrets' clients share one session. boto3 would add its own layers to the
-import and has nothing that is used here.
+A session reads botocore's tables of endpoints and partitions and finds the credentials. That costs more than creating a
+client, so the clients for the table, the queues and the secrets share one session. boto3 would add its own layers to
+the import, and nothing of it is needed here.
 
-botocore is imported by the first call, not with this module: a command that reads files only needs no AWS SDK.
+botocore is imported by the first call, not with this module: a command that only reads files needs no AWS SDK.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _ONE_AT_A_TIME = threading.Lock()  # botocore's create_client is not thread-safe
 
 
 def client(service: str, *, region: str | None = None, endpoint: str | None = None, **config: Any) -> Any:
-    """A botocore client. region, endpoint: as botocore finds them unless given. config: botocore's Config.
+    """Return a botocore client. region, endpoint: botocore's defaults unless given. config: botocore's Config.
 
-    Thread-safe. Raises BotoCoreError, for example where no region is known.
+    Thread-safe. Raises BotoCoreError, for example where no region is configured.
     """
     from botocore.config import Config
 

@@ -1,5 +1,5 @@
-"""The `outscaler` command: what people type (architecture §8). One module per command; main.py finds it.
+"""The `outscaler` command line. Each command has one module; main.py selects it.
 
-A command reads, asks the rooms below, and prints; it decides nothing. Nothing heavy is imported before a command needs
-it: `outscaler validate` runs in a pre-commit hook and must not load numpy or boto3.
+A command reads input, calls the other packages and prints; it makes no decisions. Heavy packages are imported only when
+a command needs them: `outscaler validate` runs in a pre-commit hook and must not load numpy or boto3.
 """

@@ -1,7 +1,7 @@
-"""`outscaler apply FILE`: the document becomes the cluster's policy at the next tick; the old version is kept.
+"""`outscaler apply FILE`: stores the document as the cluster's policy from the next tick on and keeps the old version.
 
-Storing names the version it replaces, so two people cannot overwrite each other unseen. The same text again changes
-nothing and makes no version.
+The write is conditional on the version it replaces, so two operators cannot overwrite each other's policy unnoticed.
+Applying the same text again changes nothing and creates no version.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE, --dry-run, --table."""
+    """Add FILE, --dry-run and --table."""
     parser.add_argument("file", metavar="FILE", help="policy document, or - for standard input")
     parser.add_argument("--dry-run", action="store_true", help="show the difference, store nothing")
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if it is in force now, or was already."""
+    """Store the policy. Returns 0 if it is now in force, or already was."""
     text = read_document(args.file)
     policy, warnings = load_document(text, place_of(args.file), Purpose.STORED)
     for warning in warnings:
@@ -88,7 +88,7 @@ def _compile_again(store: Store, current: StoredPolicy, policy: Policy, text: st
 
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
-    """The functions of the policy's providers, where the deployment leaves unused ones off."""
+    """Enable the functions of the policy's providers, where the deployment disables unused ones."""
     if args.dry_run:
         return
     from chalicelib.dispatch.event_sources import switch_on

@@ -1,4 +1,5 @@
-"""The brake (spec.maxDisruption) as commands show it: whether it is on, and what removals have taken lately."""
+"""Shows the circuit breaker (spec.maxDisruption) in command output: whether it is tripped, and how many nodes were
+removed recently."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
 
 def brake_data(memory: Memory, now: float) -> dict[str, Any]:
-    """Stable keys; instants as RFC 3339, null where there is none."""
+    """Return the circuit breaker's state under stable keys; instants as RFC 3339, null where there is none."""
     brake, taken = memory.breaker, removals_last_hour(memory.breaker, now)
     released = memory.released_until > now
     return {
@@ -23,7 +24,7 @@ def brake_data(memory: Memory, now: float) -> dict[str, Any]:
 
 
 def brake_line(data: dict[str, Any]) -> str:
-    """The same in a sentence."""
+    """Return the circuit breaker's state as a sentence."""
     hour = f"nodes removed in the last hour: {data['lastHour']['nodes']}, pods moved: {data['lastHour']['pods']}"
     if data["on"]:
         return f"on since {data['pulledAt']}, when a plan wanted {data['wanted']} nodes to be on their way out; {hour}"

@@ -1,6 +1,6 @@
-"""`outscaler plan --compare-option expander=price`: the same cluster under two sets of options, side by side.
+"""`outscaler plan --compare-option expander=price`: plans the same cluster under two sets of options and shows both.
 
-Costs are shown only where the policy says what machines cost; they are those of the nodes that come and go, per hour.
+Costs are shown only where the policy states machine prices; they are the hourly costs of the added and removed nodes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Pair(msgspec.Struct, frozen=True):
 
     @property
     def plans(self) -> tuple[Plan, Plan]:
-        """Both plans."""
+        """Return both plans."""
         return self.decided[0].plan, self.decided[1].plan
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Per hour: what the new nodes cost and the removed ones no longer do. unknown: groups and nodes without a price,
-    which count as nothing."""
+    """Hourly cost of the new nodes and hourly saving from the removed nodes. unknown: groups and nodes without a price,
+    which count as zero."""
 
     added: float
     saved: float
@@ -45,19 +45,19 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def policy_of(policy: Policy, settings: Sequence[str]) -> Policy:
-    """The policy with the second plan's options; raises BadInput."""
+    """Return the policy with the second plan's options; raises BadInput."""
     from chalicelib.policy.option_overrides import with_options
 
     return with_options(policy, settings, place="--compare-option", warn=warn)
 
 
 def names_of(settings: Sequence[str]) -> tuple[str, ...]:
-    """The options that are compared, each once."""
+    """Return the names of the compared options, each once."""
     return tuple(dict.fromkeys(setting.partition("=")[0].strip() for setting in settings))
 
 
 def as_document(pair: Pair) -> dict[str, Any]:
-    """Both plans as `plan` prints each, with the compared options as they are in it; and what differs."""
+    """Return both plans as `plan` prints them, each with its values of the compared options, and the differences."""
     return {
         "plans": [
             {
@@ -71,7 +71,7 @@ def as_document(pair: Pair) -> dict[str, Any]:
 
 
 def as_blocks(pair: Pair) -> list[Block]:
-    """The options, the totals, the groups and the pods in which they differ."""
+    """Return the options, the totals, and the groups and pods in which the plans differ."""
     difference = _difference(pair)
     totals = [(name, *(_text(_shown(policy, name)) for policy in pair.policies)) for name in pair.options]
     totals += [(title, *map(_text, difference[key])) for key, title in _TOTALS if key in difference]
@@ -135,7 +135,7 @@ def _difference(pair: Pair) -> dict[str, Any]:
 
 
 def _groups(plans: tuple[Plan, Plan]) -> list[dict[str, Any]]:
-    """The groups that either plan changes: sizes, pods and removals in both."""
+    """Return the groups that at least one of the plans changes, with sizes, pods and removals in both."""
     ups = [{up.group: up for up in plan.scale_ups} for plan in plans]
     gone = [Counter(removal.group for removal in plan.removals) for plan in plans]
     sizes = {verdict.group: verdict.target for plan in plans for verdict in plan.groups}
@@ -162,7 +162,8 @@ def _change(group: dict[str, Any], at: int) -> str:
 
 
 def cost(case: PlanInputs, policy: Policy, plan: Plan) -> Cost:
-    """What a plan's changes cost per hour, by the policy's prices or, where those are silent, the providers'."""
+    """Return the hourly cost of a plan's changes, by the policy's prices or, where the policy has none, the providers'
+    prices."""
     from chalicelib.plan.scale_up.expanders.node_prices import node_price
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
@@ -184,7 +185,7 @@ def cost(case: PlanInputs, policy: Policy, plan: Plan) -> Cost:
 
 
 def _shown(policy: Policy, name: str) -> Any:
-    """An option's value in a policy, as a document has it; None for one that nothing reads."""
+    """Return an option's value in a policy as a document states it; None for an option that is not used."""
     from chalicelib.policy.options import ROWS, attribute
 
     row = ROWS.get(name)

@@ -1,6 +1,7 @@
-"""`outscaler explain pod|node|group NAME`: one thing's part of the plan, in sentences first and with all its reasons.
+"""`outscaler explain pod|node|group NAME`: explains the part of the plan about one object, in sentences with all
+reasons.
 
-It makes the same plan as `outscaler plan` with the same arguments, and shows of it what concerns the one thing.
+It makes the same plan as `outscaler plan` with the same arguments, and shows only what concerns the object.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ _KINDS: dict[str, Callable[[ExplainContext, str], Explanation]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """KIND, NAME, and the sources."""
+    """Add KIND, NAME and the input arguments."""
     parser.add_argument("kind", choices=tuple(_KINDS), help="what NAME is")
     parser.add_argument("name", metavar="NAME", help="a pod as namespace/name, or by its name alone; a node; a group")
     plan_inputs.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; raises BadInput, also for a name that is not known."""
+    """Print the explanation; raises BadInput, also for an unknown name."""
     case = plan_inputs.read(args)
     scene = ExplainContext(case, plan_inputs.decided(case))
     answer = _KINDS[args.kind](scene, args.name)

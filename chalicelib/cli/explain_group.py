@@ -1,5 +1,5 @@
-"""`outscaler explain group NAME`: is a node group grown, what could it have done, why not, and which pods it is no help
-to."""
+"""`outscaler explain group NAME`: explains whether a node group scales up, what it could have provided, why it was not
+chosen, and which pods cannot use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from chalicelib.reasons.text import sentence
 
 
 def answer(scene: ExplainContext, name: str) -> Explanation:
-    """What becomes of a node group, by its id or an alias. Raises BadInput for an unknown name, or one of several."""
+    """Explain the plan for a node group, found by its id or an alias. Raises BadInput for an unknown or ambiguous
+    name."""
     from chalicelib.plan.what_if import owned_by
 
     snapshot, plan = scene.case.snapshot, scene.plan
@@ -98,7 +99,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
 
 
 def _id(name: str, snapshot: Snapshot) -> str:
-    """The id of the group that is called so. A pool's name is an alias of each of its groups."""
+    """Return the id of the group with this name. A pool's name is an alias of each of its groups."""
     called = sorted(group.id for group in snapshot.groups if name in group.aliases)
     if not called or any(group.id == name for group in snapshot.groups):
         return name
@@ -144,7 +145,7 @@ def _option(verdict: GroupVerdict) -> dict[str, Any]:
 
 
 def _memory(known: GroupMemory, now: float) -> dict[str, Any]:
-    """What is remembered of it and still counts."""
+    """Return the remembered state of the group that is still in force."""
     found: dict[str, Any] = {}
     if known.request is not None:
         found["waitingFor"] = {"nodes": known.request.increase, "expectedAt": format_time(known.request.expected_at)}

@@ -1,5 +1,5 @@
-"""`outscaler explain node NAME`: does a node go or stay, why, until when, and what helps; its pods, and those that are
-expected on it."""
+"""`outscaler explain node NAME`: explains whether a node is removed or stays, why, until when, and how to unblock it;
+lists its pods and the pods expected on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BRAKES = (ReasonCode.DISRUPTION_BRAKE.value, ReasonCode.DISRUPTION_LIMIT.value)
 
 
 def answer(scene: ExplainContext, name: str) -> Explanation:
-    """What becomes of a node, one that is on its way included. Raises BadInput for an unknown name."""
+    """Explain the plan for a node, including one that is still being created. Raises BadInput for an unknown name."""
     from chalicelib.plan.what_if import owned_by
 
     snapshot, plan = scene.case.snapshot, scene.plan
@@ -70,7 +70,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
 
 
 def _fate(scene: ExplainContext, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Whether it goes, could go, or stays."""
+    """Say whether the node is removed, could be removed, or stays."""
     plan, name = scene.plan, node.name
     removal = next((each for each in plan.removals if each.node == name), None)
     if removal is not None:
@@ -108,7 +108,7 @@ def _fate(scene: ExplainContext, node: Node) -> tuple[tuple[str, ...], dict[str,
 
 
 def _held(stays: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
-    """What holds it, until when, and what helps."""
+    """Return what blocks the removal, until when, and the advice."""
     helps, until = remedy(stays.reason, cluster), due(stays.reason)
     data = {
         "reason": coded(stays.reason),
@@ -138,7 +138,8 @@ def _is_ready(node: Node) -> bool:
 
 
 def _filled(scene: ExplainContext, node: Node, group: NodeGroup | None) -> dict[str, Any]:
-    """How much of it is asked for, beside the threshold that counts for it (scale-down.md §4)."""
+    """Return the node's requested share and the threshold that applies to it (docs/reference/scale-down.md
+    "Utilization")."""
     from chalicelib.plan.scale_down.utilization import Usage
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
@@ -188,7 +189,7 @@ def _facts(scene: ExplainContext, node: Node, data: dict[str, Any]) -> tuple[tup
 
 
 def _pods(scene: ExplainContext, pods: list[Pod], to: dict[str, str]) -> Table:
-    """Its pods; where they would go, if it is to be removed."""
+    """Return the node's pods and, if it is to be removed, their destinations."""
     snapshot = scene.case.snapshot
     rows = tuple(
         (pod.key, amounts(snapshot.cls(pod).requests), _owner(scene, pod), *([to.get(pod.key, "-")] if to else []))

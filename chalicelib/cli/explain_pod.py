@@ -1,4 +1,4 @@
-"""`outscaler explain pod NAME`: where a pod runs or would run, or why nowhere, group by group."""
+"""`outscaler explain pod NAME`: explains where a pod runs or would run, or why no node fits, group by group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from chalicelib.reasons.text import sentence, text
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """One part of an answer."""
+    """One part of an explanation."""
 
     says: str
     data: dict[str, Any]
@@ -24,7 +24,8 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 def answer(scene: ExplainContext, name: str) -> Explanation:
-    """What becomes of a pod; name: `namespace/name`, or a name that only one namespace has. Raises BadInput."""
+    """Explain the plan for a pod. name: `namespace/name`, or a name that exists in only one namespace. Raises
+    BadInput."""
     snapshot, plan = scene.case.snapshot, scene.plan
     known = {pod.key: pod for pod in snapshot.pods}
     if name not in known:
@@ -43,10 +44,10 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     if not parts:
         parts = [_Part(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
     data: dict[str, Any] = {}
-    for part in reversed(parts):  # what runs somewhere says so first, and has the word
+    for part in reversed(parts):  # the part about a running pod comes first and takes precedence
         data.update(part.data)
     if len(parts) > 1:
-        data["again"] = parts[1].data["verdict"]  # what becomes of it once its node is gone
+        data["again"] = parts[1].data["verdict"]  # the pod's fate after its node is removed
     data = {"verdict": data.pop("verdict"), **data, "pod": _about(pod, cls)}
     return Explanation(
         "pod",
@@ -59,11 +60,11 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     )
 
 
-# -- a pod with a node -------------------------------------------------------------------------------------------------
+# -- a bound pod -------------------------------------------------------------------------------------------------------
 
 
 def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> _Part | None:
-    """Where it runs, and what becomes of its node."""
+    """Say where the pod runs and what happens to its node."""
     if not pod.node:
         return None
     plan, node = scene.plan, pod.node
@@ -95,11 +96,11 @@ def _goes(removal: Removal, pod: Pod, cls: PodClass) -> tuple[str, str]:
     return ("it goes with its node" if cls.is_daemonset or cls.mirror else "the pod is not evicted for it"), ""
 
 
-# -- a pod that wants one ----------------------------------------------------------------------------------------------
+# -- a pending pod -----------------------------------------------------------------------------------------------------
 
 
 def _becomes(scene: ExplainContext, pod: Pod) -> _Part | None:
-    """What the growing half of the plan says of it: the first of these that knows it."""
+    """Return what the scale-up part of the plan says about the pod, from the first of these sources that knows it."""
     plan = scene.plan
     subject = f"Pod {pod.key}" if not pod.node else "It will want another node, and"
     ignored = next((each for each in plan.ignored if pod.key in each.pods), None)
@@ -149,7 +150,7 @@ def _promised(scene: ExplainContext, pod: Pod, subject: str) -> _Part | None:
 
 
 def _could_have_been(plan: Plan, chosen: str) -> Table:
-    """What other groups could have done in this pass, for all pods together."""
+    """Return what other groups could have provided in this pass, for all pods together."""
     rows = tuple(
         (
             each.group,

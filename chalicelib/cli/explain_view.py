@@ -1,4 +1,4 @@
-"""What the answers of `outscaler explain` are made of: the pieces that those about pods, nodes and groups share."""
+"""Output model of `outscaler explain`, shared by the commands about pods, nodes and groups."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence
 
-# How the words begin by which a gap says what it weakens (snapshot/live.py).
+# Prefixes by which a gap states what it weakens (snapshot/live_cluster.py).
 _REMOVALS_ONLY, _GROWTH_ONLY = ("BlockedByPod",), ("scale-up:", "expander")
 
 
 class ExplainContext(msgspec.Struct, frozen=True):
-    """A cluster, and the plan for it."""
+    """A cluster and the plan for it."""
 
     case: PlanInputs
     decided: PlannedCase
 
     @property
     def plan(self) -> Plan:
-        """The plan."""
+        """Return the plan."""
         return self.decided.plan
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """One answer. says: sentences; facts: (what, value); tables: whatever belongs to it; data: the JSON without its
-    head."""
+    """One explanation. says: sentences; facts: (name, value) pairs; tables: related tables; data: the JSON fields after
+    the common ones."""
 
     kind: str
     name: str
@@ -47,7 +47,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
-    """kind, name, cluster, at, assumed, says; then the answer's own; then notes of the plan and gaps that weaken it."""
+    """Return kind, name, cluster, at, assumed and says, then the explanation's own fields, then the plan's notes and
+    the gaps that weaken the explanation."""
     plan = scene.plan
     return {
         "kind": answer.kind,
@@ -63,7 +64,7 @@ def as_document(answer: Explanation, scene: ExplainContext) -> dict[str, Any]:
 
 
 def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
-    """What is assumed, the sentences, the facts, the tables, notes and gaps."""
+    """Return the assumptions, the sentences, the facts, the tables, and the notes and gaps."""
     said: list[Block] = [assumptions(scene.case.assumed)] if scene.case.assumed else []
     rows = tuple((gap.name or gap.kind, gap.detail, ", ".join(gap.affected_decisions) or "-") for gap in answer.gaps)
     blocks: list[Block] = [
@@ -78,25 +79,26 @@ def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
 
 
 def coded(reason: Reason) -> dict[str, Any]:
-    """A reason for programs: its code, its sentence and its numbers."""
+    """Return a machine-readable reason: its code, its sentence and its numbers."""
     return {"code": reason.code.value, "message": sentence(reason), "params": dict(reason.params)}
 
 
 def amounts(named: Mapping[str, int]) -> str:
-    """`cpu 500m, memory 1Gi`."""
+    """Format resource amounts, e.g. `cpu 500m, memory 1Gi`."""
     return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in sorted(named.items())) or "nothing"
 
 
 def sentences(reasons: Iterable[Reason]) -> str:
-    """Several reasons in one cell."""
+    """Join several reasons for one table cell."""
     return "; ".join(sentence(reason) for reason in reasons)
 
 
 def weakening(plan: Plan, *, removal: bool, name: str = "", node: str = "") -> tuple[MissingData, ...]:
-    """The gaps that make an answer less sure: of kinds that matter to it, and of the pod itself or of pods on the node.
+    """Return the gaps that make an explanation less certain: gaps of a relevant kind, and gaps about the pod itself or
+    about pods on the node.
 
-    removal: the answer is about removing nodes, to which drain rules matter and rules of growing do not; else the other
-    way round.
+    removal: True for an explanation of node removals, where drain rules are relevant and scale-up rules are not; False
+    for the reverse.
     """
     beside = _GROWTH_ONLY if removal else _REMOVALS_ONLY
 

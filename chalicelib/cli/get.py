@@ -1,6 +1,7 @@
-"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | brake NAME]`: the table as it is.
+"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | brake NAME]`: shows the stored
+state.
 
-Nothing is worked out here; what would happen next is `outscaler plan`'s to say.
+Nothing is computed here; `outscaler plan` says what would happen next.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """WHAT, NAME, --table."""
+    """Add WHAT, NAME and --table."""
     parser.add_argument(
         "what",
         nargs="?",
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Always 0: an empty answer is an answer."""
+    """Print the requested state. Always returns 0, also for an empty result."""
     if args.what in _OF_ALL and args.name:
         raise BadInput(
             f"outscaler get {args.what}",
@@ -60,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def instant(at: float) -> str | None:
-    """RFC 3339, or None for never."""
+    """Return RFC 3339 text, or None for never."""
     return format_time(at) if at > 0 else None
 
 
 def ago(at: float, now: float) -> str:
-    """`5m10s ago`, `in 20s`, `never`."""
+    """Format an instant as `5m10s ago`, `in 20s` or `never`."""
     if at <= 0:
         return "never"
     return f"{format_duration(now - at)} ago" if at <= now else f"in {format_duration(at - now)}"
@@ -114,7 +115,7 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
 
 
 def _health(stored: StoredPolicy, pace: ScanState, now: float) -> str:
-    """As GET /clusters has it; the policy's schedules count."""
+    """Return the health as GET /clusters reports it, with the policy's schedules applied."""
     try:
         policy = apply_schedules(load(stored.text, place=f"policy {stored.name}")[0], now)
     except BadInput:
@@ -123,7 +124,7 @@ def _health(stored: StoredPolicy, pace: ScanState, now: float) -> str:
 
 
 def _policy(store: Store, args: argparse.Namespace) -> None:
-    """The text itself for table and yaml: it is YAML, and its comments matter."""
+    """Print the stored text for table and yaml: it is YAML, and its comments must be kept."""
     stored: StoredPolicy = stored_policy(store, args.name)
     if args.output == "json":
         data = {
@@ -263,7 +264,7 @@ def _brake(store: Store, args: argparse.Namespace) -> None:
 
 
 def _claims(store: Store, args: argparse.Namespace) -> None:
-    """Which cluster each node group belongs to, since when, and whether another one may take it over."""
+    """Show which cluster owns each node group, since when, and whether another cluster may take it over."""
     claims, now = store.group_ownership.all(), time.time()
     data = [
         {

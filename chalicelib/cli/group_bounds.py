@@ -1,6 +1,6 @@
-"""A policy's bounds over groups that come from a file, as a provider lays them over its own.
+"""Applies a policy's size bounds to groups that come from a file, as a provider does for its own groups.
 
-A saved cluster does not know which provider its groups will have, so a group is found by its id alone, or by another
+A saved cluster does not record which provider each group will have, so a group is found only by its id or by another
 name that it is saved with.
 """
 
@@ -21,9 +21,9 @@ _NAMED = 10
 def with_bounds(
     snapshot: Snapshot, wanted: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
 ) -> Snapshot:
-    """The snapshot with the bounds and priorities that the policy gives; what it leaves out stays as saved.
+    """Return the snapshot with the bounds and priorities of the policy; values that the policy omits stay as saved.
 
-    place: the policy's file. warn: told of each group that the snapshot does not have. Raises BadInput for bounds
+    place: the policy's file. warn: called for each group that the snapshot does not have. Raises BadInput for bounds
     that contradict the saved ones.
     """
     by_id = {group.id: group for group in wanted}
@@ -37,7 +37,7 @@ def with_bounds(
 
 
 def _entry_of(group: NodeGroup, by_id: Mapping[str, GroupPolicy]) -> GroupPolicy | None:
-    """By its id, else by one of its other names."""
+    """Find the entry by the group's id, otherwise by one of its other names."""
     return next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
 
 

@@ -1,4 +1,4 @@
-"""`outscaler history NAME`: the versions of a cluster's policy, and the journal of what happened. Newest first."""
+"""`outscaler history NAME`: shows the versions of a cluster's policy and the journal of events, newest first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """NAME, --limit, --table."""
+    """Add NAME, --limit and --table."""
     parser.add_argument("name", metavar="NAME", help="the cluster")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="so many of each (default: 20)")
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Always 0."""
+    """Print the history. Always returns 0."""
     store = open_store(args)
     stored_policy(store, args.name)
     versions = store.policies.history(args.name, args.limit)

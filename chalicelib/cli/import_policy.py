@@ -1,9 +1,9 @@
-"""`outscaler import FILE…`: what another autoscaler was told, as one policy document on standard output.
+"""`outscaler import FILE…`: converts another autoscaler's configuration into one policy document on standard output.
 
-Read are settings of Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files alone.
+It reads settings of Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
 
-What could not be carried over, and what the document still lacks, is told on standard error and, in YAML, in comments
-before the document. It is `outscaler validate` that says whether it is complete.
+Settings that could not be converted, and fields that the document still lacks, are reported on standard error and, for
+YAML, in comments before the document. `outscaler validate` checks whether the document is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FLAGS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE…, and what no file says."""
+    """Add FILE… and the arguments for values that no file contains."""
     parser.add_argument(
         "files",
         nargs="+",
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 once a document is printed; raises BadInput for what cannot be read or has mistakes."""
+    """Convert the files and return 0 once a document is printed. Raises BadInput for files that cannot be read or have
+    mistakes."""
     given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
     policy, warnings = assemble(sort_out(_texts(args.files)), Wanted(**{**given, "time_zone": _zone(args.time_zone)}))
     document = dump(policy)
@@ -90,7 +91,8 @@ def _zone(name: str) -> str:
 
 
 def _read_again(document: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(what validate would refuse, what it would warn of), each by its path and with the flag that helps."""
+    """Return (errors, warnings) that validate would report for the document, each with its path and the flag that
+    resolves it."""
     try:
         _, warnings = load_document(document, "document")
     except InputErrors as error:

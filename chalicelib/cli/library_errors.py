@@ -1,7 +1,7 @@
-"""What AWS and the network say through their libraries, in one line with a place and a remedy.
+"""Turns exceptions of AWS and network libraries into one line with a location and a remedy.
 
-The command line may not import those libraries, and most commands must start without them. So their exceptions are
-known by name, wherever in the chain of causes they stand: the store wraps them in errors of its own.
+The command line may not import those libraries, and most commands must start without them. Their exceptions are
+therefore recognised by class name anywhere in the chain of causes, because the store wraps them in errors of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LIBRARIES = _OF_AWS | {"requests", "urllib3"}
 
 
 class _Trouble(msgspec.Struct, frozen=True):
-    """names: classes, or codes of an answer of AWS."""
+    """One known failure. names: class names, or error codes of AWS responses."""
 
     place: str
     remedy: str
@@ -63,7 +63,8 @@ _TROUBLES = (
 
 
 def words(error: BaseException) -> str:
-    """One line for what AWS's libraries raised; empty if none of them has a part in it, or it is not known."""
+    """Return one line for what the AWS libraries raised; empty if none of them is in the chain, or the error is not
+    known."""
     for cause in _causes(error):
         if not _is_of(cause, _OF_AWS):
             continue
@@ -76,7 +77,7 @@ def words(error: BaseException) -> str:
 
 
 def is_foreign(error: BaseException) -> bool:
-    """Whether its class is one of these libraries'."""
+    """Return whether the exception's class belongs to one of these libraries."""
     return _is_of(error, _LIBRARIES)
 
 
@@ -94,7 +95,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _answer(error: BaseException) -> tuple[str, str]:
-    """(code, `code: message`) of an answer of AWS (botocore's ClientError); empty for other errors."""
+    """Return (code, `code: message`) of an AWS error response (botocore's ClientError); empty for other errors."""
     response = getattr(error, "response", None)
     found = response.get("Error") if isinstance(response, dict) else None
     if not isinstance(found, dict) or not found.get("Code"):

@@ -1,7 +1,7 @@
-"""The live cluster that `plan` and `explain` are asked about, read by a person's own kubeconfigs.
+"""Reads the live cluster for `plan` and `explain` with the operator's own kubeconfigs.
 
-A command on a desk may read no secrets: what the policy keeps in Secrets Manager is named by a file here, the vendors'
-credentials by `--secret NAME=FILE`.
+A command on a workstation may not read the deployment's secrets. A file on the command line replaces each kubeconfig
+that the policy keeps in Secrets Manager, and `--secret NAME=FILE` replaces the vendors' credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _CLUSTER_API = "clusterapi"
 
 
 def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
-    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises BadInput."""
+    """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
+    BadInput."""
     from chalicelib.kube.connect import connect
     from chalicelib.policy.horizontal_node_autoscaler import obeyed
     from chalicelib.policy.read_credentials import observing
@@ -72,10 +73,10 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
-    """The policy with the ways to its clusters as the command line names them, by files instead of secrets.
+    """Return the policy with its connections replaced by the kubeconfig files of the command line.
 
-    kubeconfig: the cluster that is scaled; management: where Cluster API's objects are, None as the policy says.
-    Raises BadInput where the policy has no provider that management could belong to.
+    kubeconfig: for the scaled cluster; management: for the cluster that holds Cluster API's objects, None to keep the
+    policy's setting. Raises BadInput where the policy has no provider that uses a management cluster.
     """
     access = msgspec.structs.replace(
         policy.kubernetes,
@@ -97,15 +98,15 @@ def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | N
         kept = {key: value for key, value in settings.items() if key not in secrets}
         settings = {**kept, "kubeconfigFile": str(management)}
     elif not policy.kubernetes.has_own_way:
-        # The in-cluster kubeconfig is the way to both clusters, and the file stands for it.
+        # The in-cluster kubeconfig connects to both clusters, and the file replaces it for both.
         settings = {key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"}
     return msgspec.structs.replace(policy, kubernetes=access, providers={**policy.providers, _CLUSTER_API: settings})
 
 
 def secret_files(given: Sequence[str]) -> Callable[[str], str]:
-    """A reader of the secrets that files stand for. given: `NAME=FILE` each; raises BadInput for what is none.
+    """Return a reader of secrets that come from files. given: `NAME=FILE` each; raises BadInput for any other form.
 
-    The reader raises BadInput for any other secret, and for a file that cannot be read; it never quotes one.
+    The reader raises BadInput for any other secret and for a file that cannot be read; it never quotes a secret.
     """
     files: dict[str, Path] = {}
     for pair in given:

@@ -1,10 +1,10 @@
-"""`outscaler COMMAND …`: finds the command's module, and turns every failure into one line and an exit code.
+"""`outscaler COMMAND …`: selects the command's module and turns every failure into one line and an exit code.
 
-0    done
-1    a finding, where a flag asked for it (--strict)
-2    bad input: one line per mistake on standard error; also files, AWS and clusters that cannot be reached
-70   a bug of ours: one line; OUTSCALER_TRACEBACK=1 shows the traceback
-130  Ctrl-C, and 141 when the reader of our output went away: both without a word
+0    success
+1    a finding, where a flag requested it (--strict)
+2    bad input: one line per mistake on standard error; also unreadable files, unreachable AWS or clusters
+70   an internal error: one line; OUTSCALER_TRACEBACK=1 shows the traceback
+130  Ctrl-C, and 141 when the reader of the output closed the pipe; nothing is printed for both
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OK, FINDING, BAD_INPUT, OUR_BUG, INTERRUPTED, READER_GONE = 0, 1, 2, 70, 130, 14
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command. module: imported only when asked for; has add_arguments(parser) and run(args) -> int."""
+    """One command. module: imported only when the command is used; has add_arguments(parser) and run(args) -> int."""
 
     name: str
     module: str
@@ -54,14 +54,14 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line; the exit code. Never raises."""
+    """Run one command line and return the exit code. Never raises."""
     _print_what_the_terminal_cannot()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
-    except SystemExit as leaving:  # argparse after --help
+    except SystemExit as leaving:  # argparse exits after --help
         return leaving.code if isinstance(leaving.code, int) else OK
-    except BaseException as error:  # the last line of defence: nobody else may see a traceback
+    except BaseException as error:  # last resort: a user never sees a traceback
         return _told(error)
     return code
 
@@ -84,7 +84,7 @@ def _run(argv: list[str]) -> int:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """Mistakes on the command line are bad input like any other: one line, exit 2."""
+    """Reports command line mistakes as bad input: one line, exit code 2."""
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(self.prog, message, f"see {self.prog} --help")
@@ -121,7 +121,7 @@ def _unknown(name: str) -> BadInput:
 
 
 def _told(error: BaseException) -> int:
-    """Says it on standard error by the first line of the table that fits; the exit code."""
+    """Print the failure on standard error by the first matching row of the table; return the exit code."""
     code, lines = next(tell(error) for kind, tell in _FAILURES if isinstance(error, kind))
     known = "" if isinstance(error, BadInput) else library_errors.words(error)
     if known:
@@ -130,14 +130,14 @@ def _told(error: BaseException) -> int:
         lines = ["".join(traceback.format_exception(error)).rstrip()]
     elif code == OUR_BUG and library_errors.is_foreign(error):
         code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
-    with contextlib.suppress(OSError, ValueError):  # standard error may be closed as well
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed, too
         for line in lines:
             sys.stderr.write(f"{line}\n")
     return code
 
 
 def _reader_gone(error: BaseException) -> tuple[int, list[str]]:
-    """`outscaler … | head`: the interpreter must not complain at exit about what it could not flush."""
+    """Handle `outscaler … | head`: the interpreter must not report unflushed output at exit."""
     del error
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -162,7 +162,7 @@ def _no_file(error: BaseException) -> tuple[int, list[str]]:
 
 
 def _bug(error: BaseException) -> tuple[int, list[str]]:
-    """The place and not the message: a message may hold what somebody wants to keep to himself."""
+    """Report the location without the message, because the message may contain confidential data."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     help_ = "please report it (OUTSCALER_TRACEBACK=1 shows the traceback)"
@@ -180,7 +180,7 @@ _FAILURES: tuple[tuple[type[BaseException], Callable[[BaseException], tuple[int,
 
 
 def _print_what_the_terminal_cannot() -> None:
-    """A name that the terminal's encoding lacks is printed as \\u…, and is no reason to fail."""
+    r"""Print characters that the terminal's encoding lacks as \u… instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             with contextlib.suppress(OSError, ValueError):

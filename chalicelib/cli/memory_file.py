@@ -1,7 +1,7 @@
-"""What `plan --save-memory` writes and `plan --memory` reads: a memory that says what it is.
+"""File format of `plan --save-memory` and `plan --memory`: a memory with a kind field that identifies it.
 
-Every JSON object could pass for a memory in which nothing is remembered. A wrong file would then change the plan
-without a word, so a file is taken only if it is known to be a memory.
+Every JSON object could be decoded as an empty memory. A wrong file would then change the plan silently, so only a file
+that is recognisably a memory is accepted.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Operations(msgspec.Struct, frozen=True):
 
 
 def write(path: Path, memory: Memory) -> None:
-    """Write it with its kind; raises OSError."""
+    """Write the memory with its kind; raises OSError."""
     # Only for encoding: the type of the field is Operation.
     flat = msgspec.structs.replace(memory, operations=tuple(map(to_document, memory.operations)))
     path.write_bytes(msgspec.json.format(msgspec.json.encode({"kind": _KIND, "memory": flat}), indent=1) + b"\n")
 
 
 def read(path: Path) -> Memory:
-    """A written memory, or a bare Memory object with nothing else in it. Raises BadInput, OSError."""
+    """Read a saved memory, or a bare Memory object without other keys. Raises BadInput, OSError."""
     data = content(path, _MOST_BYTES)
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
@@ -46,12 +46,12 @@ def read(path: Path) -> Memory:
         return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
     except RecursionError:
         raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
-    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an endless number
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: text that is not UTF-8, an overlong number
         raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
 
 
 def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
-    """A Memory that has only what a Memory has, and something of it; raises msgspec.ValidationError."""
+    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError."""
     unknown = sorted(set(fields) - _KNOWN)
     if unknown or not fields:
         raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)

@@ -1,8 +1,8 @@
-"""`outscaler migrate`: copy the policies that releases before the policy table have stored in the state table.
+"""`outscaler migrate`: copies policies that releases before the policy table stored in the state table.
 
-Functions do not use policies in the state table, because every function writes there. Nor does this command use them
-unseen: it says what it copies, and `--dry-run` says it before. It may be stopped anywhere and run again. What the
-policy table holds already stays as it is, and nothing is deleted without `--delete-old`.
+Functions do not use policies in the state table, because every function may write there. This command does not use them
+unseen either: it prints what it copies, and `--dry-run` prints it beforehand. It may be interrupted at any point and
+run again. Policies that the policy table already has stay unchanged, and nothing is deleted without `--delete-old`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--dry-run, --delete-old, --table, --policy-table."""
+    """Add --dry-run, --delete-old, --table and --policy-table."""
     parser.add_argument("--dry-run", action="store_true", help="show what would be copied, copy nothing")
     parser.add_argument(
         "--delete-old", action="store_true", help="also delete from the state table what the policy table holds"
@@ -30,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 if every policy in force lies in the policy table now. Raises BadInputs with those that do not."""
+    """Copy the policies. Returns 0 if every policy in force is now in the policy table. Raises InputErrors with those
+    that are not."""
     store = open_store(args)
     data = [_one(store, old, args) for old in store.moving.in_old_place()]
     emit(
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
-    """What became of one cluster, or would."""
+    """Return the result for one cluster, or with --dry-run the expected result."""
     told = {
         "name": old.name,
         "version": old.version,
@@ -94,7 +95,8 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
 
 
 def _webhook(old: StoredPolicy) -> str | None:
-    """The name of its webhook's secret; None, and a warning, where this release cannot use the document."""
+    """Return the name of the policy's webhook secret; None, and a warning, where this release cannot use the
+    document."""
     try:
         policy, _ = load_document(old.text, f"{old.name}, version {old.version}")
     except BadInput as bad:

@@ -1,4 +1,4 @@
-"""Names as people type them, looked up: exact, or refused with the names that were perhaps meant."""
+"""Looks up names that an operator types: exact matches only, and for others an error that suggests similar names."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import TypeVar
 from chalicelib.model.errors import BadInput
 
 _SHOWN = 5
-_COMPARED = 5000  # names that are compared letter by letter: each costs some microseconds
+_COMPARED = 5000  # names compared letter by letter; each costs some microseconds
 _T = TypeVar("_T")
 
 
 def named(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
-    """The thing of that name; raises BadInput with the nearest ones. what: `node`, `node group`, for the message."""
+    """Return the object with that name; raises BadInput with the nearest names. what: `node`, `node group`, for the
+    message."""
     if name in known:
         return known[name]
     raise unknown(name, known, place, what)
 
 
 def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
-    """The thing called `namespace/name`, or `name` if only one namespace has one; raises BadInput."""
+    """Return the object `namespace/name`, or `name` if it exists in only one namespace; raises BadInput."""
     if "/" in name or name in known:
         return named(name, known, place, what)
     keys = sorted(key for key in known if key.partition("/")[2] == name)
@@ -33,7 +34,7 @@ def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
 
 
 def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInput:
-    """No such thing, and what was perhaps meant."""
+    """Return the error for an unknown name, with suggestions."""
     close = near(name, known)
     if close:
         remedy = f"did you mean {_some(close)}?"
@@ -43,7 +44,8 @@ def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInpu
 
 
 def near(name: str, known: Collection[str]) -> list[str]:
-    """Names that begin with it, else that contain it, else that look like it; `namespace/` counts where it is given."""
+    """Return names that start with this one; if none, names that contain it; if none, similar names. `namespace/` is
+    respected where it is given."""
     space, _, wanted = name.rpartition("/")
     inside = {
         each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2]

@@ -1,7 +1,8 @@
-"""What a person can do about a node that stays: one line per reason, printed under `outscaler explain node`.
+"""Advice for an operator about a node that cannot be removed: one line per reason, printed under `outscaler explain
+node`.
 
-Reasons themselves become sentences in plan/explain.py; this is advice, which only makes sense to somebody who asks. A
-drain rule's advice is part of its sentence, since a pod's owner reads it in events as well.
+reasons/text.py turns reasons into sentences; this module adds advice, which is only useful to an operator who asks. A
+drain rule's advice is part of its sentence, because a pod's owner also reads it in events.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ _Advice = Callable[[Reason, str], str]
 
 
 def remedy(reason: Reason, cluster: str) -> str:
-    """The advice, without a full stop; empty where the reason's own sentence has it. cluster: its name, for commands.
+    """Return the advice without a full stop; empty where the reason's own sentence contains it. cluster: its name, for
+    commands.
 
-    What was found when a node was last tried is what helps it, so RecentlyUnremovable gives that advice.
+    RecentlyUnremovable returns the advice for the cause that the last simulation of the node found.
     """
     if reason.code is ReasonCode.RECENTLY_UNREMOVABLE and "was" in reason.params:
         was = {name: value for name, value in reason.params.items() if name not in {"until", "was"}}
@@ -27,7 +29,7 @@ def remedy(reason: Reason, cluster: str) -> str:
 
 
 def due(reason: Reason) -> float:
-    """When it is over by itself, epoch seconds; 0.0 where time alone does not help."""
+    """Return the instant at which the reason expires by itself, epoch seconds; 0.0 where it does not expire."""
     params = reason.params
     if "until" in params:
         return float(params["until"])

@@ -1,4 +1,5 @@
-"""One answer, three forms: `-o table` for people, json and yaml for programs (stable keys, nothing else printed)."""
+"""Prints one result in three forms: `-o table` for people, json and yaml for programs (stable keys, no other
+output)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from chalicelib.cli.tables import Block, show
 
 
 def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
-    """Prints data (dicts, lists, text, numbers, None) as json or yaml, or blocks() as text and tables."""
+    """Print data (dicts, lists, text, numbers, None) as json or yaml, or blocks() as text and tables."""
     if output == "json":
         sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     elif output == "yaml":
@@ -23,7 +24,7 @@ def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
 
 
 def warn(text: str) -> None:
-    """A warning on standard error, so that the answer stays clean."""
+    """Print a warning on standard error, so that standard output contains only the result."""
     from chalicelib.cli.terminal_text import one_line
 
     sys.stderr.write(f"warning: {one_line(text)}\n")

@@ -1,4 +1,4 @@
-"""Where the pods of a plan would go: its promises, as data and in a few rows however many there are."""
+"""Shows where the pods of a plan would run: its promises as data, and in a few rows regardless of their number."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _NAMED, _ROWS, _NODES = 3, 4, 10
 
 
 def as_data(promise: PodPlacement) -> dict[str, Any]:
-    """{"pods": […], "node": …} for a node that exists or is on its way, else {"pods": […], "group": …, "number": …};
-    and how sure it is."""
+    """Return {"pods": […], "node": …} for an existing or upcoming node, otherwise {"pods": […], "group": …, "number":
+    …}; each with its certainty."""
     place = {"node": promise.node} if promise.node else {"group": promise.group, "number": promise.number}
     return {"pods": list(promise.pods), **place, **sureness(promise)}
 
 
 def sureness(entry: PodPlacement | UnschedulablePods) -> dict[str, Any]:
-    """{"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} of pods that compete for places."""
+    """Return {"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} for pods that compete for places."""
     contest = entry.one_place_among
     answer: dict[str, Any] = {"promised": isinstance(entry, PodPlacement) and entry.promised}
     if contest is not None and contest.places:
@@ -28,19 +28,19 @@ def sureness(entry: PodPlacement | UnschedulablePods) -> dict[str, Any]:
 
 
 def contests(plan: Plan) -> list[Contest]:
-    """What is promised to several pods together, by the first of them."""
+    """Return the places that are promised to several pods together, sorted by the first of these pods."""
     entries: list[PodPlacement | UnschedulablePods] = [*plan.promises, *plan.unschedulable]
     found = {each.one_place_among.among: each.one_place_among for each in entries if each.one_place_among is not None}
     return [found[among] for among in sorted(found)]
 
 
 def rows_of_contests(plan: Plan) -> list[tuple[str, ...]]:
-    """(sure places, of how many pods, which)."""
+    """Return rows of (guaranteed places, number of pods, pod names)."""
     return [(str(each.places), str(len(each.among)), some(each.among)) for each in contests(plan)]
 
 
 def competing(contest: Contest | None) -> str:
-    """A sentence about a pod that competes, to follow another; empty if it does not."""
+    """Return a sentence to append for a pod that competes for a place; empty if it does not."""
     if contest is None:
         return ""
     if not contest.places:
@@ -52,17 +52,17 @@ def competing(contest: Contest | None) -> str:
 
 
 def by_pod(plan: Plan) -> Mapping[str, PodPlacement]:
-    """The promise of each pod that has one."""
+    """Map each pod with a promise to that promise."""
     return {pod: promise for promise in plan.promises for pod in promise.pods}
 
 
 def on_node(plan: Plan, node: str) -> list[str]:
-    """Pods expected on a node, by name."""
+    """Return the pods expected on a node, by name."""
     return sorted(pod for promise in plan.promises if promise.node == node for pod in promise.pods)
 
 
 def on_new(plan: Plan, group: str) -> dict[int, list[str]]:
-    """Pods expected on each new node of a group: number -> pods, by name."""
+    """Return the pods expected on each new node of a group: number -> pods, by name."""
     found: dict[int, list[str]] = {}
     for promise in plan.promises:
         if promise.group == group and not promise.node:
@@ -71,7 +71,8 @@ def on_new(plan: Plan, group: str) -> dict[int, list[str]]:
 
 
 def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
-    """(group, which of its new nodes, pods on each, which pods), runs of equally full nodes in one row."""
+    """Return rows of (group, numbers of its new nodes, pods per node, pod names); runs of equally full nodes share a
+    row."""
     rows: list[tuple[str, ...]] = []
     groups = {promise.group for promise in plan.promises if promise.group}
     for group in sorted(groups):
@@ -80,7 +81,7 @@ def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
-    """The same for one group."""
+    """Return these rows for one group."""
     runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
     rest = [number for run in runs[_ROWS:] for number in run]
     shown = [*runs[:_ROWS], *([rest] if rest else [])]
@@ -96,7 +97,8 @@ def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[
 
 
 def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
-    """(node, how many pods, which), the fullest first, and how many nodes more; pods of unknown place in a last row."""
+    """Return rows of (node, number of pods, pod names), the fullest first, and the number of omitted nodes; pods
+    without a known place form the last row."""
     nodes = {promise.node for promise in plan.promises if promise.node}
     taken: dict[str, list[str]] = {node: [] for node in nodes}
     for promise in plan.promises:
@@ -113,7 +115,7 @@ def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def some(pods: Sequence[str]) -> str:
-    """Up to three names, and how many more."""
+    """Return up to three names and the number of the remaining ones."""
     shown = ", ".join(pods[:_NAMED])
     return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
 

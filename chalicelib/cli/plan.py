@@ -1,7 +1,7 @@
-"""`outscaler plan`: what would happen now, and why. Reads files or a live cluster, and never writes to either.
+"""`outscaler plan`: shows what would happen now and why. Reads files or a live cluster, and never writes to either.
 
-It runs the same planner as the reconcile function and needs no AWS, so that a decision can be seen before anybody is
-given the keys, and an old one replayed from what was saved of it.
+It runs the same planner as the reconcile function and needs no AWS, so that decisions can be reviewed before the
+deployment receives credentials, and an old decision can be replayed from its saved inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chalicelib.cli.output import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The sources, --save-memory, --compare-option."""
+    """Add the input arguments, --save-memory and --compare-option."""
     plan_inputs.add_arguments(parser)
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
     parser.add_argument(
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan, or two side by side; raises BadInput."""
+    """Print the plan, or two plans in comparison; raises BadInput."""
     case = plan_inputs.read(args)
     other = compare.policy_of(case.policy, args.compare_option) if args.compare_option else None
     first = plan_inputs.decided(case)

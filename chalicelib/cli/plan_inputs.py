@@ -1,5 +1,5 @@
-"""What `plan` and `explain` are asked about: a cluster from files or alive, a policy, a memory, an instant, and what is
-to be assumed beside it. The same arguments for both, so that the one explains what the other shows.
+"""Reads the inputs of `plan` and `explain`: a cluster from files or live, a policy, a memory, an instant and
+hypothetical changes. Both commands have the same arguments, so that `explain` explains what `plan` shows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.net.bounded_files import content
 
-_LONGEST_TIME = 1_000  # bytes of captured-at
+_LONGEST_TIME = 1_000  # maximum size of captured-at in bytes
 
 
 class PlanInputs(msgspec.Struct, frozen=True):
-    """All that a plan is made of. assumed: one sentence per assumption; read: seconds it took to read."""
+    """All inputs of a plan. assumed: one sentence per assumption; read: seconds that reading took."""
 
     snapshot: Snapshot
     policy: Policy
@@ -41,7 +41,7 @@ class PlanInputs(msgspec.Struct, frozen=True):
 
 
 class PlannedCase(msgspec.Struct, frozen=True):
-    """A plan, the memory after it, and the seconds both took."""
+    """A plan, the memory after it, and the seconds that planning took."""
 
     plan: Plan
     memory: Memory
@@ -49,7 +49,7 @@ class PlannedCase(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The sources of architecture §8, and the what-if."""
+    """Add the input arguments and the what-if arguments."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read(args: argparse.Namespace) -> PlanInputs:
-    """Read everything; raises BadInput."""
+    """Read all inputs; raises BadInput."""
     of_a_live_cluster = (
         ("--context", args.context),
         ("--management-kubeconfig", args.management_kubeconfig),
@@ -110,7 +110,7 @@ def read(args: argparse.Namespace) -> PlanInputs:
 
 
 def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
-    """The plan for a case, or for the same case under another policy."""
+    """Make the plan for a case, or for the same case under another policy."""
     from chalicelib.plan.planner import plan_cluster
 
     started = time.perf_counter()
@@ -121,7 +121,7 @@ def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
 
 
 def _policy(args: argparse.Namespace, now: float) -> Policy:
-    """The policy as its schedules have it at that instant."""
+    """Return the policy with its schedules applied at that instant."""
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.admission import Admission, Purpose
     from chalicelib.policy.load import load
@@ -142,8 +142,8 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
 
 
 def _warn_of_rules(snapshot: Snapshot) -> None:
-    """What is passed over in HorizontalNodeAutoscalers, which the cluster is told in events. The plan's own notes say
-    which of them are refused."""
+    """Warn of ignored fields of HorizontalNodeAutoscalers, which a running deployment reports in events. The plan's own
+    notes list the refused objects."""
     for each in snapshot.rule_objects or ():
         for warning in () if each.problems else each.warnings:
             warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
@@ -166,7 +166,7 @@ def _instant(text: str, place: str) -> float:
 
 
 def _duration(text: str | None) -> float | None:
-    """--assume-unneeded-for in seconds; None if it is not given."""
+    """Return --assume-unneeded-for in seconds; None if it is not given."""
     if text is None:
         return None
     try:
@@ -193,6 +193,6 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
             snapshot = msgspec.structs.replace(snapshot, rule_objects=())
     else:
         snapshot = live(args, policy, now)
-        if args.node_groups is None:  # the providers have laid the policy's bounds over their own
+        if args.node_groups is None:  # the providers have applied the policy's bounds already
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)

@@ -1,8 +1,8 @@
-"""A plan as scripts read it (the stable JSON of architecture §8) and as a person reads it (a few tables).
+"""Converts a plan into the stable JSON document for scripts and into tables for people.
 
-Only here do reasons meet their sentences for output. Keys of the JSON are only ever added: beside those of the
-architecture there are `plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`,
-`rules`, `headroom`, and `details` with the numbers.
+Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
+`assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
+were added to the original ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
-_NODES = 50  # of more, the table has rules in place of nodes
+_NODES = 50  # above this count the table lists rules instead of nodes
 
 
 def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
-    """The JSON answer; timings in seconds; assumed: a sentence for each thing that is not so (cli/whatif.py)."""
+    """Return the JSON document; timings in seconds; assumed: a sentence for each hypothetical change
+    (cli/whatif.py)."""
     return {
         "plan": plan.id,
         "cluster": plan.cluster,
@@ -102,8 +103,8 @@ def _group(verdict: GroupVerdict) -> dict[str, Any]:
 
 
 def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
-    """What a person wants to read: what is assumed, a summary, the groups, where pods would go, the pods by reason, the
-    nodes, what could not be read."""
+    """Return the assumptions, a summary, the groups, the expected placements, the pods by reason, the nodes, and the
+    objects that could not be read."""
     gone = [
         (r.node, r.group, r.kind, ", ".join(f"{pod} -> {to}" for pod, to in sorted(r.destinations.items())) or "-")
         for r in plan.removals
@@ -135,7 +136,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
 
 
 def assumptions(assumed: Sequence[str]) -> str:
-    """What is not so, on top of any answer that rests on it."""
+    """Return the hypothetical changes, which precede any output that depends on them."""
     return "\n".join(["What if:", *(f"  {each}" for each in assumed)])
 
 
@@ -144,7 +145,7 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
 
 
 def summary(plan: Plan, timings: dict[str, float]) -> str:
-    """The plan in one paragraph."""
+    """Return the plan in one paragraph."""
     health, asked = plan.health, sum(len(s.pods) for s in plan.scale_ups)
     new = sum(s.to_size - s.from_size for s in plan.scale_ups)
     left = sum(len(v.pods) for v in plan.unschedulable)
@@ -171,7 +172,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
 
 
 def _for(plan: Plan, asked: int) -> str:
-    """What all growth is for: pods, and rules and headroom where they want some of it."""
+    """Return what the scale-ups are for: pods, and rules and headroom where these request nodes."""
     rules = len({rule for up in plan.scale_ups for rule in up.rules})
     also = [f"{rules} rule{_s(rules)}"] * bool(rules)
     also += ["headroom"] * any(up.headroom for up in plan.scale_ups)
@@ -203,7 +204,7 @@ def _groups(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _left(plan: Plan) -> list[tuple[str, ...]]:
-    """One row per distinct reason of a class: groups with the same reasons share it."""
+    """Return one row per distinct reason of a pod class; groups with the same reasons share a row."""
     rows: list[tuple[str, ...]] = []
     for verdict in plan.unschedulable:
         by_reason: dict[str, list[str]] = {}
@@ -219,7 +220,8 @@ def _left(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _stay(plan: Plan) -> list[tuple[str, ...]]:
-    """One row per node; of many nodes, one per rule: `outscaler explain node` has the rest, and the JSON has it all."""
+    """Return one row per node or, for many nodes, one row per rule: `outscaler explain node` shows the rest, and the
+    JSON is complete."""
     verdicts = plan.unremovable
     if len(verdicts) <= _NODES:
         return [(v.node, v.reason.code.value, sentence(v.reason)) for v in verdicts]
@@ -230,14 +232,16 @@ def _stay(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _cause(reason: Reason) -> tuple[str, ...]:
-    """What a person acts on where a pod holds a node: the drain rule, and the budget that allows nothing."""
+    """Return the actionable cause where a pod blocks a node: the drain rule and the budget that allows no
+    disruption."""
     if reason.code is not ReasonCode.BLOCKED_BY_POD:
         return ()
     return str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))
 
 
 def _of_all(stay: list[NodeVerdict]) -> str:
-    """Of several nodes, the words that hold for each; where a pod holds them, the first one's with its cause."""
+    """Return the text that applies to each of several nodes; where pods block them, the first node's text with its
+    cause."""
     first = stay[0].reason
     if len(stay) > 1 and first.code is ReasonCode.BLOCKED_BY_POD:
         return f"{sentence(first)}, and others alike"

@@ -1,4 +1,4 @@
-"""Policy documents as files, or standard input as `-`."""
+"""Reads policy documents from files, or from standard input when the name is `-`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ STDIN = "-"
 
 
 def place_of(path: str) -> str:
-    """What messages call it."""
+    """Return the name by which messages refer to the document."""
     return "stdin" if path == STDIN else path
 
 
 def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -> tuple[Policy, tuple[str, ...]]:
-    """The policy and the warnings, with the providers asked as well; raises BadInputs with every mistake."""
+    """Return the policy and its warnings, including the providers' own checks; raises InputErrors with every
+    mistake."""
     from chalicelib.providers.registry import mistakes
 
     deployment = here()
@@ -32,19 +33,19 @@ def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -
 
 
 def here() -> Deployment:
-    """What the environment of this command says of the deployment; a command may read files of its workstation. Raises
-    BadInput naming the variable that is wrong."""
+    """Return what the environment of this command says about the deployment; a command may read files of its
+    workstation. Raises BadInput that names the invalid variable."""
     return deployment_of(os.environ, files=True)
 
 
 def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> str:
-    """The text; raises OSError for a file that cannot be read, BadInput for one that is not text, or has more bytes
-    than `most`. what: what it should be, for that message."""
+    """Return the document's text. Raises OSError for a file that cannot be read, BadInput for one that is not text or
+    has more than `most` bytes. what: what the file should be, for that message."""
     if path == STDIN:
         data = sys.stdin.buffer.read(most + 1)
     else:
         with Path(path).open("rb") as file:
-            data = file.read(most + 1)  # never more: somebody will name a disk image
+            data = file.read(most + 1)  # upper bound: the path may be a disk image
     if len(data) > most:
         raise BadInput(place_of(path), f"is too large for {what}", f"keep it under {most} bytes")
     try:

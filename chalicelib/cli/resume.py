@@ -1,10 +1,12 @@
-"""`outscaler release CLUSTER`: a person has looked, and releases the brake for a while, or a claim for good.
+"""`outscaler release CLUSTER`: overrides the circuit breaker for a limited time after a review, or releases a claim
+permanently.
 
-The brake (spec.maxDisruption) stops all removals once a plan wants to remove too large a part of the cluster at once.
-Nothing but a person's word lets it go; the word runs out by itself, so that nobody has to remember to take it back.
+The circuit breaker (spec.maxDisruption) stops all removals once a plan would remove too large a part of the cluster at
+once. Only an operator's override lets removals continue. The override expires by itself, so that it cannot be left on
+by mistake.
 
-A claim (store/claims.py) keeps a node group for one cluster. With --claim it is given back, and the next cluster that
-plans an operation on the group has it.
+A claim (store/group_ownership.py) reserves a node group for one cluster. --claim releases it, and the next cluster that
+plans an operation on the group takes ownership.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from chalicelib.model.timestamps import format_time
 if TYPE_CHECKING:
     from chalicelib.store import Store
 
-SHORTEST, LONGEST = 60.0, 86400.0  # seconds; longer would be a policy without a brake, which is a policy's to say
+SHORTEST, LONGEST = 60.0, 86400.0  # seconds; a longer override amounts to a policy without the limit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """CLUSTER, --for, --table."""
+    """Add CLUSTER, --for and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     parser.add_argument(
         "--for",
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 once the word is stored; it counts from the next pass on."""
+    """Store the override and return 0; it applies from the next pass on."""
     from chalicelib.store import JournalEntry
     from chalicelib.store.errors import StoreError
 
@@ -82,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _give_back(store: Store, args: argparse.Namespace) -> int:
-    """0 once the claim is gone; raises BadInput where there is none, or where an operation still rests on it."""
+    """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
+    it."""
     from chalicelib.store import JournalEntry
 
     place = f"--claim {args.claim}"

@@ -1,6 +1,6 @@
-"""Rules and headroom of a plan, for programs and for people.
+"""Shows the scaling rules and headroom of a plan as JSON and as tables.
 
-All of it is absent where nobody uses rules or headroom, so that answers stay as they were.
+All of it is omitted where rules and headroom are not used, so that existing output stays unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.reasons.text import sentence
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """`rules` and `headroom`, each only where there is any."""
+    """Return `rules` and `headroom`, each only where it is not empty."""
     return {
         **({"rules": [rule_data(verdict) for verdict in plan.rules]} if plan.rules else {}),
         **({"headroom": [_headroom_data(verdict) for verdict in plan.headroom]} if plan.headroom else {}),
@@ -27,7 +27,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
 
 
 def rule_data(verdict: RuleVerdict, following: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """One rule on one pool: due and next as RFC 3339, rate in percent; each only where there is one. following: see
+    """Return one rule on one pool: due and next as RFC 3339, rate in percent, each only where it exists. following: see
     `following`."""
     data: dict[str, Any] = {
         "rule": verdict.rule,
@@ -46,7 +46,7 @@ def rule_data(verdict: RuleVerdict, following: Mapping[str, str] | None = None) 
 
 
 def next_time(verdict: RuleVerdict) -> str:
-    """When a quiet cron rule is due next, as RFC 3339; empty where the plan does not say."""
+    """Return when an inactive cron rule is due next, as RFC 3339; empty where the plan does not say."""
     reason = verdict.reason
     if reason is None or reason.code is not ReasonCode.RULE_NOT_DUE or "until" not in reason.params:
         return ""
@@ -54,12 +54,12 @@ def next_time(verdict: RuleVerdict) -> str:
 
 
 def key_of(verdict: RuleVerdict) -> str:
-    """The key of a verdict's rule (model/rules.Rule.key)."""
+    """Return the key of a verdict's rule (model/scaling_rules.Rule.key)."""
     return Rule(verdict.rule, source=verdict.source).key
 
 
 def following(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, now: float) -> dict[str, str]:
-    """When the cron rules among these come next after now (epoch seconds), by rule; memory: the one after the plan."""
+    """Return when the cron rules are next due after now (epoch seconds), by rule; memory: the memory after the plan."""
     from chalicelib.schedules.cron import LocalClock
 
     wanted, clock, found = {key_of(verdict) for verdict in verdicts}, LocalClock(now), {}
@@ -73,13 +73,14 @@ def following(verdicts: Iterable[RuleVerdict], policy: Policy, memory: Memory, n
 
 
 def growth_data(up: ScaleUp) -> dict[str, Any]:
-    """What a growth is for beside pods."""
+    """Return the causes of a scale-up other than pods."""
     named = {"rules": list(up.rules), "headroom": list(up.headroom)}
     return {key: names for key, names in named.items() if names}
 
 
 def causes(up: ScaleUp) -> str:
-    """`rules a, b; headroom c`: what a growth is for beside pods, empty where it is for pods alone."""
+    """Return the causes of a scale-up other than pods as `rules a, b; headroom c`; empty where pods are the only
+    cause."""
     named = (("rule", up.rules), ("headroom", up.headroom))
     return "; ".join(
         f"{word}{'s' if word == 'rule' and len(names) > 1 else ''} {', '.join(names)}" for word, names in named if names
@@ -87,7 +88,7 @@ def causes(up: ScaleUp) -> str:
 
 
 def rules_table(verdicts: Iterable[RuleVerdict], following: Mapping[str, str] | None = None) -> Table:
-    """One row per rule and pool; with a column for the next time where `following` is given."""
+    """Return one row per rule and pool, with a column for the next time where `following` is given."""
     rows = tuple(
         (
             verdict.rule,
@@ -105,7 +106,7 @@ def rules_table(verdicts: Iterable[RuleVerdict], following: Mapping[str, str] | 
 
 
 def headroom_table(verdicts: Sequence[HeadroomVerdict]) -> Table:
-    """One row per headroom."""
+    """Return one row per headroom."""
     rows = tuple(
         (
             verdict.name,

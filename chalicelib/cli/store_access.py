@@ -1,4 +1,5 @@
-"""The tables that a command talks to, and the clusters in it. Imported store and all only when a command needs AWS."""
+"""Opens the store for commands that need AWS, and finds the clusters in it. The store is imported only by these
+commands."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def add_table_argument(parser: argparse.ArgumentParser) -> None:
-    """--table NAME and --policy-table NAME, for the commands that need AWS."""
+    """Add --table NAME and --policy-table NAME for the commands that need AWS."""
     parser.add_argument(
         "--table",
         default="",
@@ -33,10 +34,10 @@ def add_table_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """The store on --table and --policy-table, or on what the environment names. Raises BadInput if nothing does,
-    NewerSchema where a newer release has written the tables.
+    """Open the store on --table and --policy-table, or on the tables that the environment names. Raises BadInput if
+    neither names them, NewerSchema if a newer release has written the tables.
 
-    A --table that is given does not go with the environment's policy table, which is that of another one."""
+    A given --table is never combined with the environment's policy table, which belongs to a different state table."""
     table = table_name(args)
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
@@ -48,12 +49,12 @@ def open_store(args: argparse.Namespace) -> Store:
     except NewerSchema:
         raise
     except StoreError:
-        pass  # who may use the policy table only is not refused here; what the command asks for fails by itself
+        pass  # a caller without access to the state table may continue; requests that need it fail by themselves
     return store
 
 
 def table_name(args: argparse.Namespace) -> str:
-    """The state table's name; raises BadInput if nothing names it."""
+    """Return the state table's name; raises BadInput if it is not configured."""
     table = str(args.table) or state_table(os.environ)
     if not table:
         raise BadInput(
@@ -65,7 +66,7 @@ def table_name(args: argparse.Namespace) -> str:
 
 
 def not_moved(store: Store) -> str:
-    """A sentence about policies that lie in the old place and are not used; "" where there are none."""
+    """Return a sentence about policies that are stored in the old place and are not used; "" where there are none."""
     from chalicelib.store.policy_migration import not_used
 
     names = store.moving.not_moved(store.policies.all_current())
@@ -75,7 +76,7 @@ def not_moved(store: Store) -> str:
 
 
 def stored_policy(store: Store, name: str) -> StoredPolicy:
-    """A cluster's policy in force; raises BadInput with the nearest name for a cluster that has none."""
+    """Return a cluster's policy in force; raises BadInput with the nearest name for a cluster that has none."""
     stored = store.policies.current(name)
     if stored is not None:
         return stored

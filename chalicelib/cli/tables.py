@@ -1,7 +1,7 @@
-"""Tables for people: with rich on a terminal, as plain columns everywhere else.
+"""Prints tables: with rich on a terminal, as plain columns everywhere else.
 
-Plain columns are never cut and never coloured: they go to files, to grep, to logs. rich is optional; without it a
-terminal gets the plain columns too. NO_COLOR and TERM=dumb are obeyed.
+Plain columns are never truncated or coloured, because they go to files, grep and logs. rich is optional; without it a
+terminal gets plain columns, too. NO_COLOR and TERM=dumb are obeyed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _GAP = "   "
 
 
 class Table(msgspec.Struct, frozen=True):
-    """Rows of text under column names; without rows it says `empty`, and is left out where that is empty too.
+    """Rows of text under column names. Without rows it prints `empty`, and is omitted if `empty` is empty as well.
 
-    right: positions of columns of numbers.
+    right: indexes of right-aligned numeric columns.
     """
 
     columns: tuple[str, ...]
@@ -31,11 +31,11 @@ class Table(msgspec.Struct, frozen=True):
     empty: str = ""
 
 
-Block = Table | str  # a str is text, printed as it is
+Block = Table | str  # a str is printed as it is
 
 
 def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
-    """Prints the blocks with an empty line between them."""
+    """Print the blocks with an empty line between them."""
     out = out or sys.stdout
     shown = [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
     if not (wants_rich(out) and _show_rich(shown, out)):
@@ -43,12 +43,12 @@ def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
 
 
 def wants_rich(out: TextIO) -> bool:
-    """On a terminal that can do more than a printer can."""
+    """Return whether output goes to a terminal that supports formatting."""
     return out.isatty() and os.environ.get("TERM", "") not in {"dumb", ""}
 
 
 def plain(blocks: Iterable[Block]) -> str:
-    """Columns with three blanks between them; the last one is as wide as it is."""
+    """Print columns separated by three spaces; the last column is not padded."""
     return "\n".join(_paragraph(block) if isinstance(block, str) else _plain_table(block) for block in blocks)
 
 
@@ -72,7 +72,7 @@ def _cells(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> 
 
 
 def _show_rich(blocks: Sequence[Block], out: TextIO) -> bool:
-    """False where rich is not installed."""
+    """Print with rich; returns False where rich is not installed."""
     try:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console

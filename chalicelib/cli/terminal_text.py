@@ -1,6 +1,6 @@
-"""Text for terminals: on one line, without control characters, measured in columns.
+"""Makes text safe for terminals: one line, no control characters, width measured in columns.
 
-Names in here come from clusters and files; an escape sequence in a pod's name must not reach a terminal.
+Names come from clusters and files; an escape sequence in a pod's name must not reach a terminal.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import unicodedata
 
 
 def printable(text: str) -> str:
-    """Control and format characters (escapes, newlines, direction marks) replaced by a visible mark."""
+    """Replace control and format characters (escapes, newlines, direction marks) by a visible character."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -18,12 +18,12 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Several lines as one, safe to print."""
+    """Join several lines into one that is safe to print."""
     return printable(" ".join(text.split()))
 
 
 def columns(text: str) -> int:
-    """How many columns it takes: wide characters take two, combining marks none."""
+    """Return the width in columns: wide characters take two, combining marks none."""
     if text.isascii():
         return len(text)
     return sum(_width(each) for each in text)

@@ -1,6 +1,6 @@
-"""`outscaler validate FILE…`: is each document right, and what would not be as its writer may think?
+"""`outscaler validate FILE…`: checks each document and warns of settings that may not do what their author expects.
 
-Needs neither AWS nor a cluster. Mistakes and warnings go to standard error, the answer per file to standard output.
+Needs neither AWS nor a cluster. Mistakes and warnings go to standard error, the result per file to standard output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """One file's answer. name: the cluster's, where the document is right."""
+    """The result for one file. name: the cluster's, where the document is valid."""
 
     file: str
     name: str = ""
@@ -28,13 +28,13 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """FILE…, --strict."""
+    """Add FILE… and --strict."""
     parser.add_argument("files", nargs="+", metavar="FILE", help="policy document, or - for standard input")
     parser.add_argument("--strict", action="store_true", help="exit 1 if there are warnings")
 
 
 def run(args: argparse.Namespace) -> int:
-    """2 if a document is wrong, 1 if --strict and one has warnings, else 0."""
+    """Validate the files. Returns 2 if a document is invalid, 1 if --strict and one has warnings, otherwise 0."""
     verdicts = _names_once([_verdict(file) for file in args.files])
     for verdict in verdicts:
         for problem in verdict.problems:
@@ -61,7 +61,7 @@ def _verdict(file: str) -> Verdict:
 
 
 def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
-    """Two documents for one cluster: whichever is applied last would win."""
+    """Report two documents for one cluster: the one applied last would replace the first."""
     first: dict[str, str] = {}
     checked = []
     for verdict in verdicts:

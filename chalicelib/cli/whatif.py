@@ -1,6 +1,6 @@
-"""The what-if of `plan` and `explain`: --add-pods, --remove-node, --group. Words into plan/whatif.py, and what was
-assumed into a sentence each, because an answer to another question than the one people think they asked is worse than
-none.
+"""What-if arguments of `plan` and `explain`: --add-pods, --remove-node, --group. Parses them for plan/whatif.py and
+states each assumption in a sentence, because a plan for a hypothetical cluster must not be mistaken for a plan for
+the real one.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _MOST = 500_000
 _MOST_BYTES = 2**28
-_MOST_VALUES = 2_000_000  # of a manifest in YAML; JSON has no aliases
-_SIGN = "\N{MULTIPLICATION SIGN}"  # what people see and copy; * and x are what they can type
+_MOST_VALUES = 2_000_000  # of a YAML manifest; JSON has no aliases
+_SIGN = "\N{MULTIPLICATION SIGN}"  # for output; input may also use * and x
 _TIMES = re.compile(rf"(\d{{1,9}})\s*[{_SIGN}*xX]\s*(.+)", re.DOTALL)
 _FORM = f"write FILE, or N{_SIGN}FILE, or N{_SIGN}namespace/name of a pod or workload"
 _BOUNDS = ("min", "max", "size")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--add-pods, --remove-node, --group; each may be repeated."""
+    """Add --add-pods, --remove-node and --group; each may be repeated."""
     parser.add_argument(
         "--add-pods",
         metavar=f"FILE|N{_SIGN}TEMPLATE",
@@ -63,13 +63,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def assume(
     args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: float, options: Options
 ) -> tuple[Snapshot, Memory, tuple[str, ...]]:
-    """The cluster and its memory as the arguments want them, and a sentence per assumption; raises BadInput."""
+    """Apply the arguments to the cluster and its memory, and return a sentence per assumption; raises BadInput."""
     if not (args.add_pods or args.remove_node or args.group):
         return snapshot, memory, ()
     from chalicelib.plan import what_if
 
     says: list[str] = []
-    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]  # before its model may go
+    # resolved before --remove-node may remove the copied pod
+    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]
     if args.remove_node:
         nodes = {node.name: node.name for node in snapshot.nodes}
         names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
@@ -106,7 +107,7 @@ def _of_loss(loss: RemovedNode) -> str:
 
 
 def _bounds(text: str) -> tuple[str, GroupBounds]:
-    """`ID:max=50,min=2`; an id may have colons itself. Raises BadInput."""
+    """Parse `ID:max=50,min=2`; an id may contain colons. Raises BadInput."""
     from chalicelib.plan.what_if import GroupBounds
 
     name, colon, settings = text.rpartition(":")
@@ -125,7 +126,7 @@ def _bounds(text: str) -> tuple[str, GroupBounds]:
 
 
 def _wanted(text: str, snapshot: Snapshot) -> tuple[AddedPods, ...]:
-    """What one --add-pods asks for."""
+    """Return the pods that one --add-pods requests."""
     if Path(text).is_file():
         return _of_file(Path(text), snapshot)
     times = _TIMES.fullmatch(text)
@@ -172,7 +173,7 @@ def _of_file(path: Path, snapshot: Snapshot) -> tuple[AddedPods, ...]:
 
 
 def _documents(path: Path) -> list[Any]:
-    """JSON if it is, else YAML with any number of documents; raises BadInput."""
+    """Parse JSON, or otherwise YAML with any number of documents; raises BadInput."""
     place = f"--add-pods {path}"
     try:
         data = content(path, _MOST_BYTES)
@@ -180,7 +181,7 @@ def _documents(path: Path) -> list[Any]:
         raise BadInput(place, f"cannot be read: {error.strerror}", "name a file with the pods that matter") from None
     try:
         return [msgspec.json.decode(data)]
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: an integer of thousands of digits
         return _yaml(data, place)
 
 
@@ -201,7 +202,8 @@ def _yaml(data: bytes, place: str) -> list[Any]:
 
 
 def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
-    """N more of a pod of the cluster, or of a workload's newest pod. They have its claims, too."""
+    """Return N copies of a pod of the cluster, or of a workload's newest pod. Copies reference the same
+    PersistentVolumeClaims."""
     from chalicelib.plan.what_if import AddedPods, as_new
 
     known = {**_of_workloads(snapshot), **{pod.key: pod for pod in snapshot.pods}}
@@ -217,7 +219,7 @@ def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
 
 
 def _of_workloads(snapshot: Snapshot) -> dict[str, Pod]:
-    """namespace/name of each controller, and of the controller of that, with its newest pod."""
+    """Map namespace/name of each controller, and of that controller's controller, to its newest pod."""
     above = {(c.kind, c.namespace, c.name): c.owner for c in snapshot.controllers if c.owner is not None}
     newest: dict[str, Pod] = {}
     for pod in sorted(snapshot.pods, key=lambda pod: (pod.created, pod.name)):

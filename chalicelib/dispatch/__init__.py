@@ -1,5 +1,5 @@
-"""Plan -> messages: who may act, what a message says, and how it leaves.
+"""Turns plans into messages: permissions, message formats and sending.
 
-A message only ever carries a name (a cluster's, an operation's). Everything else is in the table, so a message that
-comes twice, late or out of order can do no harm.
+A message only ever carries a name (of a cluster or an operation). All other data is in the table, so a message that
+arrives twice, late or out of order is harmless.
 """

@@ -1,8 +1,8 @@
-"""How a pass is handed over to the large `reconcile` function: by an asynchronous invocation.
+"""Hands a pass over to the large `reconcile` function by an asynchronous invocation.
 
-A queue of its own would be polled all month, also while no cluster is large. An asynchronous invocation costs nothing
-until it is used. Lambda keeps its event, repeats it where the function fails, and leaves a record in the dead letters
-of the reconcile queue in the end (infra/aws).
+A separate queue would be polled all month, even while no cluster is large. An asynchronous invocation costs nothing
+until it is used. Lambda stores its event, retries it where the function fails, and finally writes a record to the
+dead-letter queue of the reconcile queue (infra/aws).
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ _ACCEPTED = 202
 
 
 class LargeFunction:
-    """Invokes the large function of this deployment. name: as Lambda knows it. client: made at the first use if not
-    given, for most processes never invoke it."""
+    """Invokes the large function of this deployment. name: the function's name in Lambda. client: created at the first
+    use if not given, because most processes never invoke the function."""
 
     def __init__(self, name: str, client: Any = None) -> None:
         self._name, self._client = name, client
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> LargeFunction | None:
-        """The function of OUTSCALER_RECONCILE_LARGE, else of OUTSCALER_PREFIX; None where there is neither."""
+        """Return the function named by OUTSCALER_RECONCILE_LARGE, otherwise by OUTSCALER_PREFIX; None where neither is
+        set."""
         prefix = prefix_of(environment)
         name = environment.get(VARIABLE, "") or (f"{prefix}-{RECONCILE_LARGE}" if prefix else "")
         return cls(name) if name else None
 
     def __call__(self, body: bytes) -> None:
-        """Hand over a message of the reconcile queue. Returns when Lambda has taken it; raises NotInvoked."""
+        """Hand over a message of the reconcile queue. Returns when Lambda has accepted it; raises NotInvoked."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:

@@ -1,8 +1,8 @@
-"""What can go wrong on the way into a queue, or to another function.
+"""Errors of sending a message to a queue or of invoking another function.
 
 OutscalerError
-├── NotSent      the queue did not take the message; nothing was changed, asking again later is safe
-└── NotInvoked   Lambda did not take the invocation, as far as is known; the caller does the work itself
+├── NotSent      the queue did not accept the message; nothing was changed, and a later retry is safe
+└── NotInvoked   as far as is known, Lambda did not accept the invocation; the caller does the work itself
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from chalicelib.model.errors import OutscalerError
 
 
 class NotSent(OutscalerError):
-    """A message did not get into its queue. code: what SQS called it, or the network error's class."""
+    """The queue did not accept a message. code: SQS's error code, or the network error's class."""
 
     def __init__(self, queue: str, code: str) -> None:
         super().__init__(f"queue {queue}: message not taken ({code})")
@@ -19,7 +19,7 @@ class NotSent(OutscalerError):
 
 
 class NotInvoked(OutscalerError):
-    """Another function was not invoked. code: what Lambda called it, or the network error's class."""
+    """Another function was not invoked. code: Lambda's error code, or the network error's class."""
 
     def __init__(self, function: str, code: str) -> None:
         super().__init__(f"function {function}: not invoked ({code})")

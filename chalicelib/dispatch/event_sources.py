@@ -1,8 +1,8 @@
-"""Switches a provider's function on when its first policy is stored.
+"""Enables a provider's function when the first policy that uses it is stored.
 
-Lambda polls the queue of an enabled event source mapping all the time, and AWS charges for each poll. A deployment by
-`make deploy` therefore leaves the mappings of unused providers disabled. The person who stores a policy has credentials
-of their own, so no function needs the right to change mappings.
+Lambda continuously polls the queue of an enabled event source mapping, and AWS charges for each poll. A deployment by
+`make deploy` therefore leaves the mappings of unused providers disabled. The operator who stores a policy uses their
+own credentials, so no function needs permission to change mappings.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 
 
 def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[str]:
-    """Enable the mappings of these providers; a line for each provider whose queue may not be read now.
+    """Enable the mappings of these providers; return a line for each provider whose queue may not be polled yet.
 
-    table: the state table, whose name says which deployment it is. Another name is that of a CloudFormation stack,
+    table: the state table, whose name identifies the deployment. Any other name belongs to a CloudFormation stack,
     whose template enables the mappings; then nothing is done.
     """
     found = _TABLE.match(table)
@@ -38,7 +38,7 @@ def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[
 
 
 def _switch_on(function: str, client: Any | None) -> str:
-    """ "" where the function's queue is read; the function has the name of its queue."""
+    """Return "" where the function's queue is polled. The function has the same name as its queue."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:

@@ -1,8 +1,8 @@
-"""What travels through the queues: names, never state.
+"""Messages of the queues: names, never state.
 
-Standard SQS delivers at least once and in any order. A message therefore carries only what is needed to find the truth
-in the table: the cluster to look at, or the operation to carry on with. Deciding from a message's own contents is
-refused by there being none to decide from.
+Standard SQS delivers at least once and in any order. A message therefore carries only what is needed to find the
+current state in the table: the cluster to reconcile, or the operation to continue. A message contains nothing that a
+decision could be based on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 
-#: The providers that have an act function and a queue of their own (issue: `act_<provider>`), in the order of app.py.
+#: The providers that have an act function and a queue (`act_<provider>`), in the order of app.py.
 PROVIDERS = ("alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 
 RECONCILE = "reconcile"
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?\Z")
 
 
 class Cause(StrEnum):
-    """Why a reconcile was asked for; a wake-up must not be lost, a scheduled scan may be."""
+    """Why a reconcile was requested. A wake-up must not be lost; a scheduled scan may be."""
 
     SCHEDULE = "schedule"
     WEBHOOK = "webhook"
@@ -33,8 +33,8 @@ class Cause(StrEnum):
 
 
 class ReconcileMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Look at this cluster. at: the instant (epoch seconds) it is meant for; a pass begun later has served it. tries:
-    how often a wake-up was sent again because its pass failed."""
+    """Requests a pass over this cluster. at: the instant (epoch seconds) it is meant for; any pass that began later
+    satisfies it. tries: how often a wake-up was sent again because its pass failed."""
 
     cluster: str
     reason: str = Cause.SCHEDULE.value
@@ -43,7 +43,7 @@ class ReconcileMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ActMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Carry on with this operation; its state is in the table."""
+    """Requests the next step of this operation, whose state is in the table."""
 
     cluster: str
     operation: str
@@ -53,29 +53,31 @@ M = TypeVar("M", ReconcileMessage, ActMessage)
 
 
 def act_queue(provider: str) -> str:
-    """The name of a provider's queue: `clusterapi` -> `act_clusterapi`; raises BadInput for a provider nobody has."""
+    """Return the name of a provider's queue: `clusterapi` -> `act_clusterapi`; raises BadInput for an unknown
+    provider."""
     if provider not in PROVIDERS:
         raise BadInput("provider", f"{provider!r} is not a provider", f"use one of {', '.join(PROVIDERS)}")
     return f"act_{provider}"
 
 
 def cluster_name_ok(name: str) -> bool:
-    """Whether this can be a cluster's name at all: lower case letters, digits, `-` and `.`, at most 253 (RFC 1123)."""
+    """Return whether this is a valid cluster name: lower case letters, digits, `-` and `.`, at most 253 characters (RFC
+    1123)."""
     return _NAME.match(name) is not None
 
 
 def encode(message: ReconcileMessage | ActMessage) -> bytes:
-    """One line of JSON."""
+    """Return the message as one line of JSON."""
     return msgspec.json.encode(message)
 
 
 def decode_reconcile(body: bytes | str) -> ReconcileMessage:
-    """The message in the body of a record of the reconcile queue; raises BadInput."""
+    """Decode the body of a record of the reconcile queue; raises BadInput."""
     return _decode(body, ReconcileMessage, '{"cluster": "name"}')
 
 
 def decode_act(body: bytes | str) -> ActMessage:
-    """The message in the body of a record of an act queue; raises BadInput."""
+    """Decode the body of a record of an act queue; raises BadInput."""
     message = _decode(body, ActMessage, '{"cluster": "name", "operation": "id"}')
     if not message.operation:
         raise BadInput("message", "operation is empty", 'send {"cluster": "name", "operation": "id"}')

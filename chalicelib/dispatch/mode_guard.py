@@ -1,7 +1,7 @@
-"""The only reader of the mode in the code base (architecture §2, contract 5). That is what makes shadow mode true.
+"""The only reader of the policy's mode in the code base, which is what guarantees that shadow mode changes nothing.
 
-Whoever wants to plan, write or act asks here and gets a permission, not the mode. So there is one place to read when
-the question is whether a cluster in shadow can possibly be touched.
+Code that plans, writes or acts asks here for a permission and never sees the mode. A review of whether a cluster in
+shadow mode can be changed therefore has to read only this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chalicelib.model.policy import Mode, Policy
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """plan: look and explain. act: change the cluster and its infrastructure. word: the mode, only to be shown."""
+    """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for display only."""
 
     plan: bool
     act: bool
@@ -27,5 +27,5 @@ _PERMISSIONS = {
 
 
 def permitted(policy: Policy) -> Permission:
-    """What this policy allows, now."""
+    """Return what this policy permits now."""
     return _PERMISSIONS[policy.mode]

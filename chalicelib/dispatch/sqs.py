@@ -1,7 +1,7 @@
-"""How a message leaves: one method wide, so that anything with a `send` can stand in for SQS.
+"""Sends messages through a one-method interface, so that tests can replace SQS by any object with `send`.
 
-Lost sends are nobody's tragedy: what matters is saved before it is sent, and the sweeper in `tick` sends again
-(architecture §5). Therefore a send is tried briefly and its failure is an error value, never a wait.
+A lost send is harmless: state is saved before the send, and the sweeper in `tick` sends the message again. A send is
+therefore tried only briefly, and its failure is an error value, never a wait.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from chalicelib.model.resource_names import prefix_of, queue_name
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
-#: SQS takes no longer delay; what is due later is found not yet due when it arrives, and is sent on.
+#: SQS accepts no longer delay; a message due later arrives early and is sent on.
 MAX_DELAY = 900
 
 _PREFIX = "OUTSCALER_QUEUE_"
 
 
 class Sender(Protocol):
-    """Puts a body into a queue by its name (`reconcile`, `act_<provider>`), visible after `delay` whole seconds."""
+    """Sends a body to a queue by its name (`reconcile`, `act_<provider>`), visible after `delay` whole seconds."""
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Returns when the queue has taken it; raises NotSent."""
+        """Return when the queue has accepted the message; raises NotSent."""
 
 
 def whole_delay(seconds: float) -> int:
-    """A delay that SQS can keep: whole seconds, never earlier than asked, 0 to 900."""
+    """Round a delay to one that SQS supports: whole seconds, never earlier than requested, 0 to 900."""
     return max(0, min(MAX_DELAY, math.ceil(round(seconds, 3))))
 
 
 class SqsSender:
     """Sends to the queues of one deployment. queue_urls: queue name -> URL.
 
-    prefix: of a deployment whose queues have names that follow from it; AWS gives each URL once per process.
+    prefix: of a deployment whose queue names are derived from it; each URL is looked up in AWS once per process.
     """
 
     def __init__(self, queue_urls: Mapping[str, str], client: SQSClient | None = None, prefix: str = "") -> None:
@@ -48,7 +48,8 @@ class SqsSender:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SqsSender:
-        """Queues from OUTSCALER_QUEUE_<NAME>, else of OUTSCALER_PREFIX; raises BadInput if there is neither."""
+        """Create a sender from OUTSCALER_QUEUE_<NAME>, otherwise from OUTSCALER_PREFIX; raises BadInput if neither is
+        set."""
         found = {key.removeprefix(_PREFIX): url for key, url in environment.items() if key.startswith(_PREFIX)}
         prefix = prefix_of(environment)
         if not any(found.values()) and not prefix:
@@ -57,7 +58,7 @@ class SqsSender:
         return cls(urls, prefix=prefix)
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """See Sender; a queue that this deployment does not have is NotSent too."""
+        """See Sender; raises NotSent also for a queue that this deployment does not have."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         if queue not in self._urls and not self._prefix:

@@ -1,13 +1,14 @@
-"""The only place where the five steps meet: one blueprint per trigger, entered by Lambda directly (architecture §2).
+"""The Lambda entry points: one blueprint per trigger, each combining the layers below for its function.
 
-Lambda calls `chalicelib.handlers.tick.tick` and its like without ever importing app.py, so nothing that app.py would
-set up (middlewares, its logger) exists here: what a function needs it does inside. Each module imports only what its
-own function needs; the heavy rooms are imported by entry.preload, and only in the function that uses them.
+Lambda enters `chalicelib.handlers.tick.tick` and the other functions without importing app.py, so nothing that app.py
+would set up (middlewares, its logger) exists here; each function sets up what it needs. Each module imports only what
+its own function needs; heavy packages are imported by lambda_entry.preload, and only in the function that uses them.
 """
 
 import gc
 import os
 
-# What a start makes lives as long as the process, so garbage is not sought meanwhile; entry.preload ends this.
+# Objects created during start live as long as the process, so garbage collection is off until lambda_entry.preload
+# ends.
 if os.environ.get("_HANDLER", "").startswith(("app.", f"{__name__}.")):
     gc.disable()

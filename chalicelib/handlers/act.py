@@ -1,7 +1,7 @@
-"""operation message -> one step of that operation, one function and one queue per provider.
+"""Runs one step of an operation per message, with one function and one queue per provider.
 
-Apart, because a vendor that hangs or throttles must not hold up the others, and because each function may then be
-given only its own vendor's secrets. The step itself is chalicelib/operations/runner.py.
+The functions are separate because a vendor that hangs or throttles must not block the others, and because each function
+can then be granted only its own vendor's secrets. The step itself is in operations/runner.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.handlers.lambda_entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
-_PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]  # of the function that Lambda enters
+_PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]  # the function that Lambda enters
 
 preload(
     __name__,
@@ -30,7 +30,7 @@ Step = Callable[[SQSEvent], dict[str, Any]]
 
 
 def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]]]:
-    """Messages one by one: a step changes a cloud."""
+    """Process messages one by one, because each step changes a cloud."""
     decorate: Callable[[Step], Callable[[Any, Any], dict[str, Any]]] = blueprint.on_sqs_message(
         **event_source(name), batch_size=1, maximum_concurrency=5, name=name
     )

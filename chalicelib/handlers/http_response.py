@@ -1,6 +1,6 @@
-"""What a route gives back: a status and one JSON object. Errors are one line for the caller, and no more than that.
+"""The response of a route: a status and one JSON object. An error tells the caller one line and nothing more.
 
-An unexpected failure becomes a 500 with the request's id; what happened is in the log under that id, and nowhere else.
+An unexpected failure becomes a 500 with the request's id; the details are only in the log, under that id.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LONGEST_ROUTE = 300
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """status: the HTTP status. body: what is sent as JSON."""
+    """status: the HTTP status. body: sent as JSON."""
 
     status: int
     body: dict[str, Any]
 
 
 class HttpError(OutscalerError):
-    """A request that gets an error status; line is what the caller reads."""
+    """A request that gets an error status; line is the text for the caller."""
 
     published_name = "Refused"
 
@@ -36,7 +36,8 @@ class HttpError(OutscalerError):
 
 
 def refuse_newer_schema(rt: Runtime) -> None:
-    """For routes whose callers may read everything: raises Refused (503) that says which release wrote the table."""
+    """Raise HttpError (503) that names the release that wrote the table, for routes whose callers may read
+    everything."""
     try:
         rt.store.schema.check()
     except NewerSchema as newer:
@@ -44,13 +45,13 @@ def refuse_newer_schema(rt: Runtime) -> None:
 
 
 def error(status: int, line: str) -> HttpResponse:
-    """`{"error": "one line"}` with a status."""
+    """Return `{"error": "one line"}` with a status."""
     return HttpResponse(status, {"error": " ".join(line.split())})
 
 
 def respond(work: Callable[[], HttpResponse], request_id: str, asked: str = "") -> HttpResponse:
-    """Run a route's work and make an answer of whatever comes out of it; raises nothing. asked: method and path, for
-    the log: the path names the cluster."""
+    """Run a route's work and convert any result or exception into a response; raises nothing. asked: method and path
+    for the log, because the path names the cluster."""
     try:
         return work()
     except HttpError as refused:

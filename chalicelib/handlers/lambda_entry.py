@@ -1,13 +1,13 @@
-"""The edges of a Lambda function: what is loaded while it starts, and what is given back for a batch.
+"""Entry and exit of a Lambda function: preloading at start, and the response for a batch of messages.
 
-What a function returns for a batch counts only where its event source has ReportBatchItemFailures. Where it has not,
-any return means success and the failed messages are deleted. The deployment says that it has (BATCH_FAILURES). Where
-nothing says so, the function raises before it works on anything: the messages return to their queue, and the
-deployment's mistake is seen with the first message and not with the first one that fails.
+A function's return value for a batch counts only where its event source has ReportBatchItemFailures. Otherwise any
+return means success, and the failed messages are deleted. The deployment states that failures are reported
+(BATCH_FAILURES). Where it does not, the function raises before it processes anything: the messages return to their
+queue, and the deployment's mistake shows with the first message instead of the first failure.
 
-A cold start runs module code with more CPU than the invocation gets, so what a function needs is best loaded then.
-app.py, however, imports every blueprint just to register it, and the webhook must not pay for the planner's numpy.
-Lambda names the function it enters in `_HANDLER`: only that one loads its rooms early; everyone else loads when used.
+A cold start runs module code with more CPU than an invocation, so a function's imports are best done then. app.py,
+however, imports every blueprint only to register it, and the webhook must not pay for the planner's numpy. Lambda names
+the function it enters in `_HANDLER`: only that function preloads its packages; all others are loaded when used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST_ID = 100  # characters of an operation's id that a log line shows
 
 
 class FailuresNotReported(OutscalerError):
-    """The event source would take any return for success, as far as the deployment says."""
+    """The deployment does not state that the event source reports failures, so any return would count as success."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -41,17 +41,17 @@ class FailuresNotReported(OutscalerError):
 
 
 def preload(module: str, *rooms: str) -> None:
-    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else.
+    """Import packages and build the runtime now if Lambda enters this module; otherwise do nothing.
 
-    Functions that somebody waits for name the reading of policies among the rooms. The others load it with their first
+    Functions with latency-sensitive callers also preload the reading of policies. The others load it with their first
     message.
 
-    The objects that a start makes live as long as the process. So the garbage collector does not look at them: not
-    while they are made (it is off since this package was imported), and not afterwards.
+    Objects created at start live as long as the process. The garbage collector therefore ignores them, both while they
+    are created (it is off since this package was imported) and afterwards.
     """
     if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
         return
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy starts a thread for each processor, to no use here
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start a useless thread per processor
     try:
         for room in rooms:
             importlib.import_module(room)
@@ -62,10 +62,10 @@ def preload(module: str, *rooms: str) -> None:
 
 
 def event_source(queue: str) -> dict[str, Any]:
-    """How a function names its queue to Chalice.
+    """Return how a function names its queue to Chalice.
 
-    With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that
-    stands for nothing: a name would become a mapping in Chalice's template, which the merge template cannot replace.
+    With a prefix, this is a name, from which Chalice makes the ARN in the account that it deploys to. Without one, it
+    is a placeholder ARN: a name would become a mapping in Chalice's template, which the merge template cannot replace.
     """
     prefix = prefix_of(os.environ)
     if prefix:
@@ -74,12 +74,12 @@ def event_source(queue: str) -> dict[str, Any]:
 
 
 def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]) -> dict[str, list[dict[str, str]]]:
-    """Do the work for every record of an SQS event; the failed ones go back to the queue, and only those.
+    """Process every record of an SQS event; only the failed ones return to the queue.
 
-    event: what Lambda gives (`Records` with `messageId` and `body`). The answer is SQS's partial batch response, which
-    needs ReportBatchItemFailures at the event source (infra/aws/template_overlay.py). A body that nobody can read is
-    reported as failed too: after maxReceiveCount it lies in the dead-letter queue for a person to see. Raises
-    FailuresNotReported, before any work, where the deployment does not say that failures are reported.
+    event: Lambda's event (`Records` with `messageId` and `body`). The result is SQS's partial batch response, which
+    needs ReportBatchItemFailures at the event source (infra/aws/merge.py). A body that cannot be decoded is reported as
+    failed, too: after maxReceiveCount it is in the dead-letter queue for an operator. Raises FailuresNotReported,
+    before any work, where the deployment does not state that failures are reported.
     """
     here = runtime()
     if not here.batch_failures_reported:
@@ -89,8 +89,8 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
 
 
 def invoked(event: object, work: Callable[[str, Runtime], object]) -> None:
-    """Do the work for an event that is a message itself: an asynchronous invocation. Raises what the work raises, after
-    a line in the log that names the cluster."""
+    """Process an event that is itself a message, from an asynchronous invocation. Raises what the work raises, after a
+    log line that names the cluster."""
     body = msgspec.json.encode(event).decode()
     try:
         work(body, runtime())
@@ -105,14 +105,14 @@ def _records(event: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 class _Names(msgspec.Struct, frozen=True):
-    """What a message is about; the rest of it, and its being right, is for whoever carries it out."""
+    """The names in a message; the code that processes the message validates the rest."""
 
     cluster: str = ""
     operation: str = ""
 
 
 def _about(body: Any) -> dict[str, Any]:
-    """The fields by which a failed message is found again: the cluster and the operation that it names."""
+    """Return the fields that identify a failed message: the cluster and the operation that it names."""
     try:
         names = msgspec.json.decode(body, type=_Names)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):

@@ -1,8 +1,8 @@
-"""GET /metrics: what Prometheus scrapes, in its text format 0.0.4, for every cluster of the deployment.
+"""GET /metrics: the metrics of every cluster of the deployment, in Prometheus's text format 0.0.4.
 
-It looks at no cluster and computes nothing anew: gauges are what each cluster's last pass left in the table, counters
-what passes and executors have added up there. So a scrape costs three reads for a hundred clusters, and its numbers
-survive any process. How old a gauge is says `last_activity`; of a cluster that is switched off there are none.
+It reads no cluster and computes nothing anew: gauges are those of each cluster's last pass, and counters are the sums
+that passes and executors have stored. A scrape therefore costs three reads for a hundred clusters, and its numbers
+survive any process. `last_activity` says how old a gauge is; a cluster that is switched off has no gauges.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 def metrics(rt: Runtime) -> HttpResponse:
-    """GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has been looked at."""
+    """Handle GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has had a pass."""
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     names = [stored.name for stored in known]
@@ -42,8 +42,8 @@ def metrics(rt: Runtime) -> HttpResponse:
 
 
 def page(values: Mapping[str, Mapping[str, float]]) -> str:
-    """The text for these values by cluster and series (record/metrics.key). What no row of the table knows is left out:
-    an older release may have counted it."""
+    """Return the text for these values by cluster and series (record/metrics.key). Series that are not in the table of
+    metrics are omitted: an older release may have counted them."""
     found: dict[str, list[tuple[Labels, float]]] = {}
     for cluster in sorted(values):
         for series, value in values[cluster].items():
@@ -65,14 +65,14 @@ def _family(metric: Metric, found: Mapping[str, list[tuple[Labels, float]]]) -> 
 
 
 def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
-    """By labels, the buckets of a histogram by their bounds."""
+    """Sort by labels, and the buckets of a histogram by their bounds."""
     labels, _ = sample
     bound = next((float(text) for label, text in labels if label == "le"), 0.0)
     return tuple(pair for pair in labels if pair[0] != "le"), bound
 
 
 def _is_looked_at(stored: StoredPolicy, rt: Runtime) -> bool:
-    """Whether passes are made. A policy that cannot be read hides no numbers."""
+    """Return whether passes are made for the cluster. A policy that cannot be read does not hide its metrics."""
     try:
         return permitted(in_force(stored, rt.clock(), rt.deployment)).plan
     except BadInput:
@@ -80,7 +80,7 @@ def _is_looked_at(stored: StoredPolicy, rt: Runtime) -> bool:
 
 
 def _number(value: float) -> str:
-    """The shortest text that reads back to the same number."""
+    """Return the shortest text that reads back to the same number."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 

@@ -1,6 +1,8 @@
-"""status, why, history: the HTTP routes that people and scripts read. Reads only, and only the table: never a cluster.
+"""HTTP read routes for people and scripts: status, decisions, history. They only read, and only the table, never a
+cluster.
 
-Shapes are stable: fields are added, never renamed. Instants are RFC 3339, absent ones null; durations are seconds.
+Response fields are stable: they are added, never renamed. Instants are RFC 3339, absent ones null; durations are
+seconds.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 
 
 def healthz() -> HttpResponse:
-    """GET /healthz: this function runs. It looks at nothing, because anybody may ask."""
+    """Handle GET /healthz: this function runs. It reads nothing, because the route is open to everyone."""
     return HttpResponse(200, {"status": "ok"})
 
 
 def clusters(rt: Runtime) -> HttpResponse:
-    """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
-    by name. Where policies lie in a place that is not used also "problems": a line each."""
+    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health,
+    openOperations}]}, by name. Where policies are stored in a place that is not used, also "problems": a line each."""
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
@@ -49,7 +51,8 @@ def clusters(rt: Runtime) -> HttpResponse:
 
 
 def cluster(name: str, rt: Runtime) -> HttpResponse:
-    """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
+    """Handle GET /clusters/{name}: its summary and policy, groups, open operations, cooldowns, circuit breaker, nodes
+    with timers."""
     refuse_newer_schema(rt)
     stored = _stored(name, rt)
     memory = rt.store.memory.look(name)
@@ -72,9 +75,9 @@ def cluster(name: str, rt: Runtime) -> HttpResponse:
 
 
 def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> HttpResponse:
-    """GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
+    """Handle GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
 
-    limit: 1 to 100, 20 if not given. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
+    limit: 1 to 100, default 20. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
     """
     refuse_newer_schema(rt)
     unknown = sorted(set(parameters) - {"limit", "before", "full"})
@@ -98,11 +101,12 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
 
 
 def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
-    """The policy of now, or why the stored document cannot be read: a bad one must not hide the cluster's state."""
+    """Return the current policy, or why the stored document cannot be read: an invalid document must not hide the
+    cluster's state."""
     try:
         return in_force(stored, rt.clock(), rt.deployment), ""
     except BadInput as bad:
-        if "secret" in bad.place.lower():  # what is wrong with a name quotes it
+        if "secret" in bad.place.lower():  # an error about a name quotes it
             return None, f"{bad.place}: cannot be used"
         return None, str(bad).splitlines()[0]
 

@@ -1,7 +1,7 @@
-"""cluster message -> one pass over that cluster. The pass itself is chalicelib/reconciler/reconciler.py.
+"""Runs one pass per cluster message. The pass itself is in reconciler/reconciler.py.
 
-Two functions make passes. `reconcile` has little memory and takes every message. It invokes `reconcile_large` for a
-cluster that needs more (chalicelib/reconciler/function_size.py), which therefore needs no queue of its own.
+Two functions make passes. `reconcile` has little memory and receives every message. It invokes `reconcile_large` for a
+cluster that needs more (reconciler/function_size.py), which therefore needs no queue of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ preload(__name__, _ROOM)
 
 @blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=20, name="reconcile")
 def reconcile(event: SQSEvent) -> dict[str, Any]:
-    """One message, one pass; a failed one comes back after the queue's visibility timeout."""
+    """Run one pass for one message; a failed one returns after the queue's visibility timeout."""
     from chalicelib.reconciler.reconciler import handle
 
     return each_record(event.to_dict(), handle)
@@ -30,8 +30,8 @@ def reconcile(event: SQSEvent) -> dict[str, Any]:
 
 @blueprint.lambda_function(name=RECONCILE_LARGE)
 def reconcile_large(event: dict[str, Any], context: object) -> None:  # noqa: ARG001 - Chalice calls it with both
-    """One message of the reconcile queue as the event. Raises for a pass that failed: Lambda repeats the event twice,
-    and leaves its record in the queue's dead letters then."""
+    """Run one pass for a message of the reconcile queue, which is the event itself. Raises for a pass that failed:
+    Lambda retries the event twice and then writes a record to the queue's dead-letter queue."""
     from chalicelib.reconciler.reconciler import handle_large
 
     invoked(event, handle_large)

@@ -1,8 +1,9 @@
-"""Names of secrets are left out of what the reading routes answer.
+"""Removes the names of secrets from the responses of the read routes.
 
-Whoever may read decisions need not know under which names a deployment keeps its credentials. What was decided is kept
-as it was written, and errors name the secret they are about, as the person who has to correct it needs it; so the
-names are taken out on the way to the caller. Errors may be older than the policy, so not its names alone are sought.
+A reader of decisions does not need the names under which a deployment stores its credentials. Decisions are stored as
+they were written, and errors name the secret they concern, because the operator who corrects it needs the name; so the
+names are removed from the response. Errors may be older than the policy, so text is searched for more than the policy's
+own names.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import re
 from typing import Any
 
 SHOWN = "***"
-_SHORTEST = 8  # characters; a shorter name without a slash may be any word
+_SHORTEST = 8  # characters; a shorter name without a slash may be an ordinary word
 _NAME = r"[A-Za-z0-9/_+=.@-]"
 # `credentialsSecret: NAME` in YAML or JSON.
 _SET = re.compile(rf"(?i)secret[\"']?[ \t]*:\s*(?:[\"'\[-][\s\"']*)?((?:ssm:)?{_NAME}+)")
-# As errors write it: `secret NAME: …`, and names of the usual form anywhere behind the word; also an ARN.
+# The form used in errors: `secret NAME: …`, and names of the usual form anywhere after the word; also an ARN.
 _WRITTEN = re.compile(
     rf"(?<=\bsecret )(?:(?:ssm:)?{_NAME}+(?=:)|{_NAME}*/{_NAME}*[A-Za-z0-9_+=@-])"
     rf"|(?<=\bparameter )/{_NAME}*[A-Za-z0-9_+=@-]|\bssm:/{_NAME}*[A-Za-z0-9_+=@-]"
@@ -24,17 +25,17 @@ _WRITTEN = re.compile(
 
 
 def without_secrets(value: Any, policy: str) -> Any:
-    """The same JSON value, in all of whose texts the names of secrets are `***`. policy: the stored text, valid or not,
-    whose names are known."""
+    """Return the same JSON value with the names of secrets replaced by `***` in all its texts. policy: the stored text,
+    valid or not, whose names are known."""
     names = _names(policy)
     known = re.compile("|".join(rf"(?<!{_NAME}){re.escape(name)}(?!{_NAME}*[A-Za-z0-9])" for name in names) or r"\b\B")
     return _hidden(value, known)
 
 
 def _names(policy: str) -> tuple[str, ...]:
-    """What keys that end with `secret` are set to, the longest first."""
+    """Return the values of keys that end with `secret`, the longest first."""
     found = {name.rstrip(".") for name in _SET.findall(policy)}
-    found |= {name.removeprefix("ssm:") for name in found}  # as errors write the name of a parameter
+    found |= {name.removeprefix("ssm:") for name in found}  # the form of a parameter's name in errors
     return tuple(
         sorted((name for name in found if "/" in name or len(name) >= _SHORTEST), key=lambda name: (-len(name), name))
     )

@@ -1,4 +1,4 @@
-"""schedule -> one message per cluster that is due. The work itself is chalicelib/reconciler/scan_scheduler.py."""
+"""Sends one message per cluster that is due, on a schedule. The work itself is in reconciler/scan_scheduler.py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ preload(__name__, "chalicelib.reconciler.scan_scheduler", "chalicelib.policy.com
 
 @blueprint.schedule("rate(1 minute)", name="tick")
 def tick(event: CloudWatchEvent) -> dict[str, Any]:  # noqa: ARG001 - what EventBridge sends says nothing we need
-    """Once a minute: the finest that EventBridge does. Returns what was sent, for whoever invokes it by hand."""
+    """Run once a minute, which is EventBridge's shortest interval. Returns what was sent, for manual invocations."""
     from chalicelib.reconciler.scan_scheduler import run
 
     return run(runtime()).facts()

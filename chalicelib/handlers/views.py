@@ -1,6 +1,6 @@
-"""How the memory of a cluster is shown to people: instants as text, and of everything only what is in force now.
+"""Converts a cluster's memory into JSON for people: instants as text, and only what is still in force.
 
-Nothing is decided from what is shown here; the planner has its own view of the same memory.
+No decision uses these values; the planner has its own view of the same memory.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from chalicelib.model.timestamps import format_time
 
 
 def instant(at: float) -> str | None:
-    """Epoch seconds as RFC 3339; 0.0 means never, which is null."""
+    """Return epoch seconds as RFC 3339; 0.0 means never, which is null."""
     return format_time(at) if at else None
 
 
 def exact(at: float) -> str:
-    """Epoch seconds as RFC 3339 with microseconds, which identifies an entry of the journal."""
+    """Return epoch seconds as RFC 3339 with microseconds, which identifies an entry of the journal."""
     micros = round(at * 1e6)
     return f"{format_time(micros // 10**6)[:-1]}.{micros % 10**6:06d}Z"
 
 
 def policy_summary(policy: Policy) -> dict[str, Any]:
-    """What is asked for, without the names of secrets."""
+    """Summarise the policy without the names of secrets."""
     return {
         "mode": permitted(policy).word,
         "scanInterval": policy.scan_interval,
@@ -41,7 +41,7 @@ def policy_summary(policy: Policy) -> dict[str, Any]:
 
 
 def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
-    """One node group: its target, the nodes that are expected, and its back-off while it lasts."""
+    """Return one node group: its target, the expected nodes, and its backoff while it lasts."""
     request, backoff = memory.request, memory.backoff
     return {
         "group": key,
@@ -65,7 +65,7 @@ def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
 
 
 def operation(one: Operation) -> dict[str, Any]:
-    """One open operation and how far it has come."""
+    """Return one open operation and its progress."""
     return {
         "id": one.spec.id,
         "kind": one.spec.kind.value,
@@ -85,13 +85,13 @@ def operation(one: Operation) -> dict[str, Any]:
 
 
 def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
-    """Until when scale-down is held back, and by what; null where it is not."""
+    """Return until when each cooldown blocks scale-down; null where none does."""
     delays = {
         "afterAdd": (memory.last_scale_up, options.scale_down_delay_after_add),
         "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
         "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
     }
-    running = not options.scale_down_delay_type_local  # per group, each group says when it was changed last
+    running = not options.scale_down_delay_type_local  # per group, each group shows its own last change
     return {
         name: instant(since + delay) if running and since and since + delay > now else None
         for name, (since, delay) in delays.items()
@@ -99,9 +99,9 @@ def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | N
 
 
 def brake(memory: Memory, now: float) -> dict[str, Any]:
-    """The brake of removals (spec.maxDisruption): since when it is on and for how many nodes; until when a person has
-    let it go; what removals have taken in the last hour."""
-    # When it is used: it brings numpy, which the webhook shall not pay for.
+    """Return the circuit breaker (spec.maxDisruption): since when it is tripped and for how many nodes, until when an
+    operator overrides it, and the removals of the last hour."""
+    # Imported here because it loads numpy, which the webhook must not pay for.
     from chalicelib.plan.scale_down.circuit_breaker import removals_last_hour
 
     taken = removals_last_hour(memory.breaker, now)
@@ -116,7 +116,7 @@ def brake(memory: Memory, now: float) -> dict[str, Any]:
 
 
 def timers(memory: Memory) -> list[dict[str, Any]]:
-    """Nodes with a clock running: unneeded since, or not looked at again until."""
+    """Return the nodes with a running timer: unneeded since, or not simulated again until."""
     return [
         {"node": name, "unneededSince": instant(one.unneeded_since), "unremovableUntil": instant(one.unremovable_until)}
         for name, one in sorted(memory.nodes.items())

@@ -1,2 +1,2 @@
-"""The cluster's own API: how to reach it, read it in pages as bytes, and change the three things we ever change in it
-(taints, pods by eviction, events). Decoding into the model is the business of `snapshot`."""
+"""Client of the cluster's API: connects, reads lists in pages as bytes, and makes the only three kinds of changes
+(taints, evictions, events). `snapshot` decodes the bytes into the model."""

@@ -1,13 +1,14 @@
 """One authenticated connection to one cluster's API: bytes in, bytes out.
 
-Answers stay bytes because decoding is the caller's: a page of 500 pods is decoded once, into the few fields that matter
-(snapshot/wire.py), and never into objects nobody asked for. The `kubernetes` package is not used: importing it alone
-costs a cold start more than everything else together.
+Responses stay bytes because the caller decodes them: a page of 500 pods is decoded once, into the few fields that are
+used (snapshot/api_types.py), and never into full objects. The `kubernetes` package is not used, because importing it
+alone takes longer than the rest of a cold start.
 
-Repeated here, and only here: reads. A read that met a network error, a 5xx, a 429 or a truncated body is tried again a
-few times. A write is sent once. It may have happened although its answer got lost, so the caller looks before it
+Only reads are retried, and only here. A read that met a network error, a 5xx, a 429 or a truncated body is tried again
+a few times. A write is sent once. It may have succeeded although its response got lost, so the caller checks before it
 repeats. The exceptions are 401 and 403: the server has done nothing, so any call may be repeated with a renewed
-credential. For 403 the credential is read again once in the life of the object, for it may just lack a right.
+credential. For 403 the credential is read again once in the life of the object, because the credential may only lack a
+permission.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ from chalicelib.net.json_repair import decode_repaired, repaired
 T = TypeVar("T")
 
 _ATTEMPTS = 4
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; doubled per attempt, the lower half of it random
-_LONGEST_RETRY_AFTER = 10.0  # a server that asks for more gets no waiting function: the error says when
-_RESTARTS = 3  # of one list whose continue token expired
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0  # seconds; doubled per attempt, half of it jitter
+_LONGEST_RETRY_AFTER = 10.0  # for a longer Retry-After the function does not wait; the error says when
+_RESTARTS = 3  # of a list whose continue token expired
 _SAFE = frozenset({"GET", "HEAD"})
-_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # refused beside a continue token
+_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # not allowed with a continue token
 _TIMEOUT = (3.05, 20.0)
 _SURROGATE = rb"\ud"
 
 
 def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
-    """The body as that type, and the body without values that cannot be decoded: one such object must not hide the
-    others of its list. Raises msgspec.DecodeError and nothing else."""
+    """Return the body as that type, and the body without values that cannot be decoded: one such object must not hide
+    the others of its list. Raises msgspec.DecodeError and nothing else."""
     try:
         return msgspec.json.decode(body, type=kind), body
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        # API servers write no surrogates, so a body without them that is no JSON was cut short: it is read again.
+        # API servers write no surrogates, so a body without them that is not JSON was truncated and is read again.
         if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
             raise
     kept = repaired(body)
@@ -55,16 +56,16 @@ def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One page of a List as it came. first: forget the pages before it, the list begins (again) here."""
+    """One page of a List as received. first: discard the earlier pages, because the list starts (again) here."""
 
     body: bytes
     first: bool
 
 
 class ReadBounds(msgspec.Struct, frozen=True):
-    """exchange: seconds for one attempt. call: seconds in which attempts at one call are begun, and for the first.
-    lists: seconds from the first page of the first list to the last page of the last one. body: bytes of one answer.
-    pages, volume: of one list, the latter in bytes."""
+    """exchange: seconds for one attempt. call: seconds in which attempts at one call are started, and for the first
+    attempt. lists: seconds from the first page of the first list to the last page of the last one. body: bytes of
+    one response. pages, volume: of one list, the latter in bytes."""
 
     exchange: float
     call: float
@@ -75,7 +76,7 @@ class ReadBounds(msgspec.Struct, frozen=True):
 
 
 AT_A_TERMINAL = ReadBounds(exchange=300.0, call=600.0, lists=3600.0)
-# A pass has 120 s, and what it decides is still to be saved. 150,000 pods come in 300 pages.
+# A pass has 120 s, and its decision must still be saved. 150,000 pods take 300 pages.
 HOSTED = ReadBounds(exchange=TOTAL, call=45.0, lists=75.0)
 
 
@@ -84,24 +85,23 @@ class _ListMeta(msgspec.Struct, gc=False):
 
 
 class _ListHead(msgspec.Struct, gc=False):
-    """All of a List that paging needs. msgspec skips over the items, yet notices where a body was cut; items are
-    required, so that an empty object of some proxy is not taken for a cluster without pods."""
+    """The fields of a List that paging needs. msgspec skips the items, but detects a truncated body; items are
+    required, so that an empty object from a proxy is not taken for a cluster without pods."""
 
     metadata: _ListMeta
     items: msgspec.Raw
 
 
 def path_segment(name: str) -> str:
-    """A name as part of a path."""
+    """Quote a name as part of a path."""
     return quote(name, safe="")
 
 
 class KubeClient:
     """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
 
-    sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck. dial: what
-    opens a line for a credential. patience: for how long, and for how much, it waits. monotonic: seconds of a clock
-    that never goes back.
+    sleep and jitter (uniform in [0, 1)) are injected, so that a test is fast and deterministic. dial: opens a
+    connection for a credential. patience: limits of time and size. monotonic: seconds of a clock that never goes back.
     """
 
     def __init__(
@@ -133,25 +133,25 @@ class KubeClient:
         timeout: tuple[float, float] = _TIMEOUT,
         attempts: int = _ATTEMPTS,
     ) -> bytes:
-        """The answer's body. body: bytes as they are, anything else as JSON; timeout: (connect, read) in seconds, per
-        attempt, which with a timeout of its own takes no longer than both; attempts: of a read, 1 for what can be done
-        without."""
+        """Send a request and return the response's body. body: bytes as they are, anything else as JSON; timeout:
+        (connect, read) in seconds, per attempt; an attempt with a timeout of its own takes no longer than both
+        together; attempts: of a read, 1 for optional data."""
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         total = math.inf if timeout == _TIMEOUT else sum(timeout)
         call = KubeRequest(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
         return self._persist(call, bytes, attempts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
-        """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
+        """Return one object, or one List that is known to be short; complete JSON, read again if it was truncated."""
 
         def whole(body: bytes) -> bytes:
-            _, kept = _decoded(body, msgspec.Raw)  # skips through without making objects
+            _, kept = _decoded(body, msgspec.Raw)  # validates without creating objects
             return kept
 
         return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
 
     def read(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
-        """One object, decoded into a msgspec.Struct that names the fields wanted."""
+        """Return one object, decoded into a msgspec.Struct that names the fields wanted."""
 
         def decode(body: bytes) -> T:
             return _decoded(body, kind)[0]
@@ -159,10 +159,11 @@ class KubeClient:
         return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None, limit: int = 500) -> Iterator[Page]:
-        """A List, `limit` items at a time. A continue token that expires in between (410) starts it over: first=True.
+        """Read a List, `limit` items at a time. If a continue token expires in between (410), the list starts over:
+        first=True.
 
-        Raises Expired if that happens more than a few times: the list is slower to read than the server forgets.
-        Unavailable for a list of more pages, bytes or seconds than the patience allows.
+        Raises Expired if that happens more than a few times: the list takes longer to read than the server keeps a
+        token. Raises Unavailable for a list of more pages, bytes or seconds than the limits allow.
         """
         start = {**(query or {}), "limit": str(limit)}
         ask, restarts, pages, size = start, 0, 0, 0
@@ -186,19 +187,19 @@ class KubeClient:
             ask["continue"] = next_page
 
     def pause(self, attempt: int) -> None:
-        """Wait before attempt number `attempt` + 1 of something: exponential, half of it random."""
+        """Wait before attempt number `attempt` + 1: exponential, half of it random."""
         top = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
         self._sleep(top * (0.5 + 0.5 * self._jitter()))
 
     @property
     def identity(self) -> str:
-        """Which cluster this is, however it is reached: a digest of the CA that its certificate must be of, or, where
-        the credential names none, of the server's URL. The same for every address, account and secret of a cluster;
-        nobody without the CA's key can make another server have it."""
+        """Return which cluster this is, independent of the connection: a digest of the CA that must have signed its
+        certificate or, where the credential has no CA, of the server's URL. It is the same for every address,
+        account and secret of a cluster; only the owner of the CA's key can give another server the same identity."""
         return self._identity
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._line.session.close()
 
     def _page(self, path: str, query: dict[str, str]) -> tuple[bytes, str | None]:
@@ -217,8 +218,8 @@ class KubeClient:
     def _persist(
         self, call: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
     ) -> T:
-        """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError.
-        within: seconds for all of it, where they are fewer than the patience allows."""
+        """Make one call, with reads repeated as the module says. read turns the body into the result or raises
+        DecodeError. within: seconds for all of it, where they are fewer than the limits allow."""
         until = self._monotonic() + min(within, self._patience.call)
         for attempt in range(1, attempts + 1):
             total = min(call.total, self._patience.exchange, until - self._monotonic())
@@ -244,7 +245,7 @@ class KubeClient:
         raise AssertionError("the last attempt returns or raises")
 
     def _named(self, call: KubeRequest) -> bytes:
-        """One call; its error says what was asked, and with which credential."""
+        """Make one call; its error names the request and the credential."""
         try:
             return self._authorised(call)
         except ClusterError as error:
@@ -258,7 +259,7 @@ class KubeClient:
             raise
 
     def _authorised(self, call: KubeRequest) -> bytes:
-        """One call; on 401 with the credential read again once, on 403 if it has changed."""
+        """Make one call; on 401 retry with the credential read again once, on 403 if it has changed."""
         line, credential = self._ready()
         try:
             return exchange(line, credential, call, self._monotonic)
@@ -275,7 +276,8 @@ class KubeClient:
         return exchange(line, credential, call, self._monotonic)
 
     def _ready(self) -> tuple[KubeConnection, KubeCredential]:
-        """The line and a credential with a fresh token. One that a person must mend is Unauthorized."""
+        """Return the connection and a credential with a fresh token. A mistake that an operator must correct is
+        Unauthorized."""
         with self._lock:
             try:
                 return self._line, self._login.current()
@@ -285,8 +287,8 @@ class KubeClient:
                 raise Unauthorized(clean(str(error)), status=401) from None
 
     def _is_replaced(self, refused: KubeCredential) -> bool:
-        """Whether there is another credential by now than the one that lacks a right. Looked up once; several threads
-        may have been refused at the same time."""
+        """Return whether there is another credential by now than the one that lacks a permission. Read once; several
+        threads may have been refused at the same time."""
         with self._lock:
             try:
                 current = self._login.current()
@@ -301,7 +303,7 @@ class KubeClient:
             return current != refused
 
     def _renew(self, refused: KubeCredential) -> str:
-        """Read the credential again unless another thread has; the problem in one line if that fails."""
+        """Read the credential again unless another thread has; return the problem in one line if that fails."""
         with self._lock:
             try:
                 if self._login.current() is not refused:

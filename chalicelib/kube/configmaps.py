@@ -1,7 +1,7 @@
-"""One ConfigMap by name: read, and changed in our own keys only. None is ever made.
+"""Reads one ConfigMap by name and patches only Outscaler's own keys. It never creates one.
 
-A ConfigMap of that name may be somebody else's, or hold keys that we know nothing of. So a change is a merge patch of
-the keys given, against the version that was read: whoever wrote in between makes the server say 409.
+A ConfigMap of that name may belong to another program, or have unknown keys. A change is therefore a merge patch of the
+given keys against the version that was read: a concurrent write makes the server return 409.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class _ConfigMapMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
-    """As far as it is used. data: None where it has none."""
+    """The fields that are used. data: None where it has none."""
 
     metadata: _ConfigMapMeta
     data: dict[str, str] | None = None
 
     @property
     def uid(self) -> str:
-        """Of the object, for events about it."""
+        """Return the object's uid, for events about it."""
         return self.metadata.uid
 
     def text(self, key: str) -> str:
-        """One key's text, empty where it is missing."""
+        """Return one key's text, empty where it is missing."""
         return (self.data or {}).get(key, "")
 
 
 def get(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
-    """As it is now. Raises Missing where there is none of that name, and other ClusterErrors."""
+    """Return the current ConfigMap. Raises NotFound where there is none of that name, and other ClusterErrors."""
     return cluster.read(_path(namespace, name), ConfigMap)
 
 
@@ -50,14 +50,15 @@ def patch(
     data: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> ConfigMap:
-    """Set these keys and annotations and leave all others. Raises Conflict if it changed since it was read, Missing."""
+    """Set these keys and annotations and leave all others. Raises Conflict if it changed since it was read,
+    NotFound."""
     meta = {"resourceVersion": found.metadata.resource_version, "annotations": dict(annotations)}
     body = {"metadata": meta, "data": dict(data)}
     return _decoded(cluster.request("PATCH", _path(namespace, name), body=body, content_type=_MERGE))
 
 
 def _decoded(body: bytes) -> ConfigMap:
-    """The written object. The write has happened, whatever the answer looks like."""
+    """Return the written object. The write has succeeded, even if the response cannot be decoded."""
     try:
         return msgspec.json.decode(body, type=ConfigMap)
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""From the policy's `kubernetes` section to a connection: a kubeconfig in a secret or a file, or an EKS cluster.
+"""Connects to a cluster by the policy's `kubernetes` section: a kubeconfig in a secret or a file, or an EKS cluster.
 
-There is no default place. A Lambda function has no home directory and no service account of its own, so "in-cluster"
-is one more kubeconfig in a secret, named by the policy, and a policy that names no way in is wrong.
+There is no default location. A Lambda function has no home directory and no service account of its own, so "in-cluster"
+is one more kubeconfig in a secret, named by the policy, and a policy that names no connection is invalid.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PLACE = "spec.kubernetes"
 
 @runtime_checkable
 class FreshReader(Protocol):
-    """A secret reader that keeps what it read, and can be told not to (secrets.SecretReader)."""
+    """A caching secret reader that can also bypass its cache (secrets_manager.SecretReader)."""
 
     def fresh(self, name: str) -> str:
-        """The secret as it is now."""
+        """Return the secret's current text."""
 
 
 def connect(
@@ -49,11 +49,11 @@ def connect(
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
-    read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
-    dial: what opens the line to the server; the emulation has one without a network. hosted: for a function, which
-    connects to no loopback address, obeys no proxy of the environment, and has a minute or two. files: whether the
-    kubeconfig may be a local file, which only a command may permit.
-    Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
+    read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache. dial:
+    opens the connection to the server; the emulation has one without a network. hosted: for a function, which connects
+    to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
+    may be a local file, which only a command may permit.
+    Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
@@ -65,7 +65,7 @@ def _login(
     access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float], *, hosted: bool
 ) -> CredentialProvider:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
-    # Upstream's rule: what is named, else in-cluster (clusterapi.md §1.1).
+    # Upstream's rule: the named kubeconfig, otherwise in-cluster.
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
     if len(given) > 1 or not (given or secret):
         problem = "names no way to the cluster" if not given else "names more than one way to the cluster"

@@ -1,8 +1,8 @@
-"""Who we are to a cluster, and how to find that out again once the cluster says 401.
+"""Credentials for a cluster, and how to renew them when the cluster responds with 401.
 
-A credential is data (`Credential`); where it comes from is a `Login`: it gives the current one, and reads its source
-again on demand. Rotated secrets, projected token files and ten-minute EKS tokens differ in nothing else, so the client
-knows one rule only: on 401 renew once, try once more.
+A credential is data (`KubeCredential`); its source is a `CredentialProvider`, which returns the current one and reads
+its source again on demand. Rotated secrets, projected token files and ten-minute EKS tokens differ only in this source,
+so the client has one rule: on 401 renew once and try once more.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.net.bounded_files import text as file_text
 
-# EKS accepts a token for 15 minutes from its signing; a third of it is left for clocks that differ and slow passes.
+# EKS accepts a token for 15 minutes from its signing; a third of it is reserved for clock differences and slow passes.
 EKS_TOKEN_LIFETIME = 600.0
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
 
 
 class KubeCredential(msgspec.Struct, frozen=True):
-    """An API server's address and what proves us to it. All file references are resolved, except the token file's.
+    """An API server's address and the credentials for it. All file references are resolved, except the token file's.
 
-    server: base URL without a trailing slash. ca, certificate: PEM, empty for "the public ones" and "none".
-    proxy: the kubeconfig's own proxy-url, which may carry a password; empty for none. hosted: it is used by a function,
-    which connects to no loopback address and obeys no proxy of the environment. token_header: the header that a
-    vendor's gateway wants the token in, as it is; empty for `Authorization: Bearer …`.
-    cluster_place, user_place: where a person finds the two halves, for errors.
+    server: base URL without a trailing slash. ca, certificate: PEM; empty means the public authorities and no
+    certificate. proxy: the kubeconfig's own proxy-url, which may contain a password; empty for none. hosted: it is used
+    by a function, which connects to no loopback address and ignores proxies of the environment. token_header: the
+    header in which a vendor's gateway expects the bare token; empty for `Authorization: Bearer …`. cluster_place,
+    user_place: where an operator finds the two parts, for errors.
     """
 
     server: str
@@ -51,7 +51,8 @@ class KubeCredential(msgspec.Struct, frozen=True):
 
 
 def identity_of(credential: KubeCredential) -> str:
-    """The digest of the CA's certificates, whatever stands between and around them; of the URL where there is no CA."""
+    """Return the digest of the CA's certificates, ignoring any text between and around them; of the URL where there is
+    no CA."""
     blocks = _CERTIFICATE.findall(credential.ca)
     certificates = sorted(b"".join(block.split()) for block in blocks)
     what = b"ca:" + b",".join(certificates) if certificates else b"server:" + credential.server.lower().encode()
@@ -59,17 +60,17 @@ def identity_of(credential: KubeCredential) -> str:
 
 
 class CredentialProvider(Protocol):
-    """Where a credential comes from. Used by several threads at once."""
+    """The source of a credential. Used by several threads at once."""
 
     def current(self) -> KubeCredential:
-        """The credential in force, with a token that is fresh; cheap."""
+        """Return the credential in force, with a token that is fresh; cheap."""
 
     def renew(self) -> None:
-        """Read the source again: the cluster has refused what current() gave. Raises OutscalerError."""
+        """Read the source again, because the cluster has refused the result of current(). Raises OutscalerError."""
 
 
 def usable_token(text: str, place: str) -> Secret:
-    """A bearer token as it may stand in a header. Raises BadInput, which never quotes it."""
+    """Return a bearer token that is valid in a header. Raises BadInput, which never quotes it."""
     token = text.strip()
     if not token:
         raise BadInput(place, "the token is empty", "write the service account's token")
@@ -80,7 +81,7 @@ def usable_token(text: str, place: str) -> Secret:
 
 
 class KubeconfigLogin:
-    """A kubeconfig out of a secret or a file. load(fresh) parses it; fresh asks for more than a cached copy."""
+    """A kubeconfig from a secret or a file. load(fresh) parses it; fresh bypasses a cached copy."""
 
     def __init__(self, load: Callable[[bool], KubeCredential]) -> None:
         self._load = load
@@ -91,14 +92,15 @@ class KubeconfigLogin:
             self._follow_token_file()
 
     def current(self) -> KubeCredential:
-        """The credential; its token file is read again when it has changed (kubelet replaces projected tokens)."""
+        """Return the credential; its token file is read again when it has changed (kubelet replaces projected
+        tokens)."""
         with self._lock:
             if self._credential.token_file:
                 self._follow_token_file()
             return self._credential
 
     def renew(self) -> None:
-        """Parse the source again, and the token file with it."""
+        """Parse the source again, and read the token file again with it."""
         with self._lock:
             self._credential = self._load(True)  # noqa: FBT003 - as above
             self._file_state = (0, 0)
@@ -123,7 +125,7 @@ class KubeconfigLogin:
 
 
 class EksLogin:
-    """An EKS cluster by name. describe: its address and CA; sign: a new token, good for 15 minutes."""
+    """An EKS cluster by name. describe: returns its address and CA; sign: returns a new token, valid for 15 minutes."""
 
     def __init__(
         self, describe: Callable[[], KubeCredential], sign: Callable[[], Secret], clock: Callable[[], float]
@@ -134,7 +136,7 @@ class EksLogin:
         self._signed_at: float | None = None
 
     def current(self) -> KubeCredential:
-        """The credential with a token of at most ten minutes."""
+        """Return the credential with a token of at most ten minutes."""
         with self._lock:
             now = self._clock()
             if self._signed_at is None or not 0 <= now - self._signed_at <= EKS_TOKEN_LIFETIME:

@@ -1,18 +1,18 @@
-"""What the cluster's API answers when it does not do what was asked.
+"""Errors of the cluster's API.
 
     ClusterError
-    ├── Unauthorized   401        the credential is refused, also after it was read again
-    ├── Forbidden      403        authenticated, but RBAC or an admission rule says no
-    ├── Missing        404        no such object, or no such resource in this cluster
-    ├── Conflict       409        it exists already, or it changed since it was read
-    ├── Expired        410        a continue token or resourceVersion is too old: list again
-    ├── Invalid        400 4xx    the request makes no sense to the server
-    ├── TooMany        429        too many requests, or a disruption budget; retry_after says when
-    └── Unavailable    5xx, none  no usable answer. Whether a change has happened is unknown
+    ├── Unauthorized     401        the credential is refused, also after it was read again
+    ├── Forbidden        403        authenticated, but RBAC or admission refuses the request
+    ├── NotFound         404        no such object, or no such resource in this cluster
+    ├── Conflict         409        it exists already, or it changed since it was read
+    ├── Expired          410        a continue token or resourceVersion is too old: list again
+    ├── Invalid          400 4xx    the server cannot process the request
+    ├── TooManyRequests  429        too many requests, or a disruption budget; retry_after says when
+    └── Unavailable      5xx, none  no usable response. Whether a change has happened is unknown
 
-Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message: that is for
-people. The message is that of a metav1.Status, cut short and without control characters and anything that looks like a
-bearer token. Any other body is of unknown origin and is never shown: its status, length and type are.
+Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message, which is for
+people. The message is that of a metav1.Status, truncated, without control characters and without anything that looks
+like a bearer token. Any other body is of unknown origin and is never shown: only its status, length and type are.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ import msgspec
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import Secret, one_line
 
-# A Status may quote a whole rejected object; more than this helps nobody in a journal line.
+# A Status may quote a whole rejected object; a longer text is useless in a journal line.
 _LONGEST_MESSAGE = 300
 _MOST_CAUSES = 10
-_LONGEST_ASKED = 3600  # seconds; whoever names a year is asked again all the same
+_LONGEST_ASKED = 3600  # seconds; upper bound for an excessive Retry-After
 _BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
 _REASON = re.compile(r"[A-Za-z]{0,64}")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
@@ -43,7 +43,7 @@ class Cause(msgspec.Struct, frozen=True, gc=False):
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel"):
-    """metav1.StatusDetails: which object, and why in detail."""
+    """metav1.StatusDetails: the object and the causes."""
 
     name: str = ""
     group: str = ""
@@ -53,7 +53,7 @@ class Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _ErrorStatus(msgspec.Struct, frozen=True):
-    """metav1.Status, as far as it is used."""
+    """The fields of metav1.Status that are used."""
 
     kind: str = ""
     message: str = ""
@@ -62,10 +62,11 @@ class _ErrorStatus(msgspec.Struct, frozen=True):
 
 
 class ClusterError(OutscalerError):
-    """message is safe to show. status: HTTP's, 0 where there was no answer. reason: metav1.StatusReason, or empty.
+    """message is safe to show. status: the HTTP status, 0 where there was no response. reason: metav1.StatusReason, or
+    empty.
 
     asked: the request and the place of the credential, `GET /api/v1/nodes with PLACE`; server: its host. They are
-    attributes of their own, because the message goes into events, where the reader knows all three.
+    separate attributes because the message goes into events, whose readers know both.
     """
 
     asked: str = ""
@@ -90,7 +91,7 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """403: this user may not do that."""
+    """403: this user lacks the permission."""
 
 
 class NotFound(ClusterError):
@@ -108,17 +109,17 @@ class Expired(ClusterError):
 
 
 class Invalid(ClusterError):
-    """400, 405, 415, 422 and their like: asking again will not help."""
+    """400, 405, 415, 422 and similar: a retry will not help."""
 
 
 class TooManyRequests(ClusterError):
-    """429: ask again after retry_after seconds, 0.0 where the server named none."""
+    """429: retry after retry_after seconds, 0.0 where the server named none."""
 
     published_name = "TooMany"
 
 
 class Unavailable(ClusterError):
-    """No usable answer: 5xx, network, TLS, cut short. lasting: repeating the call at once cannot help."""
+    """No usable response: 5xx, network, TLS, truncated. lasting: repeating the call at once cannot help."""
 
     def __init__(
         self,
@@ -153,11 +154,11 @@ def from_answer(
     *,
     described: str = "",
 ) -> ClusterError:
-    """The error for an HTTP answer of 300 and more.
+    """Return the error for an HTTP response of 300 and more.
 
-    body is a metav1.Status where the API server itself answered; a load balancer or a proxy in front of it sends
-    anything. secrets: texts that must not come back in the message. described: the answer without its body
-    (net/exchange.Reply), for the message where the body is no Status.
+    body is a metav1.Status where the API server itself responded; a load balancer or a proxy in front of it sends any
+    format. secrets: texts that must not appear in the message. described: the response without its body
+    (net/http_exchange.Reply), for the message where the body is not a Status.
     """
     parsed = _parse(body)
     foreign = f"{described or f'HTTP {status}'}, and no Status of a Kubernetes API"
@@ -173,8 +174,8 @@ def from_answer(
 
 
 def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
-    """One line of at most 300 characters without the given secrets, anything like a bearer token, control characters
-    and characters that change the direction of text."""
+    """Return one line of at most 300 characters without the given secrets, anything like a bearer token, control
+    characters and characters that change the direction of text."""
     for secret in secrets:
         text = secret.hidden_in(text)
     text = one_line(text)
@@ -183,7 +184,7 @@ def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
 
 
 def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
-    """The same, as clean as the message and with a few causes only."""
+    """Return the details, cleaned like the message and with a few causes only."""
     causes = tuple(
         Cause(*(clean(text, secrets) for text in (each.reason, each.message, each.field)))
         for each in details.causes[:_MOST_CAUSES]
@@ -193,7 +194,7 @@ def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
 
 
 def _parse(body: bytes) -> _ErrorStatus:
-    """The Status, or an empty one for any other body."""
+    """Return the Status, or an empty one for any other body."""
     try:
         status = msgspec.json.decode(body, type=_ErrorStatus)
     except msgspec.MsgspecError:
@@ -202,5 +203,5 @@ def _parse(body: bytes) -> _ErrorStatus:
 
 
 def _seconds(text: str) -> float:
-    """Retry-After in seconds; the date form, which API servers do not send, counts as none."""
+    """Return Retry-After in seconds; the date form, which API servers do not send, counts as none."""
     return min(float(_LONGEST_ASKED), float(text)) if text.isascii() and text.isdigit() else 0.0

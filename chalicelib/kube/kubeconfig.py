@@ -1,8 +1,8 @@
-"""A kubeconfig, read strictly: what it says is used or refused with a sentence, never skipped.
+"""Parses a kubeconfig strictly: every setting is used or refused with a message, never ignored.
 
-It has to work where there is no home directory, no browser and no plugin binary. So everything that needs a program
-(exec, auth-provider) is refused, and the refusal says what to use instead. A kubeconfig out of a secret may not name
-files at all: there are none beside it.
+It has to work without a home directory, browser or plugin binary. Everything that needs a program (exec, auth-provider)
+is therefore refused, and the error says what to use instead. A kubeconfig from a secret may not name files at all,
+because there are none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SERVICE_ACCOUNT = (
 )
 _EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
 
-# What a user entry may not say, in the order of checking: the key, and why not.
+# Keys that a user entry may not have, in the order of checking, with the reason.
 _REFUSED = (
     ("exec", "uses an exec plugin, and there is no such program in a Lambda function"),
     ("auth-provider", "uses an auth-provider, which Kubernetes itself has removed"),
@@ -44,14 +44,14 @@ _REFUSED = (
     ("as-groups", "acts as another user (impersonation)"),
     ("as-user-extra", "acts as another user (impersonation)"),
 )
-# A URL without anything that two programs may read in two ways: no user, query, fragment, backslash, blank, control
-# character, zone of an IPv6 address, or percent sign in the host. An empty query or fragment would cut off the path.
+# A URL that all programs parse the same way: no user, query, fragment, backslash, blank, control character, zone of
+# an IPv6 address, or percent sign in the host. An empty query or fragment would cut off the path.
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
 _SERVER = re.compile(rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)")
 _PROXY = re.compile(rf"(?P<scheme>(?i:https?))://(?:[!-.0-9;=A-Z_a-z~:%]*@)?{_HOST}(?P<path>/?)")
-_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # of a host's name
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")  # of a host name
 _HEADER_EXTENSION = "outscaler.dev/token-header"
-_KNOWN_HEADERS = ("X-Auth-Token",)  # of Huawei Cloud's gateway to a CCE cluster (huaweicloud-cce.md B2)
+_KNOWN_HEADERS = ("X-Auth-Token",)  # of Huawei Cloud's gateway to a CCE cluster
 
 
 def from_kubeconfig(
@@ -63,11 +63,11 @@ def from_kubeconfig(
     base_dir: Path | None = None,
     hosted: bool = False,
 ) -> KubeCredential:
-    """The credential of one context: the named one, else current-context.
+    """Return the credential of one context: the named one, otherwise current-context.
 
-    place: where the text is from, for errors (`kubeconfig secret NAME`). base_dir: what relative paths refer to; None
-    forbids files. hosted: it is for a function, which connects to no loopback address. Raises BadInput, which names the
-    field and never quotes a value that may be secret.
+    place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for relative paths;
+    None forbids files. hosted: it is for a function, which connects to no loopback address. Raises BadInput, which
+    names the field and never quotes a value that may be secret.
     """
     document = _document(text, place)
     at, chosen = _context(document, context, place)
@@ -105,7 +105,7 @@ def from_kubeconfig(
         user_place=user_at,
     )
     if server.startswith("https:") and (ca or certificate):
-        client_context(credential)  # so that a bad certificate is named here, not at the first call
+        client_context(credential)  # reports an invalid certificate here, not at the first call
     return credential
 
 
@@ -120,16 +120,16 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         document = None
-    except MALFORMED:  # what looks like a date or a number may be none, or a huge one
+    except MALFORMED:  # an invalid date, or a huge number
         document = None
-    if not isinstance(document, dict):  # the parser's own words may quote a secret
+    if not isinstance(document, dict):  # the parser's message may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)
     return document
 
 
-@lru_cache(maxsize=16)  # a warm process connects for every message, and the text is the same for weeks
+@lru_cache(maxsize=16)  # a warm process connects for every message, and the text rarely changes
 def _parsed(text: str) -> object:
-    """The document (READ ONLY). Raises yaml.YAMLError, and ValueError for a date or number that is none."""
+    """Return the document (READ ONLY). Raises yaml.YAMLError, and ValueError for an invalid date or number."""
     return parsed(text)
 
 
@@ -145,7 +145,7 @@ def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str,
 def _entry(
     document: Mapping[str, Any], section: str, key: str, name: str, asked_at: str, place: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """The one entry of that name in contexts, clusters or users, and its place."""
+    """Return the one entry of that name in contexts, clusters or users, and its place."""
     found = [at for at, known in enumerate(_names(document, section)) if known == name]
     if not found:
         known = ", ".join(_names(document, section)) or "none"
@@ -195,7 +195,8 @@ def _instead_of_exec(user: Mapping[str, Any]) -> str:
 
 
 def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> bytes:
-    """`key-data` decoded, else the content of the file `key` names; as in kubectl the data wins."""
+    """Return `key-data` decoded, otherwise the content of the file that `key` names; as in kubectl, the data takes
+    precedence."""
     data = _text(mapping, f"{key}-data", place, required=False)
     if data:
         try:
@@ -213,7 +214,7 @@ def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
 
 
 def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> str:
-    """The file that `key` names, as kubectl resolves it: relative to the kubeconfig itself."""
+    """Return the file that `key` names, resolved as in kubectl: relative to the kubeconfig itself."""
     path = _text(mapping, key, place, required=False)
     if not path:
         return ""
@@ -240,8 +241,8 @@ def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool,
 
 
 def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) -> tuple[str, str]:
-    """Scheme and host of a URL that means the same to every reader of it. path: whether it may have one. Raises
-    BadInput, which does not quote it: it may hold a password."""
+    """Return scheme and host of a URL that every program parses the same way. path: whether it may have one. Raises
+    BadInput, which does not quote it, because it may contain a password."""
     found = (_SERVER if path else _PROXY).fullmatch(text)
     host = found["host"].strip("[]") if found else ""
     port = int(found["port"] or 1) if found else 0
@@ -268,8 +269,8 @@ def _server_name(cluster: Mapping[str, Any], place: str) -> str:
 
 
 def _token_header(user: Mapping[str, Any], place: str) -> str:
-    """What an extension of ours says of the token: `{name: outscaler.dev/token-header, extension: {header: …}}`. Other
-    programs' extensions are theirs."""
+    """Return the token header from Outscaler's extension: `{name: outscaler.dev/token-header, extension: {header: …}}`.
+    Extensions of other programs are ignored."""
     extensions = user.get("extensions")
     for number, each in enumerate(extensions if isinstance(extensions, list) else ()):
         if not isinstance(each, dict) or each.get("name") != _HEADER_EXTENSION:

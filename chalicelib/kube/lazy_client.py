@@ -1,4 +1,4 @@
-"""A connection made at its first use: many messages find nothing to do, and should not pay for a cluster."""
+"""A connection that is opened at its first use, because many messages find nothing to do and must not pay for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chalicelib.kube.client import KubeClient
 
 
 class LazyKubeClient:
-    """connect: called once, when `connected` is first asked for."""
+    """Opens the connection lazily. connect: called once, when `connected` is first read."""
 
     def __init__(self, connect: Callable[[], KubeClient]) -> None:
         self._connect = connect
@@ -16,7 +16,7 @@ class LazyKubeClient:
 
     @property
     def connected(self) -> KubeClient:
-        """The connection, made now if there was none. Raises what connecting raises."""
+        """Return the connection, opened now if there was none. Raises what connecting raises."""
         if self._cluster is None:
             self._cluster = self._connect()
         return self._cluster

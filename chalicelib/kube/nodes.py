@@ -1,10 +1,10 @@
-"""Taking a node out of service and giving it back: the taint, the cordon, and the note of whose they are.
+"""Takes a node out of service and back: the taint, the cordon, and annotations that name their operation.
 
-Taints are a list, and a patch replaces the whole list. So each change is read, changed and written against the version
-that was read; whoever wrote in between makes the server say 409, and we read again. Nothing here is ever forced.
+Taints are a list, and a patch replaces the whole list. Each change is therefore read, changed and written against the
+version that was read; a concurrent write makes the server return 409, and the node is read again. No write is forced.
 
 The note is two annotations in the same patch (model/operation.py): the operation that set the taint, and whether it
-cordoned the node. Whoever holds the operation's id can undo exactly what it did, without any row in any table.
+cordoned the node. With the operation's id, its changes can be undone exactly, without any row of a table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
 _TRIES = 5
 _MERGE = "application/merge-patch+json"
 
-# Taints as they came, fields we do not know included: the patch must give them back unharmed.
+# Taints as received, including unknown fields: the patch must write them back unchanged.
 _Taints = list[dict[str, object]]
 
 
@@ -41,16 +41,16 @@ class _NodeObject(msgspec.Struct, frozen=True):
 
     @property
     def notes(self) -> dict[str, str]:
-        """Annotations."""
+        """Return the annotations."""
         return self.metadata.annotations or {}
 
     def has(self, key: str) -> bool:
-        """Whether it carries a taint of that key."""
+        """Return whether it has a taint of that key."""
         return any(taint.get("key") == key for taint in self.spec.taints or ())
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """What a patch sets; None takes a field away."""
+    """Fields of a patch; None removes a field."""
 
     spec: dict[str, object] = {}
     annotations: dict[str, str | None] = {}
@@ -60,19 +60,19 @@ _NOTHING = _Change()
 
 
 def get_node(cluster: KubeClient, name: str) -> bytes:
-    """The Node object as it is now. Raises Missing where there is none of that name."""
+    """Return the current Node object. Raises NotFound where there is none of that name."""
     return cluster.get(_path(name))
 
 
 def add_taint(
     cluster: KubeClient, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
 ) -> bool:
-    """Taint a node, and cordon it in the same write if asked; whether anything was written.
+    """Taint a node, and cordon it in the same write if requested; return whether anything was written.
 
-    A taint of that key that is there already keeps its value (scale-down.md §9: the value says since when). Upstream
-    then leaves the cordon out as well; here the node is cordoned either way, so that a repeated call has one result.
-    operation: noted as the one that did it; a leftover of another operation becomes this one's. unless: a node with a
-    taint of this key is left alone. Raises Missing; Conflict if others keep changing the node.
+    An existing taint of that key keeps its value, which says since when (docs/reference/drain.md "Taints"). Upstream
+    then omits the cordon as well; here the node is cordoned in both cases, so that a repeated call has the same result.
+    operation: noted as the owner; a leftover taint of another operation becomes this one's. unless: a node with a taint
+    of this key is left unchanged. Raises NotFound; Conflict if other writers keep changing the node.
     """
 
     def change(node: _NodeObject) -> _Change:
@@ -101,11 +101,13 @@ def add_taint(
 
 
 def remove_taint(cluster: KubeClient, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
-    """Remove every taint of that key, and the note with it; whether anything was written. Raises Missing, Conflict.
+    """Remove every taint of that key, and the note with it; return whether anything was written. Raises NotFound,
+    Conflict.
 
-    operation: only what this one did; a node that another operation has noted is left alone. Empty: whoever did it.
-    A cordon is lifted if the note says that it came with the taint. uncordon: also where there is a taint but no note
-    at all (upstream's own mark, or one whose note was taken off); a cordon without either is somebody else's.
+    operation: remove only what this one set; a node that another operation has noted is left unchanged. Empty: for any
+    operation. A cordon is removed if the note says that it came with the taint. uncordon: also where there is a taint
+    but no note at all (upstream's own taint, or one whose note was removed); a cordon without either was set by another
+    party and stays.
     """
 
     def change(node: _NodeObject) -> _Change:
@@ -126,8 +128,8 @@ def remove_taint(cluster: KubeClient, name: str, key: str, *, uncordon: bool, op
 
 
 def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) -> bool:
-    """Remove every taint of that key and nothing else; whether there was one. unless: a node with a taint of this key
-    is left alone. Raises Missing, Conflict."""
+    """Remove every taint of that key and nothing more; return whether there was one. unless: a node with a taint of
+    this key is left unchanged. Raises NotFound, Conflict."""
 
     def change(node: _NodeObject) -> _Change:
         if node.has(unless) or not node.has(key):
@@ -138,7 +140,7 @@ def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) 
 
 
 def _modify(cluster: KubeClient, name: str, change: Callable[[_NodeObject], _Change]) -> bool:
-    """Read, change, write on condition; whether anything was written."""
+    """Read, change and write conditionally; return whether anything was written."""
     for attempt in range(1, _TRIES + 1):
         node = cluster.read(_path(name), _NodeObject)
         changes = change(node)

@@ -1,7 +1,7 @@
-"""Asking a pod to leave: the eviction API, which is the only way that respects disruption budgets.
+"""Evicts pods through the eviction API, which is the only way that respects disruption budgets.
 
-A refusal is an answer, not an error: the drain comes back later and asks again. So evict() returns what happened, and
-raises only where the answer says nothing about this pod.
+A refusal is a result, not an error: the drain requests the eviction again later. evict() therefore returns what
+happened, and raises only where the response says nothing about this pod.
 """
 
 from __future__ import annotations
@@ -11,26 +11,27 @@ import msgspec
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Conflict, NotFound, TooManyRequests, Unavailable, clean
 
-# What the server says where it can never tell whether the pod may go (it has no machine-readable reason for it).
+# The server's message where it can never decide whether the pod may be evicted (there is no machine-readable reason).
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
-# Both wordings of a failed uid precondition: the eviction's own, and the store's.
+# Both messages for a failed uid precondition: the eviction's own, and the store's.
 _OTHER_UID = ("the uid in the precondition", "uid in precondition")
 _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """The pod is being deleted; it is there until its kubelet confirms."""
+    """The pod is being deleted; it exists until its kubelet confirms."""
 
 
 class Blocked(msgspec.Struct, frozen=True, tag=True):
-    """Not now. message: the budget's own words where one is the cause. retry_after: seconds, 0.0 if none was named."""
+    """The pod cannot be evicted now. message: the budget's own text where one is the cause. retry_after: seconds, 0.0
+    if none was named."""
 
     message: str
     retry_after: float = 0.0
 
 
 class PodGone(msgspec.Struct, frozen=True, tag=True):
-    """There is no such pod any more; one of that name may be its successor (another uid), which is left alone."""
+    """The pod no longer exists; a pod of that name may be its successor (another uid), which is not evicted."""
 
 
 EvictResult = Accepted | Blocked | PodGone
@@ -39,7 +40,7 @@ EvictResult = Accepted | Blocked | PodGone
 def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
     """Evict exactly this pod. grace_seconds: None for the pod's own.
 
-    Raises Forbidden and the like; Unavailable if the answer was lost, when asking again is safe: a pod on its way out
+    Raises Forbidden and similar errors; Unavailable if the response was lost, when a retry is safe: a terminating pod
     accepts a second eviction, and a successor has another uid.
     """
     options: dict[str, object] = {}
@@ -64,11 +65,11 @@ def evict(cluster: KubeClient, namespace: str, name: str, uid: str, grace_second
 
 
 def _refused(refusal: ClusterError) -> EvictResult:
-    """What a 409, 429 or 5xx means for the pod; raises it again where it means nothing."""
+    """Return what a 409, 429 or 5xx means for the pod; raises it again where it means nothing."""
     if isinstance(refusal, Conflict):
         if any(words in refusal.message.lower() for words in _OTHER_UID):
             return PodGone()
-        return Blocked(refusal.message)  # the pod or its budget changed under the server's hands
+        return Blocked(refusal.message)  # the pod or its budget changed concurrently
     if isinstance(refusal, TooManyRequests):
         budgets = [cause.message for cause in refusal.details.causes if cause.reason == "DisruptionBudget"]
         return Blocked(clean("; ".join(budgets)) or refusal.message, refusal.retry_after)
@@ -78,15 +79,16 @@ def _refused(refusal: ClusterError) -> EvictResult:
 
 
 def get_pod(cluster: KubeClient, namespace: str, name: str) -> bytes:
-    """The Pod as it is now. Raises Missing."""
+    """Return the current Pod. Raises NotFound."""
     return cluster.get(f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}")
 
 
 def pods_on_node(cluster: KubeClient, node: str) -> bytes:
-    """The PodList of one node without finished pods, read from the store: what a drain decides on must not be stale."""
+    """Return the PodList of one node without finished pods, read from the store, because a drain must not decide on
+    stale data."""
     return cluster.get("/api/v1/pods", query={"fieldSelector": f"spec.nodeName={_field_value(node)},{_UNFINISHED}"})
 
 
 def _field_value(text: str) -> str:
-    """A value inside a field selector, where these three mean something."""
+    """Escape a value inside a field selector, where these three characters have a meaning."""
     return text.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -1,8 +1,8 @@
-"""TLS to one cluster: its own CA, nothing else's, and a client certificate that leaves no file behind.
+"""TLS to one cluster: trusts only its own CA, and uses a client certificate without leaving a file behind.
 
-`requests` lets REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE take the place of `session.verify`, and adds its own CA bundle to
-any SSLContext it is given. A cluster's CA must win over both. So the SSLContext is made here, and the adapter
-keeps requests' own hands off (net/session.py).
+`requests` lets REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE replace `session.verify`, and adds its own CA bundle to any
+SSLContext it is given. A cluster's CA must take precedence over both. The SSLContext is therefore created here, and the
+adapter prevents requests from changing it (net/http_session.py).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chalicelib.model.errors import BadInput
 
 
 def client_context(credential: KubeCredential) -> ssl.SSLContext:
-    """The SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody yet, and the machine's own bundle never
-    # Python 3.13 turns this on by default; CAs made by kubeadm and EKS lack the extensions it asks for.
+    """Return the SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no CA yet; never the machine's bundle
+    # Python 3.13 enables this by default; CAs made by kubeadm and EKS lack the extensions it requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if credential.insecure:
         context.check_hostname = False
@@ -45,12 +45,12 @@ def _trust(context: ssl.SSLContext, credential: KubeCredential) -> None:
 
 
 def _present(context: ssl.SSLContext, credential: KubeCredential) -> None:
-    """Load the client certificate. OpenSSL reads files only, so there is one for a moment, private to this user."""
+    """Load the client certificate. OpenSSL reads files only, so a temporary file private to this user is used."""
     descriptor, path = tempfile.mkstemp(prefix="outscaler-", suffix=".pem")  # created with mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(credential.certificate.rstrip() + b"\n" + credential.key.reveal().encode())
-        # The callable keeps OpenSSL from asking a terminal for the pass phrase of an encrypted key.
+        # The callable prevents OpenSSL from prompting on a terminal for the pass phrase of an encrypted key.
         context.load_cert_chain(path, password=lambda: "-")
     except (ssl.SSLError, ValueError):
         place = f"{credential.user_place}.client-certificate-data and client-key-data"
@@ -62,10 +62,10 @@ def _present(context: ssl.SSLContext, credential: KubeCredential) -> None:
 
 
 def proxies_of(credential: KubeCredential) -> Mapping[str, str]:
-    """The proxy to reach the server by: the kubeconfig's own; else, but not in a function, as kubectl does, what
-    HTTPS_PROXY, HTTP_PROXY and NO_PROXY say.
+    """Return the proxy for the server: the kubeconfig's own; otherwise, but not in a function, the one that
+    HTTPS_PROXY, HTTP_PROXY and NO_PROXY name, as in kubectl.
 
-    Asked once per connection, because a session without an environment does not ask itself.
+    Evaluated once per connection, because a session that ignores the environment does not evaluate it itself.
     """
     if credential.proxy:
         return {"http": credential.proxy.reveal(), "https": credential.proxy.reveal()}

@@ -1,7 +1,7 @@
-"""One exchange over the wire: a request out, a body or a ClusterError back. No memory, no second attempt.
+"""One exchange over the wire: sends a request and returns a body or raises a ClusterError. Stateless, without retries.
 
-An exchange is bounded in time and size (net/exchange.py). What `requests` raises never leaves this module, not even as
-an exception's context: each of its exceptions carries the whole request, and with it the bearer token.
+An exchange is bounded in time and size (net/http_exchange.py). Exceptions of `requests` never leave this module, not
+even as an exception's context, because each of them contains the whole request, and with it the bearer token.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_exchange import exchange as bounded
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 
-# Nodes come in one list without pages (snapshot/live.py): 5,000 of them, the most that Kubernetes supports, are about
-# 125 MB with 50 images each.
+# Nodes come in one list without pages (snapshot/live_cluster.py): 5,000 of them, the most that Kubernetes supports,
+# are about 125 MB with 50 images each.
 LONGEST_BODY = 192 * 2**20
-TOTAL = 30.0  # seconds of one exchange of a function
+TOTAL = 30.0  # seconds for one exchange of a function
 
 
 class KubeRequest(msgspec.Struct, frozen=True):
     """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
-    total: seconds for the whole exchange; longest: bytes of the answer's body, unpacked; gzip: it may be compressed."""
+    total: seconds for the whole exchange; longest: bytes of the response's body, uncompressed; gzip: it may be
+    compressed."""
 
     method: str
     path: str
@@ -46,11 +47,11 @@ class KubeRequest(msgspec.Struct, frozen=True):
     gzip: bool = False
 
     def __repr__(self) -> str:
-        return f"Call({self.method} {self.path})"  # a body may hold a bootstrap token
+        return f"Call({self.method} {self.path})"  # a body may contain a bootstrap token
 
 
 class KubeConnection(msgspec.Struct, frozen=True):
-    """A session made for one credential, apart from its token."""
+    """A session made for one credential, without its token."""
 
     session: requests.Session
     server: str
@@ -61,10 +62,10 @@ Dial = Callable[[KubeCredential], KubeConnection]
 
 
 def open_connection(credential: KubeCredential) -> KubeConnection:
-    """A session for this server, CA and client certificate; connects at the first exchange. Raises BadInput."""
+    """Create a session for this server, CA and client certificate; connects at the first exchange. Raises BadInput."""
     session = BoundedSession()
     session.proxies.update(proxies_of(credential))
-    # Made at once where it is needed, so that a bad certificate is a BadInput and no failed exchange.
+    # Created immediately where it is needed, so that an invalid certificate is a BadInput and not a failed exchange.
     context = client_context(credential) if credential.server.startswith("https:") else None
     session.mount(
         credential.server,
@@ -89,7 +90,7 @@ def _elsewhere(address: str) -> bool:
 def exchange(
     line: KubeConnection, credential: KubeCredential, call: KubeRequest, monotonic: Callable[[], float] = time.monotonic
 ) -> bytes:
-    """Send once, follow nothing. Returns the body of a 2xx; raises ClusterError.
+    """Send once, without following redirects. Returns the body of a 2xx; raises ClusterError.
 
     monotonic: seconds of a clock that never goes back, for call.total.
     """
@@ -125,13 +126,13 @@ def exchange(
 
 
 def _secrets(credential: KubeCredential) -> tuple[Secret, ...]:
-    """What a server or a proxy has been sent and may repeat."""
+    """Return the secrets that a server or a proxy has received and may repeat."""
     password = urlsplit(credential.proxy.reveal()).password or ""
     return credential.token, Secret(unquote(password))
 
 
 def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bounds: ExchangeBounds) -> Unavailable:
-    """What went wrong below HTTP, and with whom, in words that cannot quote a header."""
+    """Describe a failure below HTTP and the server, in words that cannot quote a header."""
     what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
     if error.certificate:
         return Unavailable(
@@ -147,7 +148,7 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
     return Unavailable(f"{what}: {words}", reason="Network", lasting=True)
 
 
-# What comes again at the next attempt.
+# Failures that would occur again at the next attempt.
 _LASTING = frozenset({"Size", "Address", "Encoding"})
 
 _NO_ANSWER = {

@@ -1,1 +1,2 @@
-"""The nouns: frozen, typed, without I/O. Everything above speaks in these; nothing here knows who speaks."""
+"""Value types shared by all packages: frozen, typed, without I/O. This package imports none of the packages that use
+it."""

@@ -1,7 +1,7 @@
 """The API group of every built-in kind that is read.
 
-A kind alone does not say what an object is: OpenKruise has a StatefulSet, Volcano a Job and Longhorn a Node of their
-own. Upstream compares the group of some controllers only; here one table answers for all kinds.
+A kind alone does not identify a type: OpenKruise has its own StatefulSet, Volcano its own Job and Longhorn its own
+Node. Cluster Autoscaler compares the group of some controllers only; this table covers all kinds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 CORE = ""
 APPS = "apps"
 STORAGE = "storage.k8s.io"
-# The controllers whose existence and replicas the drain rules ask about.
+# The controllers whose existence and replicas the drain rules check.
 CONTROLLER_GROUPS: Mapping[str, str] = {
     "DaemonSet": APPS,
     "Job": "batch",
@@ -36,9 +36,9 @@ _GROUPS: Mapping[str, str] = {
 
 
 def is_foreign(kind: str, api_version: str) -> bool:
-    """Whether an object of a built-in kind is of another API group than the built-in resource.
+    """Return whether an object of a built-in kind belongs to another API group than the built-in resource.
 
-    api_version: `group/version`, or `version` for the core group. An empty one, as in items of the API's own lists,
-    says nothing and is not foreign; nor is any object of a kind that is not in the table.
+    api_version: `group/version`, or `version` for the core group. An object with an empty one, as in items of the API's
+    own lists, is not foreign, and neither is an object of a kind that is not in the table.
     """
     return bool(api_version) and kind in _GROUPS and api_version.rpartition("/")[0] != _GROUPS[kind]

@@ -1,7 +1,8 @@
-"""Whole numbers as the Kubernetes API has them, for the fields of what is read.
+"""Bounded integer types of the Kubernetes API, for the fields of decoded objects.
 
-Why not `int`: msgspec reads numbers of any length into it, and what is larger than 64 bits can neither be written as
-JSON again nor put into an array. An object with such a number is malformed, and is a gap like any other one.
+`int` cannot be used: msgspec decodes numbers of any length into it, and a number above 64 bits can neither be written
+as JSON again nor put into an array. An object with such a number is malformed and is reported as missing data like any
+other.
 """
 
 from __future__ import annotations

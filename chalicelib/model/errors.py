@@ -1,14 +1,14 @@
-"""The root of the one error tree, and the error a person's input deserves.
+"""The root of the error tree, and the error for invalid user input.
 
     OutscalerError
-    ├── BadInput                      model/errors.py      the user can mend it: names the place and what would be right
+    ├── BadInput                      model/errors.py      the user can correct it: names the place and the correct form
     ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded, Unauthorized, NotFound,
     │                                                      Conflict, InvalidRequest, Transient, Unknown
-    ├── ClusterError                  kube/errors.py       the cluster's API said no, or nothing
+    ├── ClusterError                  kube/errors.py       the cluster's API refused or did not answer
     └── StoreError                    store/errors.py      lease held or lost, stale write, throttled
 
-Only BadInput may reach a user as it stands (one line, exit 2 or a 4xx). The others are values to the pass that meets
-them: they become a gap, a verdict or a back-off, and the rest goes on.
+Only BadInput may reach a user unchanged (one line, exit 2 or a 4xx). A pass treats the others as values: they become
+missing data, a verdict or a back-off, and the rest continues.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 
 class OutscalerError(Exception):
-    """Anything this program raises on purpose."""
+    """Base class of every error that this program raises on purpose."""
 
     published_name: ClassVar[str] = ""
 
@@ -31,11 +31,11 @@ def published_name(error: BaseException) -> str:
 
 
 class BadInput(OutscalerError):
-    """Something a person wrote cannot be used.
+    """User input cannot be used.
 
-    place:   where, as the person would find it: `nodes.json: items[3].status`, `spec.nodeGroups[0].max`
-    problem: what is there
-    remedy:  what would be right
+    place:   where, in the user's terms: `nodes.json: items[3].status`, `spec.nodeGroups[0].max`
+    problem: what is wrong
+    remedy:  what would be correct
     """
 
     def __init__(self, place: str, problem: str, remedy: str = "") -> None:
@@ -48,7 +48,7 @@ class BadInput(OutscalerError):
 
 
 class InputErrors(BadInput):
-    """Several mistakes in one document, all of them at once (architecture §7)."""
+    """Several errors in one document, reported together."""
 
     published_name = "BadInputs"
 
@@ -71,5 +71,5 @@ MALFORMED: tuple[type[Exception], ...] = (
     ArithmeticError,
     RecursionError,
 )
-"""What reading one object of others may raise, whatever it holds. Caught around each object, so that a bad one is a gap
-that names it and never ends a pass."""
+"""The errors that decoding a foreign object may raise, whatever its content. They are caught around each object, so
+that a malformed one is reported as missing data with its name and never ends a pass."""

@@ -1,4 +1,4 @@
-"""Node groups and their instances as a provider reports them. Provider's words stop at its own package."""
+"""Node groups and their instances as a provider reports them, in terms that do not depend on the vendor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.model.node import Node
 
 
 class InstanceState(StrEnum):
-    """What the vendor says of one machine."""
+    """The state of an instance as the vendor reports it."""
 
     CREATING = "creating"
     RUNNING = "running"
@@ -18,7 +18,8 @@ class InstanceState(StrEnum):
 
 
 class InstanceError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a machine is not coming. cls is the name of a provider error class (OutOfStock, QuotaExceeded, Unknown …)."""
+    """Why an instance was not created. cls is the name of a provider error class (OutOfStock, QuotaExceeded, Unknown
+    …)."""
 
     cls: str
     code: str = ""
@@ -26,10 +27,10 @@ class InstanceError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One machine. id equals Node.provider_id once it has joined; handle is what the provider removes it by. held: why
-    the provider will not remove it just now (a person protects it there), empty where it would. created: when the
-    vendor made it, epoch seconds, 0.0: not said. claimants: the names of the Nodes that say that they are this machine,
-    where it cannot be known which of them is; `node` is empty then."""
+    """One instance. id equals Node.provider_id once it has joined; handle identifies it when the provider removes it.
+    held: why the provider currently refuses to remove it (a user protects it there), empty if it does not. created:
+    creation time at the vendor, epoch seconds, 0.0: unknown. claimants: the names of the Nodes that claim this
+    instance if its Node cannot be determined; `node` is empty then."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
@@ -42,7 +43,7 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Per-group overrides (options.md §1); None means "as the cluster". Times in seconds."""
+    """Per-group overrides; None means "as the cluster". Times in seconds."""
 
     scale_down_utilization_threshold: float | None = None
     scale_down_gpu_utilization_threshold: float | None = None
@@ -51,17 +52,17 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_node_provision_time: float | None = None
     max_node_startup_time: float | None = None
     ignore_daemonsets_utilization: bool | None = None
-    scale_down_cooldown: float | None = None  # a node younger than this stays (huaweicloud-cce.md A8.8)
+    scale_down_cooldown: float | None = None  # a node younger than this is not removed
     zero_or_max: bool = False
-    enforce_min: bool = False  # raised to its minimum whatever enforceNodeGroupMinSize says (a schedule's)
-    unpromised_labels: tuple[str, ...] = ()  # no new node is bought for a pod that asks for one (A1.2)
+    enforce_min: bool = False  # raised to its minimum regardless of enforceNodeGroupMinSize (set by a schedule)
+    unpromised_labels: tuple[str, ...] = ()  # no new node is bought for a pod that requires one of these
     allow_non_atomic_scale_up_to_max: bool = False
 
 
 class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What several node groups of a vendor's pool share (huaweicloud-cce.md B5): bounds of all their sizes together.
+    """Properties that several node groups of a vendor's pool share: bounds of their total size.
 
-    max: -1 where there is none. elsewhere: machines of the pool that are in none of its node groups, and count too.
+    max: -1 if there is none. elsewhere: instances of the pool that are in none of its node groups, and count too.
     """
 
     id: str
@@ -72,9 +73,9 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A set of alike machines with one size. Read whole or carried with `error`: a group that cannot be read
-    stops nothing else (demands.md 3). discovered: only what Nodes say of themselves makes it this cluster's; neither
-    the policy nor the vendor's own list of the cluster's groups names it."""
+    """A set of equal instances with one size. A group that cannot be read has `error` set and does not affect other
+    groups. discovered: only claims of Nodes assign it to this cluster; neither the policy nor the vendor's own list
+    of the cluster's groups names it."""
 
     id: str
     provider: str
@@ -84,15 +85,15 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     instances: tuple[Instance, ...] = ()
     template: Node | None = None
     template_error: str = ""
-    template_volumes: dict[str, int] = {}  # CSI driver -> most volumes a new node attaches; 0: as many as one likes
+    template_volumes: dict[str, int] = {}  # CSI driver -> most volumes a new node attaches; 0: no limit
     template_devices: dict[str, int] = {}  # DRA driver -> devices a new node publishes
     error: str = ""
     options: GroupOptions = GroupOptions()
     priority: int = 0
-    rank: int = 0  # among groups of equal priority the higher is preferred (A6.5 c)
-    pool: Pool | None = None  # None: it is a pool of its own
-    aliases: tuple[str, ...] = ()  # further names that people know it by; a policy and a priority list may use them
-    price: float = 0.0  # what one node costs per hour as the provider says; 0: it does not say
-    claim: str = ""  # what the group is in the world, whatever a policy calls the way to it; empty: not known
-    scale_down_held: str = ""  # why the provider forbids removals just now (a rollout), empty where it does not
+    rank: int = 0  # among groups of equal priority the higher is preferred
+    pool: Pool | None = None  # None: it is its own pool
+    aliases: tuple[str, ...] = ()  # further names of the group; a policy and a priority list may use them
+    price: float = 0.0  # hourly price of one node according to the provider; 0: unknown
+    claim: str = ""  # globally unique identity of the group, independent of policy names; empty: unknown
+    scale_down_held: str = ""  # why the provider currently forbids removals (a rollout), empty if it does not
     discovered: bool = False

@@ -1,6 +1,7 @@
-"""What must outlive a process (state.md §9). The planner takes it and returns the next; the store keeps the difference.
+"""State that must outlive a process. The planner receives it and returns the next state; the store saves the
+difference.
 
-Nothing in here is kept anywhere else: a cold start is the normal case.
+It has no other copy: a cold start is the normal case. See docs/reference/store.md "Memory".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from chalicelib.model.scaling_rules import RuleObject
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Nodes asked for and not here yet (state.md §5)."""
+    """Nodes that were requested and have not arrived yet."""
 
     increase: int
     since: float
@@ -22,7 +23,7 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """state.md §7: in back-off while until >= now; forgotten when last_failed is over the reset time ago."""
+    """A back-off: active while until >= now; forgotten when last_failed is longer ago than the reset time."""
 
     duration: float
     until: float
@@ -34,7 +35,8 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node whose removal failed. until: it is not tried before; times: how often in a row; why: the last failure."""
+    """A node whose removal failed. until: it is not tried again before; times: consecutive failures; why: the last
+    failure."""
 
     until: float
     times: int = 1
@@ -42,7 +44,7 @@ class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"failed_instances": "erred"}):
-    """Per node group."""
+    """Memory per node group."""
 
     target: int = 0
     request: ScaleUpRequest | None = None
@@ -53,15 +55,15 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"fail
     size_wrong_since: float = 0.0
     size_wrong: tuple[int, int] = (0, 0)  # (registered, target) as first seen
     failed_instances: tuple[str, ...] = ()  # instances whose creation error was already counted
-    repair_failures: int = 0  # repairs (discard, shrink) that failed since one came through
-    repair_after: float = 0.0  # none is tried before
+    repair_failures: int = 0  # consecutive failed repairs (discard, shrink)
+    repair_after: float = 0.0  # no repair is tried before
     failed_removals: dict[str, FailedRemoval] = {}  # by node
-    first_seen: float = 0.0  # the first pass that took the group for this cluster's; 0.0: none yet
+    first_seen: float = 0.0  # the first pass that accepted the group as this cluster's; 0.0: none yet
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Per node. confirmed_at: the last pass that knew it to be unneeded; one that could not judge it moves both
-    instants on, so that the time already counted stays."""
+    """Memory per node. confirmed_at: the last pass that found it unneeded. A pass that could not judge it moves both
+    instants forward, so that the time already counted is kept."""
 
     unneeded_since: float = 0.0
     confirmed_at: float = 0.0
@@ -70,7 +72,7 @@ class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A template copied from a real, ready node of the group (scale-up.md §4)."""
+    """A template copied from a real, ready node of the group."""
 
     node: Node
     learnt_at: float
@@ -79,8 +81,9 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
 class BreakerState(
     msgspec.Struct, frozen=True, omit_defaults=True, rename={"tripped_at": "pulled", "removals": "taken"}
 ):
-    """What removals have taken lately. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
-    nothing is removed because a plan wanted more than policy allows at once; 0.0: it is not. wanted: how many nodes."""
+    """The circuit breaker's state. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
+    removals are blocked because a plan exceeded the share that the policy allows; 0.0: not tripped. wanted: how many
+    nodes that plan would have removed."""
 
     removals: tuple[tuple[float, int, int], ...] = ()
     tripped_at: float = 0.0
@@ -98,9 +101,10 @@ class RuleMemory(
         "last_occurrence": "handled",
     },
 ):
-    """A rule on one pool. handled: the last occurrence that was dealt with, or the instant from which they count. cron:
-    what it was then; another one begins anew. kept: an occurrence that waits, 0.0: none, and why. goal: the size of the
-    pool that the last occurrence wants and has not reached, 0: none. acted: the last time that the rule added nodes.
+    """A rule on one pool. handled: the last handled occurrence, or the instant from which occurrences count. cron: its
+    expression at that time; a changed one starts anew. kept: a pending occurrence (0.0: none), and why: the reason.
+    goal: the pool size that the last occurrence requires and has not reached, 0: none. acted: when the rule last
+    added nodes.
     """
 
     last_occurrence: float = 0.0
@@ -112,7 +116,7 @@ class RuleMemory(
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker": "brake"}):
-    """One cluster's memory. operations: those still open, and none else."""
+    """One cluster's memory. operations: only the open ones."""
 
     groups: dict[str, GroupMemory] = {}
     nodes: dict[str, NodeMemory] = {}
@@ -126,4 +130,4 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename={"breaker":
     breaker: BreakerState = BreakerState()
     rules: dict[str, RuleMemory] = {}  # `<rule key>@<pool>`
     rule_objects: dict[str, RuleObject] = {}  # the last good version of each HorizontalNodeAutoscaler, by its key
-    released_until: float = 0.0  # a person's word (`outscaler release`); no pass writes it
+    released_until: float = 0.0  # set by an operator (`outscaler release`); no pass writes it

@@ -1,4 +1,4 @@
-"""Nodes as the planner sees them, real ones and templates alike."""
+"""Nodes as the planner sees them, both real nodes and templates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Condition(msgspec.Struct, frozen=True, gc=False):
-    """A node condition; changed is its last transition in epoch seconds, 0.0 where the API gave none."""
+    """A node condition; changed is its last transition in epoch seconds, 0.0 if the API gave none."""
 
     type: str
     status: str
@@ -48,9 +48,9 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type, if the node reports it."""
+        """Return the condition of that type, if the node reports it."""
         return next((c for c in self.conditions if c.type == kind), None)
 
     def taint(self, key: str) -> Taint | None:
-        """The first taint with that key, if any."""
+        """Return the first taint with that key, if any."""
         return next((t for t in self.taints if t.key == key), None)

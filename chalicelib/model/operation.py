@@ -1,9 +1,10 @@
-"""The unit of action: idempotent, and named after what it does, so that the same thing cannot be planned twice.
+"""Operations: idempotent units of action, with ids derived from their content, so that the same action cannot be
+planned twice.
 
     planned ──claim──► running ──Pending──► waiting ──claim──► running … ──► succeeded | failed | abandoned
 
-Each arrow is one conditional write (store/operations.py). A message only carries the id; whoever finds the claim taken
-stops. After a crash the claim runs out and the next attempt first asks the provider what happened.
+Each arrow is one conditional write (store/operations.py). A message carries only the id; a function that finds the
+operation claimed stops. After a crash the claim expires, and the next attempt first asks the provider what happened.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import msgspec
 
 
 class OperationKind(StrEnum):
-    """What an operation does."""
+    """The action of an operation."""
 
     SCALE_UP = "grow"  # from_size -> to_size
-    DELETE_NODES = "remove"  # the named nodes, drained where needed
-    DECREASE_TARGET = "shrink"  # from_size -> to_size, only what never came
+    DELETE_NODES = "remove"  # the named nodes, drained if needed
+    DECREASE_TARGET = "shrink"  # from_size -> to_size, only instances that never arrived
     DELETE_INSTANCES = "discard"  # the named instances, which never became nodes: no drain
 
 
 class OperationState(StrEnum):
-    """Where an operation stands."""
+    """The state of an operation."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -35,12 +36,13 @@ class OperationState(StrEnum):
 
 
 OPERATION_ANNOTATION = "outscaler.dev/operation"
-"""On a node with the hard taint: the id of the operation that set it."""
+"""Annotation of a node with the hard taint: the id of the operation that set the taint."""
 CORDONED_ANNOTATION = "outscaler.dev/cordoned"
-"""Beside it, "true" where the same write cordoned the node, so that the cordon is to be lifted with the taint."""
+"""Second annotation: "true" if the same write cordoned the node, so that it is uncordoned when the taint is removed."""
 
 UID = "own.uid"
-"""The key in a removal's data: the uid of its one Node object as planned. Execute keeps what begins with `own.`."""
+"""The key in a removal's data for the uid of its Node object when it was planned. The executor keeps keys that begin
+with `own.`."""
 
 NEVER = 0.0
 """The default of instants. msgspec omits a default by its identity, so the flat document shares this object."""
@@ -49,8 +51,8 @@ OPEN_STATES = frozenset({OperationState.PLANNED, OperationState.RUNNING, Operati
 
 
 class RemovalTarget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node (or an instance that never became one) that an operation removes. uid: of the Node object, where a
-    provider is to know it; plans keep it in the operation's data."""
+    """A node (or an instance that never became one) that an operation removes. uid: of the Node object, if a provider
+    needs it; plans store it in the operation's data."""
 
     node: str
     instance: str
@@ -73,9 +75,9 @@ class OperationSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     to_size: int = 0
     targets: tuple[RemovalTarget, ...] = ()
     pods: tuple[str, ...] = ()  # the pods it was planned for, for events and the journal (first 50)
-    token: int = 0  # fencing token of the reconcile that planned it
-    deadline: float = NEVER  # give up and roll back after
-    pool: str = ""  # the id of the pool that the group shares with others, if it does
+    token: int = 0  # fencing token of the pass that planned it
+    deadline: float = NEVER  # stopped and rolled back after
+    pool: str = ""  # id of the pool that the group shares with others, if any
 
 
 class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,12 +87,12 @@ class OperationStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     step: str = ""
     data: dict[str, str] = {}
     attempt: int = 0
-    due_at: float = NEVER  # not before
+    due_at: float = NEVER  # not run before
     claimed_by: str = ""
     claimed_until: float = NEVER
-    sent_at: float = NEVER  # last time a message was sent for it; 0.0: never
+    sent_at: float = NEVER  # when a message was last sent for it; 0.0: never
     updated_at: float = NEVER
-    outcome: str = ""  # one line, for people, once it is over
+    outcome: str = ""  # one line for display, once it is over
     error_class: str = ""
     error_code: str = ""
 
@@ -103,11 +105,11 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Planned, running or waiting: it counts as upcoming or leaving capacity."""
+        """Return whether it is planned, running or waiting: its nodes count as upcoming or leaving."""
         return self.status.state in OPEN_STATES
 
     def uid_of(self, target: RemovalTarget) -> str:
-        """The uid that a target's Node object had when it was planned; "" where it is not known."""
+        """Return the uid that a target's Node object had when the operation was planned; "" if unknown."""
         return target.uid or (self.status.data.get(UID, "") if len(self.spec.targets) == 1 else "")
 
     def with_spec(self, **changes: object) -> Operation:
@@ -122,6 +124,6 @@ class Operation(msgspec.Struct, frozen=True):
 def operation_id(
     cluster: str, group: str, kind: OperationKind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str
 ) -> str:
-    """Same intent, same id: 20 hexadecimal digits over what it does and the plan that wanted it."""
+    """Return an id that is equal for equal intent: 20 hexadecimal digits of a hash over the action and its plan."""
     text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])
     return f"{kind.value}-{hashlib.sha256(text).hexdigest()[:20]}"

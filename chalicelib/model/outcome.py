@@ -1,4 +1,4 @@
-"""What one step of an operation came to. A step never sleeps: it says when to come back (architecture §5, §6)."""
+"""The result of one step of an operation. A step never sleeps: it returns when it should be called again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import msgspec
 
 
 class Succeeded(msgspec.Struct, frozen=True, tag=True):
-    """The whole operation is finished. facts: what was achieved, for the journal (sizes, instance and request ids)."""
+    """The whole operation has succeeded. facts: results for the journal (sizes, instance and request ids)."""
 
     facts: dict[str, str | int] = {}
 
 
 class InProgress(msgspec.Struct, frozen=True, tag=True):
-    """Not finished: call again after so many seconds. data replaces the operation's stored data; step: what is next."""
+    """Not finished: call again after this many seconds. data replaces the operation's stored data; step: the next
+    step."""
 
     after: float
     step: str
@@ -23,8 +24,8 @@ class InProgress(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """It will not happen. cls: the provider error class that back-off follows; code and message are the vendor's,
-    secrets removed. retry_after: seconds the vendor asked us to wait, 0 where it said nothing."""
+    """The operation has failed. cls: the provider error class that determines the back-off; code and message are the
+    vendor's, without secrets. retry_after: seconds that the vendor asked us to wait, 0 if unspecified."""
 
     error_class: str
     message: str

@@ -1,13 +1,14 @@
-"""How much memory the passes of one cluster take, and whether the next one needs the large function.
+"""Records how much memory the passes of one cluster use, to decide whether the next one needs the large function.
 
-Most clusters are small, and a function is paid for by its memory. So each pass leaves its peak behind, and the small
-`reconcile` function reads it before the next pass. Two bounds keep a cluster from changing sides with every pass:
+Most clusters are small, and the price of a function depends on its memory. Each pass therefore stores its peak, and the
+small `reconcile` function reads it before the next pass. Two bounds prevent a cluster from alternating between the
+functions:
 
     small ──► large   the peak was over GROWN of the small function's memory, or the last pass did not end
     large ──► small   the peak is under SHRUNK of it, and KEPT has passed since a pass did not end
 
-A pass that runs out of memory cannot record it: the kernel kills the process. So a pass counts itself when it begins,
-and takes the count back when it ends.
+A pass that runs out of memory cannot record it, because the kernel kills the process. Each pass therefore increments a
+counter when it begins, and resets it when it ends.
 
 Pure: no I/O, no clock.
 """
@@ -17,22 +18,22 @@ from __future__ import annotations
 import msgspec
 
 GROWN, SHRUNK = 0.6, 0.4
-"""Shares of the small function's memory; docs/performance.md has the measurements that they rest on."""
+"""Shares of the small function's memory, based on the measurements in docs/performance.md."""
 
 KEPT = 6 * 3600.0
-"""Seconds for which the large function is used after a pass that did not end, whatever its peak is there: it may have
-run out of time, not of memory."""
+"""Seconds for which the large function is used after a pass that did not end, whatever its peak there: the pass may
+have run out of time and not of memory."""
 
 STEP = 8
-"""MB; a stored peak is a multiple of it, so that equal passes leave equal rows."""
+"""MB; stored peaks are rounded to a multiple of this, so that similar passes store equal rows."""
 
-_MOST = 1 << 20  # MB; a row that says more is not believed
+_MOST = 1 << 20  # MB; a row with a larger value is ignored
 
 
 class Reading(msgspec.Struct, frozen=True):
     """The peak of one pass in MB: between `least` and `most`.
 
-    A process keeps memory of the passes before. It is in the process's peak and may not have been needed by this pass.
+    A process keeps memory from earlier passes. It is part of the process's peak, but this pass may not have needed it.
     """
 
     least: int
@@ -40,8 +41,8 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class PassMemory(msgspec.Struct, frozen=True):
-    """What is known of a cluster's passes. peak: MB, 0 where none is known. size: MB of the function that made the last
-    pass. unended: passes that began since one ended. large_until: epoch seconds, 0.0 for not at all."""
+    """The record of a cluster's passes. peak: MB, 0 if unknown. size: MB of the function that ran the last pass.
+    unended: passes started since one ended. large_until: epoch seconds, 0.0: not required."""
 
     peak: int = 0
     size: int = 0
@@ -50,8 +51,8 @@ class PassMemory(msgspec.Struct, frozen=True):
 
 
 def after(before: PassMemory, reading: Reading | None, size: int, now: float) -> PassMemory:
-    """What is known when a pass has ended. before: as it was when the pass had begun and counted itself. reading: None
-    where it was not measured. size: MB of this function. now: epoch seconds."""
+    """Return the record at the end of a pass. before: the record after the pass had started and counted itself.
+    reading: None if it was not measured. size: MB of this function. now: epoch seconds."""
     peak = before.peak
     if reading is not None:
         peak = max(reading.least, min(peak or reading.most, reading.most))
@@ -64,9 +65,9 @@ def after(before: PassMemory, reading: Reading | None, size: int, now: float) ->
 
 
 def why_large(known: PassMemory, size: int, now: float, *, died: bool) -> str:
-    """Why the next pass needs the large function, "" where it does not.
+    """Return why the next pass needs the large function, "" if it does not.
 
-    size: MB of the small function, 0 where that is not known. died: the last pass began and did not end.
+    size: MB of the small function, 0 if unknown. died: the last pass started and did not end.
     """
     if size <= 0:
         return ""
@@ -81,5 +82,5 @@ def why_large(known: PassMemory, size: int, now: float, *, died: bool) -> str:
 
 
 def _is_ahead(until: float, now: float) -> bool:
-    """Whether that instant is still to come. One that is further ahead than any pass writes is not believed."""
+    """Return whether that instant is in the future. One further ahead than any pass writes is ignored."""
     return now < until <= now + KEPT + 60.0

@@ -1,7 +1,7 @@
-"""What would be changed, and for everything that would not: why.
+"""The plan: what is changed, and the reasons for everything that is not.
 
-A plan carries a verdict for every pending pod class and group and for every node; the JSON that `outscaler plan`
-prints (architecture §8) is made of it in cli/render.
+A plan carries a verdict for every pending pod class, every group and every node; cli/plan_output.py makes the JSON of
+`outscaler plan` from it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from chalicelib.model.snapshot import MissingData
 
 
 class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
-    """A group grown from one size to another, for these pods (namespace/name). rules: keys of the rules that want
-    nodes of it; headroom: names of the headroom that does."""
+    """A group that grows from one size to another, for these pods (namespace/name). rules: keys of the rules that want
+    nodes of it; headroom: names of the headroom that needs them."""
 
     group: str
     provider: str
@@ -28,16 +28,16 @@ class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_siz
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """So many places for the pods in `among`, whichever of them the scheduler gives them to."""
+    """A number of places for the pods in `among`, whichever of them the scheduler chooses."""
 
     places: int
     among: tuple[str, ...]
 
 
 class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods and where they are expected: on `node` (one that exists, or is on its way), or on the number-th new node
-    (from 1) of `group` in this plan. promised: whether each of these pods gets a place in every order of the
-    scheduler that was tried; if not, one_place_among says with which others it competes, and for how many places."""
+    """Pods and their expected place: on `node` (existing or upcoming), or on the number-th new node (from 1) of `group`
+    in this plan. promised: whether each of these pods gets a place in every tried order of the scheduler; if not,
+    one_place_among lists the pods with which they compete, and the number of places."""
 
     pods: tuple[str, ...]
     node: str = ""
@@ -48,8 +48,8 @@ class PodPlacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods of one class that get nothing, with the reasons per group. nodes: how many nodes exist; against: of these,
-    how many each filter of the scheduler turns away, as it counts them itself. one_place_among: the pods of the plan
+    """Unplaced pods of one class, with the reasons per group. nodes: number of existing nodes; against: how many of
+    these each scheduler predicate rejects, in the scheduler's way of counting. one_place_among: the pods of the plan
     whose places these may get instead, if there are any."""
 
     pods: tuple[str, ...]
@@ -60,14 +60,14 @@ class UnschedulablePods(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IgnoredPods(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods that are not looked at, and why."""
+    """Pods that are not considered, with the reason."""
 
     pods: tuple[str, ...]
     reason: Reason
 
 
 class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node group in this pass: what it could have been grown by, and why it was skipped, if it was."""
+    """One node group in this pass: its possible scale-up, and why it was skipped, if it was."""
 
     group: str
     provider: str
@@ -81,16 +81,16 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     waste: float | None = None
     skipped: Reason | None = None
     healthy: bool = True
-    counts: dict[str, int] = {}  # nodes by readiness bucket (plan/readiness.Bucket values)
-    unregistered: int = 0  # instances without a node, the long-unregistered left out
+    counts: dict[str, int] = {}  # nodes by readiness bucket (plan/state/readiness.Bucket values)
+    unregistered: int = 0  # instances without a node, except the long-unregistered ones
     long_unregistered: int = 0
-    in_progress: bool = False  # nodes asked for are still on their way
+    in_progress: bool = False  # requested nodes have not arrived yet
     backoff: Reason | None = None  # GROUP_BACKOFF: until, error, code
-    candidates: int = 0  # of its nodes, how many are unneeded
+    candidates: int = 0  # number of its unneeded nodes
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node to be removed. kind: empty | drain. destinations: where the simulation put each evicted pod."""
+    """A node to be removed. kind: empty | drain. destinations: where the simulation placed each evicted pod."""
 
     node: str
     group: str
@@ -100,7 +100,7 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
-    """A group put right (scale-down.md §11). kind: discard (these instances) | shrink (a target nothing is behind)."""
+    """A repair of a group. kind: discard (these instances) | shrink (a target above what exists)."""
 
     group: str
     kind: str
@@ -111,8 +111,8 @@ class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size
 
 
 class TaintUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A taint of ours to be put on or taken off a node outside of any operation. action: soften (put the soft taint
-    on) | unsoften | cleanup (a hard taint whose operation is over). cordoned: uncordon too."""
+    """A taint of ours to add to or remove from a node independently of operations. action: soften (add the soft taint)
+    | unsoften | cleanup (remove a hard taint whose operation is over). cordoned: uncordon too."""
 
     node: str
     action: str
@@ -120,7 +120,7 @@ class TaintUpdate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node stays; pod: the one that holds it, if one does."""
+    """Why a node stays; pod: the pod that blocks its removal, if one does."""
 
     node: str
     reason: Reason
@@ -128,7 +128,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Counts of nodes by readiness (state.md §2) and whether the cluster may be scaled (state.md §4)."""
+    """Counts of nodes by readiness, and whether the cluster may be scaled."""
 
     healthy: bool = True
     registered: int = 0
@@ -139,9 +139,9 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     unregistered: int = 0
     upcoming: int = 0
     suspended: int = 0
-    resource_unready: int = 0  # of unready: those that lack a device their label promises
+    resource_unready: int = 0  # of unready: those without a device that their label announces
     long_unregistered: int = 0
-    removing: int = 0  # nodes under way out
+    removing: int = 0  # nodes in removal
     cpu: int = 0  # capacity of all nodes: millicores, bytes
     memory: int = 0
     sick_zones: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class RuleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rule on one pool in this pass. nodes: how many it adds; reason: why none (or no more). due: the occurrence of a
-    cron rule that this is about. rate: the allocation rate that was measured, in percent."""
+    cron rule that this concerns. rate: the measured allocation rate, in percent."""
 
     rule: str
     pool: str
@@ -161,8 +161,8 @@ class RuleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class HeadroomVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Headroom in this pass, in virtual pods: wanted, held by nodes that exist or are on their way, and on nodes that
-    this pass adds. reasons: by group, why the rest has none."""
+    """Headroom in this pass, in virtual pods: wanted, available on existing or upcoming nodes, and on nodes that this
+    pass adds. reasons: by group, why the rest has no room."""
 
     name: str
     wanted: int
@@ -172,7 +172,7 @@ class HeadroomVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole decision. id is made from what went in, so a replay has the same id."""
+    """The complete plan. id is derived from the inputs, so a replay has the same id."""
 
     id: str
     cluster: str
@@ -185,7 +185,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     removals: tuple[Removal, ...] = ()
     repairs: tuple[Repair, ...] = ()
     marks: tuple[TaintUpdate, ...] = ()
-    paused: Reason | None = None  # what holds all removals back in this pass
+    paused: Reason | None = None  # what blocks all removals in this pass
     unneeded: tuple[str, ...] = ()
     unremovable: tuple[NodeVerdict, ...] = ()
     groups: tuple[GroupVerdict, ...] = ()
@@ -194,4 +194,4 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     headroom: tuple[HeadroomVerdict, ...] = ()
     health: Health = Health()
     gaps: tuple[MissingData, ...] = ()
-    notes: tuple[Reason, ...] = ()  # what held the whole pass back: cooldowns, limits, time budget
+    notes: tuple[Reason, ...] = ()  # what limited the whole pass: cooldowns, limits, time budget

@@ -1,7 +1,7 @@
-"""Pods, split in two: what the scheduler and the drain rules see (the class, shared by thousands) and the rest.
+"""Pods, split in two: the class, which the scheduler and the drain rules see and thousands of pods share, and the rest.
 
-A cluster of 170,000 pods has a few thousand classes. Every question that needs a predicate is asked once per class;
-a Pod is a name on a node. Classes are made while the pods are decoded (snapshot/fold.py) and never change.
+A cluster of 170,000 pods has a few thousand classes. Every predicate is evaluated once per class; a Pod is only a name
+on a node. Classes are created while pods are decoded (snapshot/snapshot_builder.py) and never change.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def built_in(self) -> bool:
-        """A controller of Kubernetes itself, which a snapshot can hold; not one of another API group with its kind."""
+        """Return whether it is a built-in controller of Kubernetes, which a snapshot can contain, and not one of
+        another API group with the same kind."""
         return self.kind in CONTROLLER_GROUPS and not is_foreign(self.kind, self.api_version)
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """As in the Pod spec; operator Exists or Equal (the default)."""
+    """A toleration as in the Pod spec; operator Exists or Equal (the default)."""
 
     key: str = ""
     operator: str = "Equal"
@@ -39,7 +40,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostPort(msgspec.Struct, frozen=True, gc=False):
-    """A port taken on the node itself; an empty address was made 0.0.0.0, an empty protocol TCP."""
+    """A port on the node itself; an empty address was set to 0.0.0.0, an empty protocol to TCP."""
 
     port: int
     protocol: str = "TCP"
@@ -68,20 +69,20 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
-    """One preferredDuringScheduling node term; weight 1 to 100. It steers, and never blocks."""
+    """One preferredDuringScheduling node term; weight 1 to 100. It influences the choice and never blocks."""
 
     weight: int
     term: NodeTerm
 
 
 class Volume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the planner needs of a volume: its name, kind, and the claim behind it. `kind` is the source's own key
+    """A volume as far as the planner needs it: its name, kind, and the claim behind it. `kind` is the source's own key
     (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir in memory has kind `emptyDirMemory`.
 
-    claim: the name of a claim in the pod's namespace. An ephemeral volume has one only where its own claim decides (a
-    pending pod whose claim is there, and is not as the template says); else template is what each pod's claim will be.
-    disk: which disk an in-tree volume is (pdName, volumeID, iqn, pool/image …); monitors: of rbd; driver: the CSI
-    driver that attaches it.
+    claim: the name of a claim in the pod's namespace. An ephemeral volume has one only if its own claim decides (a
+    pending pod whose claim exists and differs from the template); otherwise template describes each pod's future claim.
+    disk: identifies the disk of an in-tree volume (pdName, volumeID, iqn, pool/image …); monitors: of rbd; driver: the
+    CSI driver that attaches it.
     """
 
     name: str
@@ -130,12 +131,13 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     daemonset_annotation: str = ""
     enable_ds_eviction: str = ""
     scale_up_delay: str = ""
-    excess: str = ""  # the limit of snapshot/caps.py that is exceeded; what exceeds it is left out above
-    excess_bars: bool = False  # what is left out may keep other pods off the node of such a pod
+    excess: str = ""  # the exceeded limit of snapshot/input_limits.py; fields that exceed it are left out above
+    excess_bars: bool = False  # fields that are left out may keep other pods off the node of such a pod
 
     @property
     def is_daemonset(self) -> bool:
-        """Controlled by a DaemonSet of any API group, as upstream has it, or marked as if it were."""
+        """Return whether it is controlled by a DaemonSet of any API group, as in Cluster Autoscaler, or annotated as
+        such."""
         return (self.owner is not None and self.owner.kind == "DaemonSet") or self.daemonset_annotation == "true"
 
 
@@ -152,12 +154,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     created: float = 0.0
     deleted: float = 0.0
     deletion_grace: float = 30.0
-    scheduled: str = ""  # status of condition PodScheduled: True, False or "" where there is none
+    scheduled: str = ""  # status of condition PodScheduled: True, False or "" if there is none
     scheduled_reason: str = ""  # its reason: Unschedulable, SchedulingGated …
     scheduled_message: str = ""
-    unready: bool = False  # runs, and its condition Ready is False
+    unready: bool = False  # running, with condition Ready False
 
     @property
     def key(self) -> str:
-        """namespace/name, as every answer names it."""
+        """Return namespace/name, as used in all reports."""
         return f"{self.namespace}/{self.name}"

@@ -1,7 +1,7 @@
-"""What the user wants, checked and complete (architecture §7). Durations are seconds, memory is bytes.
+"""The validated, complete policy. Durations are seconds, memory is bytes.
 
-The document's words are upstream's flags in lowerCamelCase; the reading, its errors and its defaults live in
-chalicelib/policy. Here are the values the planner and the handlers use.
+The document uses Cluster Autoscaler's flags in lowerCamelCase; parsing, errors and defaults are in chalicelib/policy.
+This module has the values that the planner and the handlers use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
 
 class Mode(StrEnum):
-    """off: nothing happens. shadow: plan and explain, touch nothing. active: act. Only dispatch/guard.py reads it."""
+    """off: nothing happens. shadow: plan and explain, but change nothing. active: act. Only dispatch/mode_guard.py
+    reads it."""
 
     OFF = "off"
     SHADOW = "shadow"
@@ -22,7 +23,7 @@ class Mode(StrEnum):
 
 
 class Metrics(StrEnum):
-    """What is written for CloudWatch. off: nothing; summary: six series at most, while they are not zero; full: all."""
+    """What is written to CloudWatch. off: nothing; summary: at most six series, while they are not zero; full: all."""
 
     OFF = "off"
     SUMMARY = "summary"
@@ -30,7 +31,7 @@ class Metrics(StrEnum):
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Cluster-wide options in force in this version, with upstream's defaults (options.md)."""
+    """Cluster-wide options supported by this version, with Cluster Autoscaler's defaults."""
 
     expander: tuple[str, ...] = ("least-waste",)
     max_nodes_total: int = 0
@@ -85,7 +86,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     skip_nodes_with_system_pods: bool = True
     blocking_system_pod_disruption_timeout: float = msgspec.field(
         default=3600.0,
-        name="blockingSystemPodDistruptionTimeout",  # misspelt upstream; the name users have
+        name="blockingSystemPodDistruptionTimeout",  # misspelt in Cluster Autoscaler; kept because users have this name
     )
     skip_nodes_with_local_storage: bool = True
     skip_nodes_with_custom_controller_pods: bool = True
@@ -110,7 +111,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of spec.nodeGroups: bounds and priority for a group the provider knows by `id`."""
+    """One entry of spec.nodeGroups: bounds and priority for the group with the provider's `id`."""
 
     provider: str
     id: str
@@ -120,8 +121,8 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What machines cost per hour, in any one currency. A node costs what its instance type costs, else cpu (per core)
-    + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node either way. None: not said."""
+    """Hourly prices of nodes, in any single currency. A node costs the price of its instance type, otherwise cpu (per
+    core) + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node in both cases. None: not set."""
 
     instance_types: dict[str, float] = {}
     cpu: float | None = None
@@ -133,8 +134,8 @@ class NodePrices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name.
 
-    in_cluster_kubeconfig_secret: where upstream's autoscaler would run, if that is somewhere else (clusterapi.md §1.1);
-    the way in where there is no other. context: of kubeconfig_secret or kubeconfig_file.
+    in_cluster_kubeconfig_secret: access to the cluster in which Cluster Autoscaler would run, if that is a different
+    one; used if there is no other access. context: of kubeconfig_secret or kubeconfig_file.
     """
 
     kubeconfig_secret: str = ""
@@ -147,12 +148,13 @@ class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     @property
     def has_own_way(self) -> bool:
-        """Whether one of the first three ways is named."""
+        """Return whether one of the first three kinds of access is set."""
         return bool(self.kubeconfig_secret or self.kubeconfig_file or self.eks_cluster)
 
 
 class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Who may wake the cluster up, and by what. reasons: Event reasons that matter, empty means the default list."""
+    """Webhook settings: which senders and events may start a pass. reasons: relevant Event reasons; empty means the
+    default list."""
 
     secret: str = ""
     reasons: tuple[str, ...] = ()
@@ -160,8 +162,8 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The brake (demands.md 25): the most that removals may take. 0 and 0.0: no limit. share: of the autoscaled nodes,
-    the largest part that one plan may remove; a plan that wants more removes nothing until somebody releases it."""
+    """The circuit breaker: upper limits for removals. 0 and 0.0: no limit. share: the largest part of the autoscaled
+    nodes that one plan may remove; a plan that exceeds it removes nothing until an operator releases it."""
 
     nodes_per_hour: int = 0
     pods_per_hour: int = 0
@@ -169,8 +171,8 @@ class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A maintenance window: opens when five-field cron matches in time_zone, lasts `duration` seconds. removals True:
-    nodes are removed inside such windows only; False: not inside this one."""
+    """A maintenance window: opens when the five-field cron expression matches in time_zone, lasts `duration` seconds.
+    removals True: nodes are removed inside such windows only; False: not inside this one."""
 
     cron: str
     duration: float
@@ -180,7 +182,7 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One cluster's policy in force. providers: each provider's own settings as checked text values."""
+    """One cluster's policy in force. providers: each provider's own settings as validated text values."""
 
     name: str
     mode: Mode = Mode.SHADOW
@@ -202,5 +204,5 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def in_mode(policy: Policy, word: str) -> Policy:
-    """The policy in another mode, by the document's word for it; raises ValueError for what is none."""
+    """Return the policy in another mode, given by the document's word for it. Raises ValueError for an unknown mode."""
     return msgspec.structs.replace(policy, mode=Mode(word))

@@ -1,8 +1,8 @@
-"""What one deployment lets its policies name: secrets by their names, hosts besides the vendors' own, and files.
+"""Limits what the policies of a deployment may refer to: secrets by name, hosts besides the vendors' own, and files.
 
-A policy is written by a person who may write nothing else in the AWS account. The functions act for that person with
-their own rights, so the limits come from the deployment (environment variables that the template sets), never from a
-policy. The defaults are the strict ones: a value that is not given permits nothing.
+The author of a policy may have no other rights in the AWS account, but the functions act on the policy with their own
+rights. The limits therefore come from the deployment (environment variables that the template sets), never from a
+policy. The defaults are strict: a missing value permits nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
 _NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(:[1-9][0-9]{{0,4}})?\Z")
-_MOST = 200  # entries of one list
+_MOST = 200  # entries per list
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """secret_prefix: what the names of all secrets begin with. shared_secrets: full names that every cluster may use.
+    """secret_prefix: common prefix of the names of all secrets. shared_secrets: full names that every cluster may use.
 
     endpoints: `host` or `host:port` of addresses that vendors' settings may name besides the vendors' own. loopback:
     whether this machine's own addresses may be called. files: whether settings may name local files. prefix_known:
-    whether secret_prefix was given and is not just the default.
+    whether secret_prefix was set explicitly rather than by default.
     """
 
     secret_prefix: str = DEFAULT_PREFIX
@@ -45,11 +45,11 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 STRICT = Deployment()
-"""No hosts but the vendors' own, no shared secret, no file, and the usual prefix."""
+"""The strict default: only the vendors' own hosts, no shared secrets, no files, and the usual prefix."""
 
 
 def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Deployment:
-    """The deployment that the environment variables describe. Raises BadInput naming the variable that is wrong.
+    """Return the deployment that the environment variables describe. Raises BadInput naming the invalid variable.
 
     files: whether settings may name local files, which only a command may permit.
     """
@@ -71,7 +71,7 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
 
 
 def _listed(environment: Mapping[str, str], variable: str, form: re.Pattern[str], example: str) -> frozenset[str]:
-    """The entries of a comma-separated list; blanks around them mean nothing."""
+    """Return the entries of a comma-separated list; surrounding blanks are ignored."""
     entries = [entry for part in environment.get(variable, "").split(",") if (entry := part.strip())]
     if len(entries) > _MOST or not all(form.match(entry) for entry in entries):
         raise BadInput(

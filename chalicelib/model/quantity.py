@@ -1,8 +1,8 @@
-"""Kubernetes quantities and Go durations as whole numbers.
+"""Parses Kubernetes quantities and Go durations to whole numbers.
 
-Why our own: the client library's parser accepts `2K`, `1mi`, `1_000` and `NaN` (ecosystem.md §4), and every pod of a
-big cluster passes here, so answers are remembered. Fractions round up, as the scheduler rounds them: a request never
-shrinks by being read.
+The client library's parser cannot be used because it accepts `2K`, `1mi`, `1_000` and `NaN`. Results are cached,
+because every pod of a large cluster is parsed here. Fractions round up, as in the scheduler, so that parsing never
+makes a request smaller.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _SCALE = {
     "Ei": Decimal(2) ** 60,
 }
 _LARGEST = 2**63 - 1
-_LONGEST, _SHOWN = 128, 40  # characters of a quantity; of a wrong one that an error repeats
+_LONGEST, _SHOWN = 128, 40  # maximum characters of a quantity, and of an invalid one that an error quotes
 _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 
 
 @lru_cache(maxsize=65536)
 def parse_quantity(text: str, *, milli: bool = False) -> int:
-    """`500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
+    """Parse `500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
 
-    Raises BadInput for anything the API server would refuse, and for more than 128 characters or an exponent beyond
-    64. As there, an amount beyond 2^63-1 is taken as 2^63-1.
+    Raises BadInput for anything that the API server would reject, and for more than 128 characters or an exponent
+    beyond 64. As in the API server, an amount beyond 2^63-1 becomes 2^63-1.
     """
     match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if match is None:
@@ -62,15 +62,15 @@ def parse_quantity(text: str, *, milli: bool = False) -> int:
 
 
 def quantity_text(value: str | float) -> str:
-    """A quantity as JSON may write it, text or a number, as text. A whole number beyond 2^63-1 is taken as 2^63-1:
-    Python refuses to write out one of more than 4,300 digits."""
+    """Return a quantity from JSON, text or a number, as text. A whole number beyond 2^63-1 becomes 2^63-1, because
+    Python refuses to print a number of more than 4,300 digits."""
     return str(max(-_LARGEST, min(value, _LARGEST))) if isinstance(value, int) else str(value)
 
 
 def parse_amount(resource: str, text: str) -> int:
-    """The amount of a named resource in its own unit: millicores for cpu, else bytes or pieces.
+    """Return the amount of a named resource in its own unit: millicores for cpu, otherwise bytes or pieces.
 
-    Raises BadInput (place: the resource) for what is no quantity, and for a negative one: the API server has neither.
+    Raises BadInput (place: the resource) for an invalid or negative quantity; the API server accepts neither.
     """
     try:
         amount = parse_quantity(text, milli=resource == "cpu")
@@ -82,7 +82,8 @@ def parse_amount(resource: str, text: str) -> int:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """For people: millicores as `3900m` or `4`, bytes in the largest fitting binary unit with two decimals at most."""
+    """Format for display: millicores as `3900m` or `4`, bytes in the largest fitting binary unit with at most two
+    decimals."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
@@ -98,7 +99,8 @@ _UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0,
 
 @lru_cache(maxsize=4096)
 def parse_duration(text: str) -> float:
-    """A Go duration (`1h30m`, `10s`, `1.5h`, `0`) in seconds; raises BadInput. A bare number but 0 is invalid."""
+    """Parse a Go duration (`1h30m`, `10s`, `1.5h`, `0`) to seconds; raises BadInput. A bare number other than 0 is
+    invalid."""
     body = text[1:] if text[:1] in {"+", "-"} else text
     if body == "0":
         return 0.0
@@ -116,7 +118,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """600 -> `10m`; 5400 -> `1h30m`; 0.5 -> `500ms`."""
+    """Format seconds: 600 -> `10m`; 5400 -> `1h30m`; 0.5 -> `500ms`."""
     if seconds < 0:
         return "-" + format_duration(-seconds)
     if 0 < seconds < 1:

@@ -1,7 +1,7 @@
-"""Why not? A code and its parameters, never a sentence: sentences are made in plan/explain.py only (architecture §3).
+"""Reasons for what is not done: a code and its parameters, never a sentence. Only reasons/text.py makes sentences.
 
-A reason stored today must render tomorrow, so codes are only ever added. The texts that go to users are the
-scheduler's and upstream's own words (scale-up.md §5, §6; scale-down.md §7).
+A stored reason must be readable by later versions, so codes are never removed or changed. The texts for users are those
+of the scheduler and Cluster Autoscaler.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import msgspec
 
 
 class ReasonCode(StrEnum):
-    """Every answer the planner gives to "why not?"."""
+    """Every reason that the planner gives."""
 
-    # --- why a pod does not fit a node (scale-up.md §5), params in brackets
+    # --- why a pod does not fit a node; parameters in the comments
     NODE_NAME = "NodeName"
     UNSCHEDULABLE_NODE = "NodeUnschedulable"
     UNTOLERATED_TAINT = "UntoleratedTaint"  # taint
@@ -40,7 +40,7 @@ class ReasonCode(StrEnum):
     STORAGE_CAPACITY = "NotEnoughStorage"  # claim
     NOT_SIMULATED = "NotSimulated"  # what
 
-    # --- why a node group is not grown (scale-up.md §6)
+    # --- why a node group does not scale up
     GROUP_UNHEALTHY = "NotReadyForScaleUp"  # detail
     GROUP_BACKOFF = "BackOff"  # until, error
     GROUP_MAX_SIZE = "MaxNodeGroupSizeReached"  # max
@@ -56,7 +56,7 @@ class ReasonCode(StrEnum):
 
     POOL_MAX_SIZE = "PoolMaxSizeReached"  # pool, max
 
-    # --- why a rule adds nothing, or no more (huaweicloud-cce.md part A)
+    # --- why a rule adds no nodes, or no more
     RULE_NOT_DUE = "RuleNotDue"  # until
     RULE_EXPIRED = "RuleExpired"  # due
     RULE_BELOW = "RuleBelowThreshold"  # metric, rate, above
@@ -71,18 +71,18 @@ class ReasonCode(StrEnum):
     RULES_OFF = "RulesDisabled"
     RULE_OBJECT_INVALID = "HorizontalNodeAutoscalerInvalid"  # object, detail
 
-    # --- what a cluster should not have (huaweicloud-cce.md A10), in Plan.notes
+    # --- what a cluster should not have, in Plan.notes
     AVOID_TAINT = "IgnoreTaintPrefixUsed"  # node, taint
     AVOID_ANNOTATION = "DaemonSetEvictionAnnotationUsed"  # pod
 
-    # --- what an expander or a limit has to tell, in Plan.notes
+    # --- messages of expanders and limits, in Plan.notes
     EXPANDER_SKIPPED = "ExpanderSkipped"  # expander, detail
     PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"  # detail
     PRIORITY_NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"  # group
     PRIORITY_NO_MATCH = "PriorityConfigMapNoGroupMatched"
     NO_PRICE = "NoPrice"  # group, detail
 
-    # --- why a pod is not looked at (scale-up.md §2)
+    # --- why a pod is not considered
     SCHEDULING_GATED = "SchedulingGated"  # gates
     DAEMONSET_POD = "DaemonSetPod"
     EXPENDABLE = "Expendable"  # priority, cutoff
@@ -95,7 +95,7 @@ class ReasonCode(StrEnum):
     PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option
 
-    # --- why a node is not removed (scale-down.md §7)
+    # --- why a node is not removed
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"
     SCALE_DOWN_DISABLED_ANNOTATION = "ScaleDownDisabledAnnotation"
     SCALE_DOWN_UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
@@ -108,7 +108,7 @@ class ReasonCode(StrEnum):
     NOT_UNDERUTILIZED = "NotUnderutilized"  # resource, utilization, threshold
     RECENTLY_UNREMOVABLE = "RecentlyUnremovable"  # until
     NO_PLACE_TO_MOVE_PODS = "NoPlaceToMovePods"  # pod, what
-    BLOCKED_BY_POD = "BlockedByPod"  # pod, rule, and the rule's own
+    BLOCKED_BY_POD = "BlockedByPod"  # pod, rule, and the rule's own parameters
     BLOCKED_BY_ON_COMPLETION_POD = "BlockedByOnCompletionPod"  # pod
     IN_COOLDOWN = "InCooldown"  # which, until
     PARALLELISM = "ParallelismReached"  # limit
@@ -129,7 +129,7 @@ class ReasonCode(StrEnum):
     UNEXPECTED = "UnexpectedError"  # detail
     IDENTITY_CONTESTED = "NodeIdentityContested"  # instance, nodes
 
-    # --- why a pod holds its node (scale-down.md §6), the `rule` of BLOCKED_BY_POD
+    # --- why a pod blocks its node, the `rule` of BLOCKED_BY_POD
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
     MIN_REPLICAS = "MinReplicasReached"
     NOT_REPLICATED = "NotReplicated"
@@ -138,7 +138,7 @@ class ReasonCode(StrEnum):
     KUBE_SYSTEM = "UnmovableKubeSystemPod"
     NOT_ENOUGH_PDB = "NotEnoughPdb"
 
-    # --- why a group is repaired (scale-down.md §11)
+    # --- why a group is repaired
     LONG_UNREGISTERED = "LongUnregistered"  # instance, since, needs
     CREATION_FAILED = "InstanceCreationFailed"  # instance, error, detail
     SIZE_ABOVE_REALITY = "TargetAboveReality"  # registered, target, since
@@ -147,17 +147,17 @@ class ReasonCode(StrEnum):
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A code with the numbers that make it checkable: amounts in the resource's own unit, instants in epoch seconds."""
+    """A code with the numbers behind it: amounts in the resource's own unit, instants in epoch seconds."""
 
     code: ReasonCode
     params: dict[str, str | int | float] = {}
 
     @property
     def key(self) -> tuple[ReasonCode, tuple[tuple[str, str | int | float], ...]]:
-        """Equal for equal reasons; a reason itself holds a dict and cannot be one."""
+        """Return a hashable key that is equal for equal reasons; a reason itself contains a dict and cannot be one."""
         return self.code, tuple(sorted(self.params.items()))
 
     @staticmethod
     def of(code: ReasonCode, **params: str | int | float) -> Reason:
-        """Build one; parameter names are listed beside each code."""
+        """Create a reason; the comment of each code lists its parameter names."""
         return Reason(code, params)

@@ -1,8 +1,9 @@
-"""The names of what a deployment consists of, where they follow from one prefix.
+"""Derives the names of a deployment's resources from one prefix.
 
-`chalice deploy` can set environment variables to fixed texts only. It knows no table and no queue of another stack. So
-a deployment by Chalice has one prefix (`outscaler-dev`), and every other name follows from it. A CloudFormation stack
-generates names; its template gives each of them to the functions in a variable of its own, which takes precedence.
+`chalice deploy` can set environment variables only to fixed texts, and it does not know the tables and queues of
+another stack. A deployment by Chalice therefore has one prefix (`outscaler-dev`), from which every other name is
+derived. A CloudFormation stack generates names; its template passes each of them to the functions in its own variable,
+which takes precedence.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _FORM = re.compile(r"outscaler-([a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?)\Z")
 
 
 def prefix_of(environment: Mapping[str, str]) -> str:
-    """The prefix of the deployment, "" where there is none. Raises BadInput naming the variable if it is malformed."""
+    """Return the prefix of the deployment, "" if there is none. Raises BadInput naming the variable if it is
+    malformed."""
     prefix = environment.get(PREFIX, "")
     if prefix and not _FORM.match(prefix):
         raise BadInput(
@@ -31,7 +33,8 @@ def prefix_of(environment: Mapping[str, str]) -> str:
 
 
 def prefix_for(stage: str) -> str:
-    """The prefix of a stage's deployment. Raises BadInput for a stage whose name cannot be part of other names."""
+    """Return the prefix of a stage's deployment. Raises BadInput for a stage whose name cannot be part of other
+    names."""
     prefix = f"outscaler-{stage}"
     if not _FORM.match(prefix):
         raise BadInput(
@@ -43,7 +46,7 @@ def prefix_for(stage: str) -> str:
 
 
 def state_table(environment: Mapping[str, str]) -> str:
-    """The name of the state table, "" where the environment says nothing of it."""
+    """Return the name of the state table, "" if the environment does not give it."""
     given = environment.get(TABLE, "")
     if given:
         return given
@@ -52,15 +55,15 @@ def state_table(environment: Mapping[str, str]) -> str:
 
 
 def state_table_of(prefix: str) -> str:
-    """The state table of a prefix; its policy table is store.tables.policy_table_of of that."""
+    """Return the state table of a prefix; store.tables.policy_table_of derives the policy table from it."""
     return f"{prefix}-state"
 
 
 def queue_name(prefix: str, queue: str) -> str:
-    """The SQS name of a queue that is known here as `reconcile` or `act_<provider>`."""
+    """Return the SQS name of a queue with the internal name `reconcile` or `act_<provider>`."""
     return f"{prefix}-{queue}"
 
 
 def secret_prefix(prefix: str) -> str:
-    """What the names of all secrets begin with in the deployment of a prefix: `outscaler/dev/` for `outscaler-dev`."""
+    """Return the common prefix of the names of all secrets in a deployment: `outscaler/dev/` for `outscaler-dev`."""
     return f"outscaler/{prefix.removeprefix('outscaler-')}/"

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
-# scale-down.md §4: the extended resources that make a node a GPU node.
+# The extended resources that make a node a GPU node.
 GPU_RESOURCES = ("nvidia.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "amd.com/gpu", "microsoft.com/directx")
 
 Amounts = Mapping[str, int]
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, int]:
-    """Per resource, left + right; a missing name is 0."""
+    """Return left + right per resource; a missing name is 0."""
     total = dict(left)
     for name, amount in right.items():
         total[name] = total.get(name, 0) + amount
@@ -21,7 +21,7 @@ def add(left: Amounts, right: Amounts) -> dict[str, int]:
 
 
 def largest(left: Amounts, right: Amounts) -> dict[str, int]:
-    """Per resource, the larger of the two; a missing name is 0."""
+    """Return the larger of the two per resource; a missing name is 0."""
     top = dict(left)
     for name, amount in right.items():
         if amount > top.get(name, 0):
@@ -30,7 +30,7 @@ def largest(left: Amounts, right: Amounts) -> dict[str, int]:
 
 
 def total(parts: Iterable[Amounts]) -> dict[str, int]:
-    """The sum of all parts."""
+    """Return the sum of all parts."""
     amounts: dict[str, int] = {}
     for part in parts:
         for name, amount in part.items():

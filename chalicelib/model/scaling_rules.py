@@ -1,8 +1,7 @@
-"""What people ask for beside pending pods: rules that add nodes, schedules, and headroom (huaweicloud-cce.md part A;
-demands.md 17, 18).
+"""Demand besides pending pods: rules that add nodes, schedules, and headroom.
 
-The same values come from two places, the policy document and HorizontalNodeAutoscaler objects of the cluster, and the
-planner cannot tell them apart but by `source`. Durations are seconds.
+The policy document and the cluster's HorizontalNodeAutoscaler objects produce the same values; only `source` tells them
+apart. Durations are seconds.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ import msgspec
 
 
 class Metric(StrEnum):
-    """What a metric rule looks at: the allocation rate of a pool, requests by allocatable (A3.1)."""
+    """The metric of a rule: the allocation rate of a pool, requests divided by allocatable."""
 
     CPU = "cpu"
     MEMORY = "memory"
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One cron or metric rule (A2). Exactly one of cron and metric is set.
+    """One cron or metric rule. Exactly one of cron and metric is set.
 
     groups: ids, pool ids or names; the rule acts on each pool separately. add: nodes, 0: as many as bring the rate
-    below the threshold (metric only). above: percent, 1 to 100; 0: the policy's own threshold for the metric (A3.6).
-    source: where it comes from: empty for the policy, else `namespace/name` of a HorizontalNodeAutoscaler.
+    below the threshold (metric only). above: percent, 1 to 100; 0: the policy's own threshold for the metric. source:
+    empty for the policy, otherwise `namespace/name` of a HorizontalNodeAutoscaler.
     """
 
     name: str
@@ -38,13 +37,13 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """What memory knows it by; names are unique within a source."""
+        """Return its key in memory; names are unique within a source."""
         return f"{self.source}/{self.name}" if self.source else self.name
 
 
 class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A HorizontalNodeAutoscaler as it was read (A2). problems: why it is refused whole, empty where it is right;
-    warnings: what is passed over. disabled: spec.disable. created: its creation, which decides who came first."""
+    """A HorizontalNodeAutoscaler as it was read. problems: why the whole object is rejected, empty if it is valid;
+    warnings: what is ignored. disabled: spec.disable. created: its creation time, which decides precedence."""
 
     namespace: str
     name: str
@@ -57,15 +56,15 @@ class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """namespace/name, the source of its rules."""
+        """Return namespace/name, the source of its rules."""
         return f"{self.namespace}/{self.name}"
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A window that opens when `cron` matches in time_zone and lasts `duration` seconds, and what holds within it.
+    """A window that opens when `cron` matches in time_zone and lasts `duration` seconds, and the settings within it.
 
-    groups: whose min and max it sets; empty: every group. mode: of the whole cluster (groups is empty then). headroom:
-    percent by which it replaces that of the headroom entries of the same scope; None: they stay as they are.
+    groups: the groups whose min and max it sets; empty: every group. mode: of the whole cluster (groups is empty then).
+    headroom: percentage that replaces that of the headroom entries of the same scope; None: they stay unchanged.
     """
 
     name: str
@@ -80,9 +79,9 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Spare capacity that is kept free, as virtual pods or as a percentage of what pods ask for.
+    """Spare capacity, as virtual pods or as a percentage of the pods' requests.
 
-    groups: where it must be, together in all of them; empty: anywhere in the cluster. Either pods > 0 with cpu
+    groups: where it must be, in total over all of them; empty: anywhere in the cluster. Either pods > 0 with cpu
     (millicores) and memory (bytes) each, or percent > 0 (of the requests of the pods in scope).
     """
 
@@ -95,9 +94,9 @@ class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What may make groups grow (A1.1, A3.6). cpu_threshold, memory_threshold: percent, for rules that name none.
+    """Which causes may scale up groups. cpu_threshold, memory_threshold: percent, for rules that name none.
     cron_time_zone: of HorizontalNodeAutoscalers. metric_min_interval: seconds between metric actions on one pool.
-    horizontal_node_autoscalers: whether objects of the cluster are read; None: where huaweicloud is a provider."""
+    horizontal_node_autoscalers: whether objects of the cluster are read; None: only if huaweicloud is a provider."""
 
     unschedulable_pods: bool = True
     rules: bool = True

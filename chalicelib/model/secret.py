@@ -1,8 +1,8 @@
-"""Text that must never be seen: a credential in memory, and the error for one that cannot be had.
+"""A type for secrets that must never be shown, and the error for a secret that cannot be read.
 
-A plain `str` finds its way into a log line, an exception or a debugger's repr sooner or later. This type shows `***` in
-all of them, refuses to be written as JSON (msgspec and json do not know it), and hands its text out by one word that
-can be searched for.
+A plain `str` sooner or later appears in a log line, an exception or a debugger's repr. This type shows `***` in all of
+them, cannot be written as JSON (msgspec and json do not know it), and returns its text only through one method, which
+is easy to search for.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from chalicelib.model.errors import OutscalerError
 
-_SHORTEST_SPELLING = 8  # characters; a shorter one, other than the secret itself, would hide innocent text
+# characters; replacing a shorter spelling, other than the secret itself, would hide harmless text
+_SHORTEST_SPELLING = 8
 _WITHHELD = "*** (a text that held a credential)"
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 
 class Secret:
-    """A credential's text. `reveal()` is the only way to it; everything else shows `***`."""
+    """A secret text. `reveal()` is the only access to it; everything else shows `***`."""
 
     __slots__ = ("_text",)
 
@@ -30,12 +31,12 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for the one call that needs it."""
+        """Return the text itself, for the one call that needs it."""
         return self._text
 
     def hidden_in(self, text: str) -> str:
-        """The same text with every occurrence of the secret replaced by `***`, in each encoding that a service may
-        repeat it in: as it is, percent-encoded, in base64, escaped as in JSON, HTML or a literal.
+        """Return the text with every occurrence of the secret replaced by `***`, in each encoding that a service may
+        repeat it in: plain, percent-encoded, in base64, escaped as in JSON, HTML or a literal.
 
         A text in which the secret is only found by decoding (an uncommon or a mixed encoding) is withheld as a whole.
         """
@@ -67,22 +68,24 @@ class Secret:
 
 
 def one_line(text: str) -> str:
-    """The text in one line, each control character, line separator and invisible formatting character a blank."""
+    """Return the text in one line; each control character, line separator and invisible formatting character becomes a
+    blank."""
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def _spellings(text: str) -> list[str]:
-    """The text itself and its usual encodings, the longest first: one may be the beginning of another."""
+    """Return the text itself and its usual encodings, the longest first, because one may be the beginning of
+    another."""
     escaped = json.dumps(text)[1:-1]
-    kept = ("", "/", ":/", "!*'()")  # by quote, by browsers and by other languages' libraries
+    kept = ("", "/", ":/", "!*'()")  # used by quote, by browsers and by other languages' libraries
     percent = {quote(text, safe=safe, errors=_ODD) for safe in kept} | {quote_plus(text, errors=_ODD)}
     found = percent | {re.sub("%..", lambda match: match.group().lower(), each) for each in percent}
-    found |= {quote(each, safe="") for each in percent}  # twice
+    found |= {quote(each, safe="") for each in percent}  # encoded twice
     found |= {escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
     found |= {html.escape(text), html.escape(text, quote=False)}
     data = text.encode("utf-8", _ODD)
     found |= {data.hex(), data.hex().upper()}
-    for before in range(3):  # base64 of a text that holds the secret behind other bytes
+    for before in range(3):  # base64 of a text in which other bytes precede the secret
         whole = base64.b64encode(b"\0" * before + data).decode()
         begin, end = _ALONE[before], len(whole) - _ALONE[-(before + len(data)) % 3]
         cores = {whole[begin:end]} if before else {whole[:end], whole, whole.rstrip("=")}
@@ -91,14 +94,14 @@ def _spellings(text: str) -> list[str]:
     return sorted(usable, key=lambda each: (-len(each), each))
 
 
-_ODD = "surrogatepass"  # how characters are encoded that no text should have
-# By how many bytes a group of three is not the secret's: the characters of base64 that depend on them.
+_ODD = "surrogatepass"  # how surrogates, which no text should contain, are encoded
+# By the number of preceding bytes in a group of three: how many base64 characters also depend on them.
 _ALONE = (0, 2, 3)
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _decoded(text: str) -> list[str]:
-    """What the text may mean: percent-decoded up to three times, unescaped, or both."""
+    """Return possible decodings of the text: percent-decoded up to three times, unescaped, or both."""
     found = []
     for start in (text, _ESCAPED.sub(_unescaped, text), html.unescape(text)):
         plain = start
@@ -115,33 +118,34 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 PARAMETER = "ssm:/"
-"""What a name in a policy begins with where the secret is a parameter of SSM: `ssm:/outscaler/shop/kubeconfig`."""
+"""Prefix of a secret's name in a policy if it is an SSM parameter: `ssm:/outscaler/shop/kubeconfig`."""
 
 
 def place_of(name: str) -> str:
-    """What a secret of that name is called in an error: `secret NAME`, or `parameter /NAME`."""
+    """Return the display name of a secret in an error: `secret NAME`, or `parameter /NAME`."""
     return f"parameter {parameter_name(name)}" if name.startswith(PARAMETER) else f"secret {name}"
 
 
 def parameter_name(name: str) -> str:
-    """The name that SSM knows, which begins with a slash. name: one that begins with PARAMETER."""
+    """Return the SSM name, which begins with a slash. name: one that begins with PARAMETER."""
     return "/" + name.removeprefix(PARAMETER)
 
 
 LONGEST_KEY, LONGEST_TOKEN = 256, 40_000
-"""Characters of an access key, and of a token; the largest tokens of vendors have about 32,000."""
+"""Maximum characters of an access key and of a token; the largest tokens of vendors have about 32,000."""
 
 _SENDABLE = re.compile(r"[A-Za-z0-9._~+/:=-]+\Z")
 
 
 def is_sendable(text: str, longest: int) -> bool:
-    """Whether a text can be a key or a token: the characters of base64, of JSON Web Tokens, and `:`, not too many.
+    """Return whether a text can be a key or a token: only characters of base64, of JSON Web Tokens, and `:`, up to a
+    length.
 
-    What a secret holds is sent to a server. A text that is no credential (an environment, a file, a document) has
-    other characters, and is not sent.
+    The content of a secret is sent to a server. A text that is not a credential (an environment, a file, a document)
+    has other characters and is not sent.
     """
     return len(text) <= longest and _SENDABLE.match(text) is not None
 
 
 class SecretUnavailable(OutscalerError):
-    """The place where secrets are kept gave no answer just now; a later attempt may succeed."""
+    """The secret store did not answer; a later attempt may succeed."""

@@ -1,7 +1,7 @@
-"""Label selectors and node selector terms as data, with their matching rules (scale-up.md §5.1).
+"""Label selectors and node selector terms as data, with their matching rules.
 
-Pure and shared by the predicates, budgets, DaemonSets and discovery, so that `NotIn` means the same everywhere:
-NotIn and DoesNotExist hold when the key is missing; Gt and Lt compare whole numbers.
+Shared by the predicates, PodDisruptionBudgets, DaemonSets and discovery, so that `NotIn` means the same everywhere:
+NotIn and DoesNotExist match when the key is missing; Gt and Lt compare whole numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels satisfy it; an operator nobody knows matches nothing."""
+        """Return whether these labels satisfy it; an unknown operator matches nothing."""
         value = labels.get(self.key)
         match self.operator:
             case "In":
@@ -50,7 +50,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether all requirements hold."""
+        """Return whether all requirements match."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
@@ -61,7 +61,7 @@ class NodeTerm(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[Requirement, ...] = ()
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a node of that name and with those labels satisfies the term."""
+        """Return whether a node with that name and those labels satisfies the term."""
         if not self.expressions and not self.fields:
             return False
         by_field = {"metadata.name": name}

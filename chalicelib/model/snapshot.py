@@ -1,6 +1,6 @@
-"""The world at one instant: what was read, and what could not be (`gaps`).
+"""The cluster at one instant: what was read, and what could not be read (`gaps`).
 
-A stored snapshot with a stored memory replays to the same plan; therefore everything the planner may ask is in here.
+A stored snapshot with a stored memory replays to the same plan, so it contains everything that the planner may use.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chalicelib.model.storage import Storage
 
 
 class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}):
-    """Something that could not be read. weakens: the verdicts that are less sure for it.
+    """Data that could not be read. weakens: the verdicts that are less certain without it.
 
-    kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind.
-    name: namespace/name of one malformed object, empty for a whole kind. node: the node a malformed pod is bound to, or
-    the malformed Node itself: nothing is promised there, and it is not removed.
+    kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind. name:
+    namespace/name of one malformed object, empty for a whole kind. node: the node to which a malformed pod is bound, or
+    the malformed Node itself: no pod is promised a place there, and it is not removed.
     """
 
     kind: str
@@ -32,8 +32,8 @@ class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affe
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing. whole: as many pods
-    are healthy as it wants, so that one that is not ready may go without a disruption being counted."""
+    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing. whole: enough pods
+    are healthy, so evicting a pod that is not ready costs no disruption."""
 
     namespace: str
     name: str
@@ -55,7 +55,7 @@ class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A DaemonSet and the class its pods have (index into Snapshot.classes)."""
+    """A DaemonSet and the class of its pods (index into Snapshot.classes)."""
 
     namespace: str
     name: str
@@ -64,10 +64,10 @@ class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The ConfigMap `cluster-autoscaler-priority-expander` (scale-up.md §8), as policy/priorities.py reads it.
+    """The ConfigMap `cluster-autoscaler-priority-expander`, as policy/priority_configmap.py parses it.
 
-    text: data.priorities as written, None where the key is missing. rules: (priority, patterns), highest first.
-    problem: why it cannot be used; rules are empty then.
+    text: data.priorities as written, None if the key is missing. rules: (priority, patterns), highest first. problem:
+    why it cannot be used; rules are empty then.
     """
 
     text: str | None = None
@@ -76,8 +76,8 @@ class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One cluster at one instant. controller_kinds: the kinds of controllers that could be read; rule 3 of the drain
-    rules is silent about the others."""
+    """One cluster at one instant. controller_kinds: the kinds of controllers that could be read; the drain rule on
+    replica counts does not apply to the others."""
 
     cluster: str
     taken_at: float
@@ -96,5 +96,5 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     gaps: tuple[MissingData, ...] = ()
 
     def cls(self, pod: Pod) -> PodClass:
-        """The class of a pod."""
+        """Return the class of a pod."""
         return self.classes[pod.cls]

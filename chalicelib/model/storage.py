@@ -1,4 +1,4 @@
-"""What pods' volumes are made of, as far as it decides where a pod may run (scale-up.md §5.5)."""
+"""Storage objects behind pods' volumes, as far as they decide where a pod may run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from chalicelib.model.selector import NodeTerm, Selector
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A PersistentVolumeClaim. volume: the PersistentVolume it is bound to (or, unsettled, asks for); request: bytes;
-    selected_node: the annotation `volume.kubernetes.io/selected-node`.
+    """A PersistentVolumeClaim. volume: the PersistentVolume it is bound to (or, if unsettled, requests); request:
+    bytes; selected_node: the annotation `volume.kubernetes.io/selected-node`.
 
-    unsettled: it names a volume, but the two are not bound yet, and nobody but the volume controller may do that.
-    any_class: it names no class at all, so that it gets the default one when it is made (of templates only).
+    unsettled: it names a volume, but the two are not bound yet, and only the volume controller may bind them.
+    any_class: it names no class at all, so that it gets the default one when it is created (of templates only).
     """
 
     namespace: str
@@ -30,14 +30,14 @@ class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """namespace/name, as a PersistentVolume refers to it."""
+        """Return namespace/name, as a PersistentVolume refers to it."""
         return f"{self.namespace}/{self.name}"
 
 
 class PersistentVolume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A PersistentVolume. claim: namespace/name of spec.claimRef, empty for a free one; driver and handle of its CSI
     source, or of the CSI driver that has replaced its in-tree plugin; node_terms: spec.nodeAffinity.required, None
-    where there is none; zones are among its labels; capacity: bytes."""
+    if there is none; zones are among its labels; capacity: bytes."""
 
     name: str
     labels: dict[str, str] = {}
@@ -55,7 +55,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True
 
 class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer; topologies: allowedTopologies as node terms,
-    None where there are none; is_default: annotated as the cluster's default class (the newest of several counts)."""
+    None if there are none; is_default: annotated as the cluster's default class (the newest of several counts)."""
 
     name: str
     provisioner: str = ""
@@ -66,7 +66,7 @@ class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a node's CSI drivers can attach: driver -> most volumes; a driver without a limit is not in here."""
+    """Attach limits of a node's CSI drivers: driver -> most volumes; a driver without a limit is missing."""
 
     name: str
     limits: dict[str, int] = {}
@@ -74,7 +74,7 @@ class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 class StorageCapacity(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A CSIStorageCapacity: bytes that a class can still provision where node_topology matches a node's labels.
-    largest: maximumVolumeSize, None where the driver does not say; then capacity counts."""
+    largest: maximumVolumeSize, None if the driver does not report it; then capacity counts."""
 
     storage_class: str
     node_topology: Selector | None
@@ -83,7 +83,7 @@ class StorageCapacity(msgspec.Struct, frozen=True, gc=False, omit_defaults=True)
 
 
 class Storage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of it. publishing: CSI drivers whose CSIDriver says storageCapacity: true."""
+    """All storage objects. publishing: CSI drivers whose CSIDriver has storageCapacity: true."""
 
     claims: tuple[Claim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()

@@ -1,7 +1,7 @@
-"""How long an operation may take before it is given up: written into it when it is planned, obeyed when it is executed.
+"""Operation timeouts: set when an operation is planned, enforced when it runs.
 
-The length of a removal is the sum of the longest each of its steps may take (scale-down.md §10, last line), so that the
-deadline only ever cuts off what is stuck.
+The timeout of a removal is the sum of the maximum durations of its steps, so that the deadline only stops operations
+that are stuck.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.policy import Options
 
 CONFIRM_TIME = 300.0
-"""How long a removed node may stay listed: upstream expects it gone in 5 minutes (state.md §5)."""
+"""Seconds for which a removed node may stay listed; Cluster Autoscaler expects it to be gone after 5 minutes."""
 TERMINATION_SLACK = 30.0
 SLACK = 180.0
 QUICK = 600.0
 PROVISION = "own.provision"
-"""The key in a growth's data: how long its group's machines may take, where the group says so itself. The prefix is the
-one under which execute keeps what is ours (execute/vendor.py)."""
+"""The key in a scale-up's data for the group's own provision time, if it has one. The executor keeps keys with this
+prefix (operations/provider_call.py)."""
 LARGEST = "own.largest"
-"""The key in a growth's data: the group's maximum when it was planned, whoever set it, for the events of its end."""
+"""The key in a scale-up's data for the group's maximum when it was planned, from any source, for the events at its
+end."""
 
 
 def provision_time(group: NodeGroup, options: Options) -> float:
-    """Seconds that a machine of the group may take from being asked for to being a node (options.md §1): the group's
-    own, else the cluster's."""
+    """Return the seconds that an instance of the group may take from the request until it is a node: the group's own
+    value, otherwise the cluster's."""
     own = group.options.max_node_provision_time
     return options.max_node_provision_time if own is None else own
 
 
 def provision_deadline(operation: Operation, options: Options) -> float:
-    """The same for an operation that was planned with it; the group itself is not at hand when an operation ends."""
+    """Return the provision time with which an operation was planned; the group is not available when an operation
+    ends."""
     try:
         own = float(operation.status.data.get(PROVISION, ""))
     except ValueError:
@@ -41,14 +43,14 @@ def provision_deadline(operation: Operation, options: Options) -> float:
 
 
 def retry_delay(failures: int, options: Options) -> float:
-    """Seconds until a repair that failed `failures` times in a row is tried again: as long as a failed scale-up of the
-    same group would wait (state.md §7), doubling from the first to the longest."""
+    """Return the seconds until a repair that failed `failures` times in a row is retried: the same back-off as after a
+    failed scale-up of the group, doubling from the first length to the longest."""
     longest = options.max_node_group_backoff_duration
     return min(longest, options.initial_node_group_backoff_duration * 2.0 ** min(max(failures, 1) - 1, 16))
 
 
 def operation_timeout(kind: OperationKind, options: Options) -> float:
-    """Seconds from planning to giving up."""
+    """Return the seconds from planning to the deadline."""
     if kind is OperationKind.DELETE_NODES:
         return (
             options.node_delete_delay_after_taint

@@ -1,5 +1,5 @@
-"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter: nobody here asks a
-clock."""
+"""Converts between seconds since 1970 (float) and text; text is used only in input and output. `now` is always a
+parameter: no code here reads a clock."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from functools import lru_cache
 from chalicelib.model.errors import BadInput
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
-_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999 in UTC, which is what can be written
+_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799  # the years 1 to 9999 in UTC, the range that can be written
 _SHOWN = 40
 
 
 @lru_cache(maxsize=16384)
 def parse_time(text: str) -> float:
-    """`2026-11-21T07:20:54Z` -> 1795245654.0; raises BadInput for anything but RFC 3339 with a zone."""
+    """Parse `2026-11-21T07:20:54Z` -> 1795245654.0; raises BadInput for anything but RFC 3339 with a zone."""
     if _RFC3339.match(text):
         try:
             instant = datetime.fromisoformat(text.upper()).timestamp()
@@ -29,7 +29,7 @@ def parse_time(text: str) -> float:
 
 
 def instant(text: str) -> float:
-    """The same where nothing depends on the form: 0.0 for what is no time, or lies before 1970."""
+    """Parse a time leniently: 0.0 for an invalid one or one before 1970."""
     try:
         return max(0.0, parse_time(text.strip()))
     except BadInput:
@@ -37,8 +37,8 @@ def instant(text: str) -> float:
 
 
 def format_time(instant: float) -> str:
-    """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future). What lies outside
-    the years 1 to 9999 is written as the nearest instant in them."""
+    """Format as RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future). Times
+    outside the years 1 to 9999 are written as the nearest valid instant."""
     return _written(int(max(_EARLIEST, min(instant, _LATEST)) // 1))
 
 

@@ -1,11 +1,11 @@
-"""Which hosts a vendor's credentials may be sent to: the vendor's own API hosts, as one ordered table.
+"""Lists the hosts to which a vendor's credentials may be sent: the vendor's own API hosts, as one ordered table.
 
-An address in a policy decides who receives signed calls and tokens, so a policy may not choose it freely. A vendor's
-domain as a whole is too wide: customers' own hosts lie under some of them, such as a bucket of object storage
-(`NAME.oss-REGION.aliyuncs.com`) or the API server of a cluster (`ID.cce.REGION.myhuaweicloud.com`). So the table names
-the API hosts, and a host must match one of them from its first to its last character.
+An address in a policy determines who receives signed calls and tokens, so a policy may not choose it freely. A vendor's
+whole domain would be too wide: it can include customers' own hosts, such as a bucket of object storage
+(`NAME.oss-REGION.aliyuncs.com`) or the API server of a cluster (`ID.cce.REGION.myhuaweicloud.com`). The table therefore
+names the API hosts, and a host must match one of them completely.
 
-Other hosts are for the deployment to permit (deployment.py). TLS is required, except on this machine's own addresses.
+The deployment can permit other hosts (policy_permissions.py). TLS is required, except on this machine's own addresses.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ENVIRONMENT = r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?"
 
 
 class Vendor(msgspec.Struct, frozen=True):
-    """hosts: patterns of its API's hosts. keys: settings that name an address of it. places: settings that its hosts
-    are derived from, and the form without which the derived host could be another one."""
+    """hosts: patterns of the API hosts. keys: settings that contain an API address. places: settings from which API
+    hosts are derived, with the required format; any other value could produce a different host."""
 
     hosts: tuple[str, ...]
     keys: tuple[str, ...] = ()
@@ -60,10 +60,10 @@ VENDORS: Mapping[str, Vendor] = MappingProxyType(
 
 METADATA_SERVICE, METADATA_KEY = "alicloud metadata", "metadataEndpoint"
 METADATA = "http://100.100.100.200"
-"""Where an instance of Alibaba Cloud asks about itself, on its own link and without TLS."""
+"""The metadata service of Alibaba Cloud instances, on a link-local address and without TLS."""
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# All that an address may be: no user, no escape, no query, no fragment, no dot at the end, small letters only.
+# The permitted form of an address: no user, no escape, no query, no fragment, no trailing dot, lower case only.
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~/-]{0,200})?\Z"
@@ -72,8 +72,8 @@ _NOT_PLAIN = "is not a plain https address: small letters, no user, no escapes, 
 
 
 def refused(vendor: str, url: str, deployment: Deployment) -> str:
-    """Why a vendor's calls may not go to this address; empty if they may. url: its root, perhaps with a path. vendor: a
-    provider's name, or METADATA_SERVICE."""
+    """Return why a vendor's calls may not go to this address, "" if they may. url: its root, optionally with a path.
+    vendor: a provider's name, or METADATA_SERVICE."""
     found = _ADDRESS.match(url)
     if found is None or ".." in url or not 0 < int(found["port"] or 443) < 65536:
         return _NOT_PLAIN
@@ -92,7 +92,8 @@ def refused(vendor: str, url: str, deployment: Deployment) -> str:
 
 
 def mistakes(vendor: str, settings: Mapping[str, str], deployment: Deployment) -> Iterator[tuple[str, str, str]]:
-    """(key, problem, remedy) for each of a provider's settings that would send its calls elsewhere or names a file."""
+    """Return (key, problem, remedy) for each of a provider's settings that names a file or would send its calls to
+    another host."""
     table = VENDORS.get(vendor, Vendor(hosts=()))
     addresses = [(key, vendor) for key in table.keys]
     if vendor == "alicloud":

@@ -1,4 +1,4 @@
-"""Files that a person names, read up to a limit: a name may lead to a disk image, a device or a pipe without an end."""
+"""Reads files up to a size limit, because a path may name a disk image, a device or an endless pipe."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_OBJECTS = 2**31
 
 
 def content(path: Path, most: int) -> bytes:
-    """The file's bytes, unpacked where its name ends in `.gz`. Raises OSError, also for more than `most` bytes;
-    EOFError, zlib.error and gzip.BadGzipFile (an OSError) for a packed file that is not complete."""
+    """Return the file's bytes, decompressed where its name ends in `.gz`. Raises OSError, also for more than `most`
+    bytes; EOFError, zlib.error and gzip.BadGzipFile (an OSError) for an incomplete compressed file."""
     with path.open("rb") as file:
         state = os.fstat(file.fileno())
         if stat.S_ISREG(state.st_mode) and state.st_size > most:
@@ -32,7 +32,7 @@ def content(path: Path, most: int) -> bytes:
 
 
 def text(path: Path, most: int = MOST_CONFIGURATION) -> str:
-    """The file as UTF-8 text. Raises OSError as content does, UnicodeDecodeError."""
+    """Return the file as UTF-8 text. Raises OSError as content does, UnicodeDecodeError."""
     return content(path, most).decode("utf-8")
 
 

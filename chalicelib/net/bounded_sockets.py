@@ -1,8 +1,8 @@
-"""Sockets that keep the bound of the exchange under way (bound.py), plain and with TLS.
+"""Sockets that enforce the limit of the current exchange (net/exchange_limits.py), plain and with TLS.
 
-Every wait is cut at what is left of the exchange: connecting, the TLS handshake, sending, and each read. No thread
-watches, so there is none to leak; a socket that ran out of time is closed by urllib3 like any other that failed.
-Name resolution is the one wait that is not cut. The resolver of the operating system has timeouts of its own.
+Every wait is shortened to what is left of the exchange: connecting, the TLS handshake, sending, and each read. This
+uses no thread, so none can leak; urllib3 closes a socket that ran out of time like any other that failed. Name
+resolution is the only wait that is not limited here; the resolver of the operating system has its own timeouts.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class BoundedSocket(socket.socket):
 
 
 class BoundedSSLSocket(ssl.SSLSocket):
-    """A socket with TLS, as a context makes it once `use` was called with the context. OpenSSL keeps a timeout over the
-    whole of a handshake or of a record, however many pieces it comes in."""
+    """A TLS socket, as created by a context that was passed to `use`. OpenSSL applies a timeout to the whole of a
+    handshake or of a record, in any number of pieces."""
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the base's
         """See ssl.SSLSocket."""
@@ -73,8 +73,8 @@ class BoundedSSLSocket(ssl.SSLSocket):
 
 
 def _waited(made: socket.socket, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The call, which waits for the peer. Its timeout is shortened to what is left, if that is less; urllib3 sets the
-    timeout anew before each request and before each answer. Raises TimeoutError where nothing is left."""
+    """Make the call, which waits for the peer. Its timeout is shortened to what is left, if that is less; urllib3 sets
+    the timeout anew before each request and each response. Raises TimeoutError where nothing is left."""
     bound = current()
     if bound is None:
         return call(*arguments)
@@ -95,7 +95,7 @@ def _count(received: int) -> None:
 
 
 def use(context: ssl.SSLContext) -> ssl.SSLContext:
-    """The same context, whose sockets keep the bound from now on."""
+    """Return the same context, whose sockets enforce the limit from now on."""
     context.sslsocket_class = BoundedSSLSocket
     return context
 
@@ -107,7 +107,7 @@ def connected(
     options: Sequence[tuple[int, int, int | bytes]],
     allowed: AddressAllowed,
 ) -> BoundedSocket:
-    """A connection to the first address of the host that accepts one. timeout: seconds for each address.
+    """Connect to the first address of the host that accepts a connection. timeout: seconds for each address.
 
     Raises OSError: AddressRefused if no address is allowed, socket.gaierror, TimeoutError, or the last address's error.
     """

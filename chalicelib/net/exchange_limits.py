@@ -1,7 +1,7 @@
-"""What one exchange may take in all: seconds, and bytes received.
+"""Limits of one exchange: seconds, and bytes received.
 
-The bound of the exchange under way is a context variable of its thread, because the sockets that have to keep it are
-made and kept by urllib3, which passes nothing on to them. A socket that is used outside of an exchange has no bound.
+The limit of the current exchange is a context variable of its thread, because the sockets that enforce it are created
+and kept by urllib3, which passes nothing on to them. A socket that is used outside an exchange has no limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Breach(Enum):
-    """Why an exchange was broken off by this side."""
+    """Why this side aborted an exchange."""
 
     TIME = "time"
     SIZE = "size"
@@ -21,10 +21,10 @@ class Breach(Enum):
 
 
 class ExchangeLimit:
-    """seconds: for the whole exchange, from the construction on. head: bytes received until the body begins, interim
-    answers and a proxy's answer included. monotonic: seconds of a clock that never goes back.
+    """seconds: for the whole exchange, from the construction on. head: bytes received until the body begins, including
+    interim responses and a proxy's response. monotonic: seconds of a clock that never goes back.
 
-    breach: why the exchange was broken off, None if it was not.
+    breach: why the exchange was aborted, None if it was not.
     """
 
     def __init__(self, seconds: float, head: int, monotonic: Callable[[], float]) -> None:
@@ -34,7 +34,7 @@ class ExchangeLimit:
         self.breach: Breach | None = None
 
     def left(self) -> float:
-        """Seconds that are left, more than 0. Raises TimeoutError."""
+        """Return the remaining seconds, more than 0. Raises TimeoutError."""
         left = self._until - self._monotonic()
         if left <= 0:
             self.breach = Breach.TIME
@@ -42,7 +42,7 @@ class ExchangeLimit:
         return left
 
     def timed_out(self) -> None:
-        """A wait on a socket timed out: note it if it was this bound that cut the wait."""
+        """Record that a wait on a socket timed out, if this limit shortened the wait."""
         if self._until - self._monotonic() <= 0:
             self.breach = Breach.TIME
 
@@ -54,11 +54,11 @@ class ExchangeLimit:
             raise OSError("the answer is too large")
 
     def allow(self, body: int) -> None:
-        """The head has been read; so many bytes of a body may follow."""
+        """Allow this many bytes of a body after the head has been read."""
         self._room = body
 
     def refuse(self) -> None:
-        """Note that the address of the peer is not allowed."""
+        """Record that the address of the peer is not allowed."""
         self.breach = Breach.ADDRESS
 
 
@@ -70,7 +70,7 @@ current = _CURRENT.get
 
 @contextmanager
 def within(bound: ExchangeLimit) -> Iterator[None]:
-    """All sockets of this package that this thread uses inside keep the bound."""
+    """Apply the limit to all sockets of this package that this thread uses inside the context."""
     token = _CURRENT.set(bound)
     try:
         yield

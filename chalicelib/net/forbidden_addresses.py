@@ -1,8 +1,8 @@
-"""Which hosts no client of this program may be led to by what a kubeconfig or a policy says.
+"""Defines the hosts that no client may connect to, whatever a kubeconfig or a policy says.
 
-A machine's metadata service hands out credentials to whatever asks from that machine. It is reached by link-local
-addresses and by a few fixed ones, and every address has many spellings, so what is judged is the address itself: the
-one that is written, if it is one in any spelling, and the one that a name resolves to.
+A machine's metadata service gives credentials to any program on that machine. It is reached by link-local addresses and
+by a few fixed ones, and every address has many spellings. The check therefore applies to the address itself: the
+written one, in any spelling, and the one that a name resolves to.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _NETWORKS = tuple(
         "fd20:ce::254/128",  # services of EC2 instances; metadata of Google Cloud
         "64:ff9b:1::/48",
         "::ffff:0:0:0/96",
-        "2001::/32",  # translated to IPv4 by a network's own rule; Teredo
+        "2001::/32",  # translated to IPv4 by a network-specific rule; Teredo
     )
 )
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")
 _METADATA_NAMES = re.compile(r"(?i)(instance-data|metadata)(\..*)?\Z")
-# What inet_aton takes: one to four numbers, decimal, octal or hexadecimal.
+# Forms that inet_aton accepts: one to four numbers, decimal, octal or hexadecimal.
 _NUMBERS = re.compile(r"(?i)(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}\.?\Z")
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def never(host: str) -> bool:
-    """Whether that address, or that name, is one that is never connected to. A name is not resolved."""
+    """Return whether connections to that address or name are always forbidden. A name is not resolved."""
     address = address_of(host)
     if address is None:
         return _METADATA_NAMES.match(host) is not None
@@ -49,13 +49,13 @@ def never(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether that address, or that name, is this machine."""
+    """Return whether that address or name is this machine."""
     address = address_of(host)
     return _LOOPBACK_NAMES.match(host) is not None if address is None else address.is_loopback
 
 
 def address_of(host: str) -> Address | None:
-    """The address that the text is, in whatever spelling, IPv4 inside of IPv6 as IPv4; None for a name."""
+    """Return the address in the text, in any spelling, IPv4 embedded in IPv6 as IPv4; None for a name."""
     if _NUMBERS.match(host):
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host.rstrip(".")))
@@ -69,7 +69,7 @@ def address_of(host: str) -> Address | None:
 
 
 def _inner(address: ipaddress.IPv6Address) -> Address:
-    """The IPv4 address that is embedded, else the address itself."""
+    """Return the embedded IPv4 address, otherwise the address itself."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:

@@ -1,7 +1,7 @@
-"""One exchange over a session: a status, headers and a body within the bounds, or why there is none.
+"""One exchange over a session: returns a status, headers and a body within the limits, or raises why there is none.
 
-Both transports (kube/transport.py, providers/http.py) send through here and add their own words for what went wrong.
-What `requests` and urllib3 raise stays inside: their exceptions carry the request, and with it the credential.
+Both transports (kube/transport.py, providers/http.py) use this module and add their own error messages. Exceptions of
+`requests` and urllib3 stay inside, because they contain the request, and with it the credential.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from urllib3 import exceptions as below
 from chalicelib.net.exchange_limits import Breach, ExchangeLimit, within
 
 _CHUNK = 2**18
-_HEAD = 2**20  # bytes until the body begins; http.client stops at 100 headers
-_FRAMING = 2**20  # bytes that chunk sizes, trailers and what lies behind the body may add to it
-LONGEST_ERROR = 2**20  # bytes of an error's body; what is longer is no error of an API, and is not read
+_HEAD = 2**20  # bytes before the body; http.client allows 100 headers
+_FRAMING = 2**20  # bytes that chunk sizes, trailers and trailing data may add
+LONGEST_ERROR = 2**20  # bytes of an error's body; a longer one does not come from an API and is not read
 _GZIP, _GZIP_STREAM = "gzip", zlib.MAX_WBITS | 16
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60}")
 
 
 class ExchangeBounds(msgspec.Struct, frozen=True):
     """connect, read: seconds per wait on the socket. total: seconds for the whole exchange, up to the last byte of the
-    body. bytes: of the body of a success."""
+    body. bytes: of the body of a successful response."""
 
     connect: float
     read: float
@@ -39,8 +39,7 @@ class ExchangeBounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be
-    compressed."""
+    """A request. url: absolute; params: added to it as a query. gzip: whether the response may be compressed."""
 
     method: str
     url: str
@@ -50,12 +49,12 @@ class Request(msgspec.Struct, frozen=True):
     gzip: bool = False
 
     def __repr__(self) -> str:
-        return f"Request({self.method})"  # all else may carry a key, a token or a signature
+        return f"Request({self.method})"  # every other field may contain a key, a token or a signature
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is
-    whole."""
+    """A response. headers: names in lower case. unread: why the body of an error was not read; empty where it is
+    complete."""
 
     status: int
     headers: dict[str, str]
@@ -66,23 +65,23 @@ class Reply(msgspec.Struct, frozen=True):
         return f"Reply({self.described()})"
 
     def described(self) -> str:
-        """The answer without a word of its body, which may be of any origin: status, length and media type."""
+        """Return the response without its body, which may be of any origin: status, length and media type."""
         size = self.unread or f"{len(self.body)} bytes"
         return f"HTTP {self.status} ({size} of {media_type(self.headers)})"
 
 
 def media_type(headers: Mapping[str, str]) -> str:
-    """The type of a body, as a message may show it. headers: names in lower case."""
+    """Return the type of a body in a form that is safe in a message. headers: names in lower case."""
     found = _MEDIA_TYPE.match(headers.get("content-type", "").strip().lower())
     return found.group() if found else "an unknown type"
 
 
 class NoReply(Exception):
-    """There is no usable answer.
+    """There is no usable response.
 
-    kind: a key of PLAIN, or the name of what `requests` raised. certificate: OpenSSL's verdict on the server's
-    certificate, empty if that was not the cause. sent: False where nothing can have been sent, because the address or
-    a header is not one.
+    kind: a key of PLAIN, or the name of the exception from `requests`. certificate: OpenSSL's verdict on the server's
+    certificate, empty if that was not the cause. sent: False where nothing can have been sent, because the address or a
+    header is invalid.
     """
 
     def __init__(self, kind: str, *, certificate: str = "", sent: bool = True) -> None:
@@ -90,7 +89,7 @@ class NoReply(Exception):
         self.kind, self.certificate, self.sent = kind, certificate, sent
 
 
-# The kinds that do not come from `requests`, in words. {seconds}, {bytes}: of the bounds.
+# Messages for the kinds that do not come from `requests`. {seconds}, {bytes}: of the bounds.
 PLAIN: Mapping[str, str] = {
     "Time": "the answer took longer than {seconds:g} s in all",
     "Size": "the answer is larger than {bytes} bytes",
@@ -103,7 +102,7 @@ PLAIN: Mapping[str, str] = {
 
 _BREACHES = {Breach.TIME: "Time", Breach.SIZE: "Size", Breach.ADDRESS: "Address"}
 
-# The first that matches. urllib3's own exceptions come from reading the body, requests' from everything before.
+# The first match counts. urllib3's own exceptions come from reading the body, requests' from everything before.
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (exceptions.ConnectTimeout, "ConnectTimeout"),
     (exceptions.ReadTimeout, "ReadTimeout"),
@@ -124,7 +123,7 @@ _KINDS: tuple[tuple[type[BaseException], str], ...] = (
 def exchange(
     session: requests.Session, request: Request, bounds: ExchangeBounds, monotonic: Callable[[], float] = time.monotonic
 ) -> Reply:
-    """Send once. Raises NoReply, with nothing of the request in it or in its context.
+    """Send once. Raises NoReply, which contains nothing of the request, neither itself nor in its context.
 
     monotonic: seconds of a clock that never goes back, for bounds.total.
     """
@@ -155,7 +154,7 @@ def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -
 
 
 def _reply(response: requests.Response, bounds: ExchangeBounds, bound: ExchangeLimit, *, unpack: bool) -> Reply:
-    """Read the body. The connection is kept for the next exchange only where all of it was read."""
+    """Read the body. The connection is reused for the next exchange only where all of it was read."""
     try:
         status = response.status_code
         headers = {name.lower(): value for name, value in response.headers.items()}
@@ -187,7 +186,8 @@ _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR}
 
 
 def _body(response: requests.Response, longest: int, bound: ExchangeLimit, *, packed: bool) -> bytes | None:
-    """The whole body, unpacked; None for one that is longer. Raises NoReply for one that cannot be unpacked."""
+    """Return the whole body, uncompressed; None for one that is too long. Raises NoReply for one that cannot be
+    decompressed."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
@@ -203,8 +203,8 @@ def _body(response: requests.Response, longest: int, bound: ExchangeLimit, *, pa
 
 
 def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
-    """The content of one gzip stream, in pieces of a bounded size: a few bytes may unpack to any length. It ends when
-    more than `longest` bytes were given. Raises NoReply."""
+    """Yield the content of one gzip stream in pieces of a bounded size, because a few bytes may decompress to any
+    length. Stops when more than `longest` bytes were yielded. Raises NoReply."""
     unpacker, given = zlib.decompressobj(_GZIP_STREAM), 0
     try:
         for piece in pieces:
@@ -214,7 +214,7 @@ def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
                 given += len(made)
                 yield made
                 if unpacker.eof and unpacker.unused_data:
-                    raise NoReply("Damaged")  # bytes behind the stream
+                    raise NoReply("Damaged")  # bytes after the stream
                 left = unpacker.unconsumed_tail
             if given > longest:
                 return
@@ -225,21 +225,21 @@ def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
 
 
 def _no_reply(error: Exception, bound: ExchangeLimit, *, answered: bool) -> NoReply:
-    """Why there is no answer, without the exception, which holds the request."""
+    """Return why there is no response, without the exception, which contains the request."""
     if bound.breach is not None:
         return NoReply(_BREACHES[bound.breach])
     inner = _all_of(error)
     for each in inner:
         if isinstance(each, ssl.SSLCertVerificationError):
             return NoReply("SSLError", certificate=str(each.verify_message))
-    if isinstance(error, ValueError):  # about an address or a header: the request's, unless there is an answer
+    if isinstance(error, ValueError):  # about an address or a header: the request's, unless there is a response
         answered = answered or any(isinstance(each, below.InvalidHeader) for each in inner)
         return NoReply("Malformed") if answered else NoReply(type(error).__name__, sent=False)
     return NoReply(next((kind for cls, kind in _KINDS if isinstance(error, cls)), type(error).__name__))
 
 
 def _all_of(error: BaseException) -> list[BaseException]:
-    """The exception and those it was made of, however deep they were wrapped."""
+    """Return the exception and all exceptions it wraps, at any depth."""
     seen: list[BaseException] = [error]
     for current in seen:
         wrapped = [*current.args, current.__cause__, current.__context__, getattr(current, "reason", None)]

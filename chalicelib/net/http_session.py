@@ -1,10 +1,10 @@
-"""A `requests` session whose exchanges are bounded, and that does nothing of its own accord.
+"""A `requests` session with bounded exchanges and without implicit behaviour.
 
-It names Outscaler and its release as the User-Agent of every request, so that a vendor's or a cluster's audit log can
-be read by release.
+It sends Outscaler's name and release as the User-Agent of every request, so that audit logs of vendors and clusters
+show the release.
 
-Nothing of the environment is obeyed, no cookie is kept, no redirect is followed or even looked at (requests would read
-its whole body), and the CA is the one that is given.
+It ignores the environment, stores no cookies, neither follows nor reads redirects (requests would read the whole body),
+and trusts only the given CA.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 def public_context() -> ssl.SSLContext:
-    """TLS that trusts the public authorities as certifi ships them, and nothing of the machine or the environment."""
+    """Return TLS settings that trust only the public authorities shipped with certifi, and nothing from the machine or
+    the environment."""
     context = create_urllib3_context()
     context.load_verify_locations(cafile=requests.utils.DEFAULT_CA_BUNDLE_PATH)
     return context
@@ -49,7 +50,7 @@ def _not_never(address: str) -> bool:
 
 
 def _new_connection(connection: HTTPConnection, allowed: AddressAllowed) -> socket.socket:
-    """What urllib3's own `_new_conn` does, with a socket that keeps the bound."""
+    """Do what urllib3's own `_new_conn` does, with a socket that enforces the limit."""
     timeout = connection.timeout
     seconds = timeout if isinstance(timeout, int | float) else None
     try:
@@ -65,10 +66,11 @@ def _new_connection(connection: HTTPConnection, allowed: AddressAllowed) -> sock
 
 
 def _pool_classes(allowed: AddressAllowed, *, unverified: bool) -> dict[str, type[HTTPConnectionPool]]:
-    """Classes of pools, by scheme, whose connections are bounded.
+    """Return classes of pools, by scheme, whose connections are bounded.
 
-    unverified: TLS without verification is wanted. urllib3 would warn of each connection, by Python's warnings, whose
-    filters are the whole process's; a connection that passes for verified is the one way to be silent about ours only.
+    unverified: TLS without verification is requested. urllib3 would warn of each connection through Python's warnings,
+    whose filters apply to the whole process; marking the connection as verified is the only way to silence the warning
+    for these connections alone.
     """
 
     class Plain(HTTPConnection):
@@ -95,7 +97,7 @@ def _pool_classes(allowed: AddressAllowed, *, unverified: bool) -> dict[str, typ
 class BoundedAdapter(HTTPAdapter):
     """Connections with exactly the given SSLContext; no retries of its own.
 
-    tls: called before the first connection with TLS, once. server_name: the name to expect in the server's certificate,
+    tls: called once, before the first connection with TLS. server_name: the name to expect in the server's certificate,
     empty for the host's. allowed: which IP addresses may be connected to. unverified: see _pool_classes.
     """
 
@@ -114,7 +116,7 @@ class BoundedAdapter(HTTPAdapter):
     def build_connection_pool_key_attributes(
         self, request: requests.PreparedRequest, verify: Any, cert: Any = None
     ) -> Any:
-        """Our context instead of what requests makes of `verify` and the environment."""
+        """Use the given context instead of what requests derives from `verify` and the environment."""
         host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
         if host["scheme"] != "https":
             return host, {}
@@ -123,12 +125,13 @@ class BoundedAdapter(HTTPAdapter):
         return host, settings | ({"server_hostname": self._server_name} if self._server_name else {})
 
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        """The pools of direct connections."""
+        """Create the pools of direct connections."""
         super().init_poolmanager(*arguments, **named)
         self.poolmanager.pool_classes_by_scheme = self._classes
 
     def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
-        """The pools of connections by this proxy. A proxy with TLS is checked against the public authorities."""
+        """Return the pools of connections through this proxy. A proxy with TLS is verified against the public
+        authorities."""
         if proxy not in self.proxy_manager and proxy.lower().startswith("https:"):
             named["proxy_ssl_context"] = use(public_context())
         manager = super().proxy_manager_for(proxy, **named)
@@ -136,21 +139,21 @@ class BoundedAdapter(HTTPAdapter):
         return manager
 
     def cert_verify(self, conn: object, url: str, verify: object, cert: object) -> None:
-        """Nothing: requests would load its own CA bundle into our context here."""
+        """Do nothing: requests would load its own CA bundle into the context here."""
 
 
 class BoundedSession(requests.Session):
-    """A session without an environment, cookies or redirects. Its adapters are for the caller to mount."""
+    """A session without an environment, cookies or redirects. The caller mounts its adapters."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.trust_env = False  # no CA bundle, no proxy and no ~/.netrc of the environment
+        self.trust_env = False  # ignore CA bundle, proxy and ~/.netrc of the environment
         self.headers["User-Agent"] = AGENT
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self.adapters.clear()
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """None. requests asks even where redirects are not to be followed, and then reads the whole body,
+        """Return None. requests calls this even where redirects are not followed, and then reads the whole body,
         decompressed."""
         del resp
         return None

@@ -1,8 +1,9 @@
-"""JSON in which one value would make a strict decoder refuse the whole document, and with it every other object in it.
+"""Repairs JSON in which one value would make a strict decoder refuse the whole document, with all its other objects.
 
-Such values are half a surrogate pair, bytes that are no UTF-8, a number that no machine number can hold, and values
-nested without end. Each is replaced by a text in its place, so that only the object that holds it cannot be understood.
-A document that is cut short or is no JSON stays so, and so does one too large to be repaired in a few seconds.
+Such values are an unpaired surrogate, bytes that are not UTF-8, a number that no machine number can represent, and
+endlessly nested values. Each is replaced by a text, so that only the object that contains it cannot be decoded. A
+truncated document or one that is not JSON is returned as it is, and so is one too large to be repaired in a few
+seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-_DEEPEST = 100  # levels; no API that is read here has twenty
-_MOST_TOKENS = 1_000_000  # of a document that is repaired: some seconds; a page of 500 pods has half of it
+_DEEPEST = 100  # levels; no API used here has twenty
+_MOST_TOKENS = 1_000_000  # bytes of a document to repair, some seconds; 500 pods take half
 _LONGEST_NUMBER = 40  # characters; 2**64 has 20 digits
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\Z)|[\[\]{}]|-?[0-9][0-9.eE+-]*|[^"\[\]{}0-9-]+|-', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.", re.DOTALL)
@@ -23,8 +24,8 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
 def read_json(body: bytes, shape: Callable[[Any], Any] = lambda document: document) -> Any:
-    """The document, as `shape` makes it, which may go into all its levels. Raises msgspec.DecodeError for what is no
-    JSON, and what `shape` raises."""
+    """Return the document as `shape` converts it; `shape` may recurse into all its levels. Raises msgspec.DecodeError
+    for text that is not JSON, and what `shape` raises."""
     try:
         return shape(msgspec.json.decode(body))
     except _UNREADABLE:
@@ -32,7 +33,8 @@ def read_json(body: bytes, shape: Callable[[Any], Any] = lambda document: docume
 
 
 def decode_repaired(body: bytes, kind: Any) -> Any:
-    """A document that could not be decoded as it is, as that type. Raises msgspec.DecodeError and nothing else."""
+    """Repair a document that could not be decoded, and decode it as that type. Raises msgspec.DecodeError and nothing
+    else."""
     try:
         return msgspec.json.decode(repaired(body), type=kind)
     except (UnicodeError, RecursionError):
@@ -40,7 +42,7 @@ def decode_repaired(body: bytes, kind: Any) -> Any:
 
 
 def repaired(body: bytes) -> bytes:
-    """The document with a text in place of each value that no decoder takes; as it is if it is too large."""
+    """Return the document with a text in place of each value that no decoder accepts; unchanged if it is too large."""
     out: list[str] = []
     depth = 0
     for number, match in enumerate(_TOKEN.finditer(body.decode("utf-8", "replace"))):
@@ -66,14 +68,15 @@ def _token(token: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    """Half a surrogate pair becomes U+FFFD; every other escape stays."""
+    """Replace an unpaired surrogate by U+FFFD; keep every other escape."""
     text = match[0]
     half = len(text) == 6 and text[2] in "dD" and text[3] not in "01234567"
     return "\\ufffd" if half else text
 
 
 def _is_machine_number(token: str) -> bool:
-    """Whether a decoder can hold it; true for what is no number, which the decoder refuses then."""
+    """Return whether a decoder can represent it; true for text that is not a number, which the decoder refuses
+    itself."""
     if len(token) > _LONGEST_NUMBER:
         return False
     try:

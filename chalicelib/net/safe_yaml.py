@@ -1,9 +1,9 @@
-"""YAML of others, read at a cost that its text's length bounds: depth, aliases and numbers are limited.
+"""Parses untrusted YAML at a cost bounded by the length of its text: depth, aliases and numbers are limited.
 
-libyaml's loader recurses as deep as the text does, and ends the whole process where the stack ends; that cannot be
-caught. What aliases stand for is shared while it is loaded, but not when it is copied or written out: nine aliases of
-nine aliases are millions of values a few levels on, and merge keys (`<<`) copy while they are loaded. A number in base
-60 (`1:1:1`) costs the square of its length. So all of it is counted from events first, which needs no stack.
+libyaml's loader recurses as deep as the text does, and a stack overflow ends the whole process without an exception.
+Values of aliases are shared while they are loaded, but not when they are copied or written out: nine aliases of nine
+aliases are millions of values a few levels on, and merge keys (`<<`) copy while they are loaded. A number in base 60
+(`1:1:1`) costs the square of its length. All of this is therefore counted from events first, which needs no stack.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 DEEPEST = 50
-MOST_VALUES = 100_000  # once aliases are written out, with one more for every 64 characters of text
-LONGEST_NUMBER = 400  # characters; a number of floating point in full has 309 digits
+MOST_VALUES = 100_000  # with aliases expanded, plus one for every 64 characters of text
+LONGEST_NUMBER = 400  # characters; a floating-point number in full has 309 digits
 _CHARACTERS = 64
 _SAFE = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXTS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -24,18 +24,18 @@ _NUMBER = re.compile(r"[-+]?[0-9._:]+\Z")
 
 
 class Excess(yaml.MarkedYAMLError):
-    """A document beyond a limit. problem: what it is, for the words `it is …`; problem_mark: where."""
+    """A document beyond a limit. problem: continues the words `it is …`; problem_mark: the location."""
 
     def __init__(self, problem: str, mark: Any) -> None:
         super().__init__(problem=problem, problem_mark=mark)
 
 
 def parsed(text: str, *, texts: bool = False, deepest: int = DEEPEST, most: int = MOST_VALUES) -> Any:
-    """The one document, None where there is none. texts: scalars stay text, whatever they look like. deepest, most:
-    levels, and values once aliases are written out.
+    """Return the single document, None where there is none. texts: scalars stay text in every form. deepest, most:
+    limits of levels, and of values with aliases expanded.
 
-    Raises Excess beyond these, yaml.YAMLError for other text that is no YAML, and what a scalar that looks like a
-    number or a date or a key that is none may raise (ValueError, TypeError, OverflowError).
+    Raises Excess beyond these, yaml.YAMLError for other invalid YAML, and what a scalar that resembles a number or a
+    date, or an invalid key, may raise (ValueError, TypeError, OverflowError).
     """
     loader = _TEXTS if texts else _SAFE
     _check(yaml.parse(text, Loader=loader), deepest, most)
@@ -43,15 +43,15 @@ def parsed(text: str, *, texts: bool = False, deepest: int = DEEPEST, most: int 
 
 
 def documents(text: str, *, deepest: int = DEEPEST, most: int = MOST_VALUES) -> list[Any]:
-    """All documents, the limits for all of them together. Raises as parsed does."""
+    """Return all documents, with one limit for all of them together. Raises as parsed does."""
     _check(yaml.parse(text, Loader=_SAFE), deepest, most)
     return list(yaml.load_all(text, Loader=_SAFE))
 
 
 def _check(events: Iterator[Any], deepest: int, most: int) -> None:
-    sizes: dict[str, int] = {}  # anchor -> values that it stands for
+    sizes: dict[str, int] = {}  # anchor -> number of its values
     begun: list[tuple[str | None, int]] = []  # open collections: anchor, values so far
-    written = 0  # values of the documents before, and of this one so far
+    written = 0  # values of earlier documents, and of this one so far
     for event in events:
         if isinstance(event, yaml.CollectionStartEvent):
             begun.append((event.anchor, 1))
@@ -81,7 +81,7 @@ def _check(events: Iterator[Any], deepest: int, most: int) -> None:
 
 
 def _size(event: Any) -> int:
-    """Values that a scalar counts as. Raises Excess for a number that is too long."""
+    """Return how many values a scalar counts as. Raises Excess for a number that is too long."""
     length = len(event.value)
     if length > LONGEST_NUMBER and (event.implicit[0] or event.tag) and _NUMBER.match(event.value):
         raise Excess(f"a number of {length} characters, which may have {LONGEST_NUMBER}", event.start_mark)

@@ -1,8 +1,8 @@
-"""The ways out of an operation's step, opened when they are used: the cluster's API and one provider.
+"""Lazily opened clients of an operation's step: the cluster's API and one provider.
 
-A removal that must be rolled back shall not fail because the provider's secret is missing, nor a purchase because the
-cluster does not answer. So each way is opened at its first use, and what goes wrong in opening it is an error of that
-way, which the steps know how to take.
+A removal that must be rolled back must not fail because the provider's secret is missing, nor a scale-up because the
+cluster does not respond. Each client is therefore opened at its first use, and a failure to open it is raised as an
+error of that client, which the steps can handle.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class OperationClients:
-    """Both ways for one operation and one policy, kept for the length of one invocation."""
+    """Both clients for one operation and one policy, kept for one invocation."""
 
     def __init__(self, operation: Operation, policy: Policy, rt: Runtime) -> None:
         self._policy, self._rt, self._provider = policy, rt, operation.spec.provider
         self._cluster: KubeClient | None = None
 
     def cluster(self) -> KubeClient:
-        """The cluster's API; raises ClusterError, whatever it was that stood in the way."""
+        """Return the cluster's API; raises ClusterError for any failure to open it."""
         if self._cluster is None:
             try:
                 self._cluster = self._rt.kube_client(self._policy)
@@ -46,9 +46,10 @@ class OperationClients:
         return self._cluster
 
     def provider(self) -> Provider:
-        """The operation's provider; raises ProviderError, or ClusterError for one that lives in the cluster."""
+        """Return the operation's provider; raises ProviderError, or ClusterError for one that uses the cluster's
+        API."""
         mine = {name: settings for name, settings in self._policy.providers.items() if name == self._provider}
-        policy = msgspec.structs.replace(self._policy, providers=mine)  # the others' mistakes are not ours
+        policy = msgspec.structs.replace(self._policy, providers=mine)  # settings of other providers may be invalid
         try:
             found = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
         except (vendor.ProviderError, kube.ClusterError):
@@ -63,7 +64,7 @@ class OperationClients:
         raise vendor.InvalidRequest(f"provider {self._provider} is not in the policy any more")
 
     def world(self) -> StepContext:
-        """What a step gets."""
+        """Return the dependencies of a step."""
         return StepContext(
             provider=self.provider,
             cluster=KubeNodes(self.cluster),
@@ -73,7 +74,7 @@ class OperationClients:
         )
 
     def _recheck(self, node: str) -> Recheck:
-        # Here and not at the start: it loads the planner's rules and numpy, which only the steps of a drain need.
+        # Imported here because it loads the planner's rules and numpy, which only the steps of a drain need.
         from chalicelib.operations.drain_recheck import DrainRecheck
 
         return DrainRecheck(self.cluster(), self._policy.options, self._rt.clock())(node)

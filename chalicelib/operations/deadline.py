@@ -1,7 +1,8 @@
-"""When an operation is given up: the deadline it was planned with, or its kind's own length where it has none.
+"""Determines when an operation is given up: at the deadline it was planned with, or after the default duration of its
+kind.
 
-Both count one group of pods (plan/patience.py). A removal whose pods go in several groups gets the others' time on top,
-so that the deadline only ever cuts off what is stuck.
+Both include the time for one eviction group (model/timeouts.py). A removal whose pods are evicted in several groups
+gets the time of the further groups in addition, so that the deadline only stops operations that are stuck.
 """
 
 from __future__ import annotations
@@ -13,6 +14,6 @@ from chalicelib.operations.steps.eviction_order import more_time
 
 
 def deadline_of(operation: Operation, options: Options) -> float:
-    """The instant after which nothing new is begun (epoch seconds)."""
+    """Return the instant after which no new work is started (epoch seconds)."""
     planned = operation.spec.deadline or operation.spec.created_at + operation_timeout(operation.spec.kind, options)
     return planned + more_time(options) if operation.spec.kind is OperationKind.DELETE_NODES else planned

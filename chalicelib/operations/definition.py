@@ -1,4 +1,5 @@
-"""A kind of operation as data: its steps in order, and how it is given up. run.py holds the table of all of them."""
+"""Defines a kind of operation as data: its steps in order, and its rollback. registry.py holds the table of all
+kinds."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ GiveUp = Callable[[Operation, Failed], Outcome]
 
 
 def at_once(operation: Operation, failure: Failed) -> Outcome:
-    """Giving up where there is nothing to roll back."""
+    """Give up where there is nothing to roll back."""
     del operation
     return failure
 
 
 @dataclass(frozen=True, slots=True)
 class OperationDefinition:
-    """steps: name and function, the first is where a new operation begins. give_up turns a failure into the outcome
-    that leaves no trace behind. bounded: steps that end by themselves and are let run past the deadline. beyond: steps
-    at which the vendor has the order already, so that calling it off would only hide what happens."""
+    """steps: names and functions; a new operation begins with the first. give_up turns a failure into the outcome that
+    leaves no changes behind. bounded: steps that end by themselves and may continue past the deadline. beyond: steps
+    at which the vendor has already accepted the request, so that cancelling would only hide its result."""
 
     steps: tuple[tuple[str, Step], ...]
     rollback: GiveUp = at_once
@@ -31,5 +32,6 @@ class OperationDefinition:
     irreversible_steps: frozenset[str] = frozenset({"poll"})
 
     def step(self, name: str) -> tuple[str, Step]:
-        """By name; one that no longer exists (an older version planned it) starts over: every step may be repeated."""
+        """Return the step of that name. A name that no longer exists (planned by an older version) starts over, which
+        is safe because every step may be repeated."""
         return next((entry for entry in self.steps if entry[0] == name), self.steps[0])

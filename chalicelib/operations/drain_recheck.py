@@ -1,10 +1,12 @@
-"""The drain rules asked again about one node, on what the cluster says now (architecture §5; scale-down.md §9, 4).
+"""Applies the drain rules again to one node, on the current state of the cluster (docs/reference/drain.md "Recheck
+after the taint").
 
-It is the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the pods' controllers,
-each fetched by name. What may not be read weakens the verdict as it does in a pass, and holds nothing up by itself.
+It uses the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the pods' controllers,
+each fetched by name. Objects that may not be read weaken the verdict as they do in a pass, and do not block by
+themselves.
 
-One question is added: a pod that several budgets select. The eviction API refuses it for good, and without naming them
-(demands.md 19), so it is better known before the first pod of the node is evicted for nothing.
+One check is added: a pod that several budgets select. The eviction API refuses it permanently and without naming the
+budgets, so it is better to know before the first pod of the node is evicted for nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class DrainRecheck:
         self._cluster, self._options, self._now = cluster, options, now
 
     def __call__(self, node: str) -> Recheck:
-        """The first pod that holds the node, by name, or nothing."""
+        """Return the first pod that blocks the node, by name, or nothing."""
         snapshot = self._look(node)
         if snapshot.gaps:
             gap = snapshot.gaps[0]
@@ -56,7 +58,7 @@ class DrainRecheck:
         )
         for pod in snapshot.pods:
             if is_expendable(snapshot.cls(pod), self._options):
-                continue  # it dies with its node, as the planner has it
+                continue  # deleted with its node, as in the planner
             verdict = assess(pod, snapshot.cls(pod), context)
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))
@@ -74,7 +76,7 @@ class DrainRecheck:
             self._budgets(folder)
             for namespace, owner in _owners(folder.snapshot("", self._now)):
                 self._controller(folder, namespace, owner)
-        except BadInput as error:  # something else answers in the API's place
+        except BadInput as error:  # the response does not come from the API server
             raise Unavailable(str(error)) from error
         return folder.snapshot("", self._now)
 
@@ -88,7 +90,7 @@ class DrainRecheck:
             folder.reset("PodDisruptionBudget")
 
     def _controller(self, folder: SnapshotBuilder, namespace: str, owner: Owner) -> None:
-        """One controller. One that is not there is known not to be there; one that may not be read is not known."""
+        """Fetch one controller. A missing one is known not to exist; one that may not be read is unknown."""
         path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
         try:
             body = self._cluster.get(path)
@@ -100,13 +102,13 @@ class DrainRecheck:
 
 
 def _rule(reason: Reason) -> str:
-    """The rule's code, and the budget where one is the cause."""
+    """Return the rule's code, and the budget where one is the cause."""
     budget = reason.params.get("budget")
     return f"{reason.code.value} (budget {budget})" if budget else reason.code.value
 
 
 def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:
-    """The controllers of the pods, each once, of the kinds that the rules ask about."""
+    """Return the controllers of the pods, each once, of the kinds that the rules use."""
     found = {
         (pod.namespace, owner.kind, owner.name): owner
         for pod in snapshot.pods

@@ -1,10 +1,10 @@
-"""An error met while acting becomes an outcome: wait and try again, or give up with a class that back-off can follow.
+"""Maps an error during a step to an outcome: wait and retry, or give up with an error class that backoff can use.
 
-Only errors that say "not now" are tried again in place, each time later and never more than MAX_TRIES times in a row.
-A drained node whose turn at the vendor has not come (BUSY at step `delete`) waits on, until the deadline: to give it up
-would have moved its pods for nothing.
-OutOfStock and QuotaExceeded are temporary too, but waiting in place would keep the pods from the next group, which is
-planned in the same minute once this one has failed (demands.md 3).
+Only errors that mean "not now" are retried in place, each time later and at most MAX_TRIES times in a row. A drained
+node whose turn at the vendor has not come (BUSY at step `delete`) keeps waiting until the deadline: giving up would
+have moved its pods for nothing.
+OutOfStock and QuotaExceeded are also temporary, but waiting in place would delay the pods' scale-up in another group,
+which is planned in the same minute once this one has failed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AGAIN: tuple[type[ActingError], ...] = (
 
 
 def outcome_of_error(error: ActingError, operation: Operation, step: str) -> InProgress | Failed:
-    """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
+    """Return the same step with a delay; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
     before = operation.status.data.get(TRIES, "")
     tries = int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0
     queued = step == "delete" and getattr(error, "code", "") == BUSY
@@ -51,21 +51,22 @@ def outcome_of_error(error: ActingError, operation: Operation, step: str) -> InP
 
 
 def error_class_of(error: ActingError) -> str:
-    """The name that memory and the journal keep. A cluster's class is marked: it says nothing about the vendor."""
+    """Return the class name that memory and the journal store. A cluster's class has a prefix, because it says nothing
+    about the vendor."""
     name = published_name(error)
     return f"Cluster{name}" if isinstance(error, kube.ClusterError) and not name.startswith("Cluster") else name
 
 
 def wait(tries: int, asked: float, seed: str) -> float:
-    """Seconds before the next try: doubling from 5 to 60, or what the other side asked for if that is longer; up to a
-    quarter on top, by operation, so that many throttled together do not come back together (demands.md 10)."""
+    """Return the seconds before the next try: doubling from 5 to 60, or what the server asked for if that is longer. Up
+    to a quarter is added per operation, so that many throttled operations do not retry at the same time."""
     pause = max(asked, min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
     spread = zlib.crc32(f"{seed}/{tries}".encode()) / 2**32
     return float(round(pause * (1 + spread / 4), 1))
 
 
 def reset_error_count(operation: Operation) -> Operation:
-    """The operation with its count of errors in a row taken off: what a step that came through continues with."""
+    """Return the operation with its count of consecutive errors removed, for the step after a success."""
     if TRIES not in operation.status.data:
         return operation
     data = {key: value for key, value in operation.status.data.items() if key != TRIES}

@@ -1,6 +1,6 @@
-"""The real cluster behind NodeApi: chalicelib.kube's verbs, and of each object only the few fields a removal asks for.
+"""Implements NodeApi on chalicelib.kube, decoding only the few fields that a removal needs.
 
-The connection is made at the first use: an operation that only talks to a vendor needs none.
+The connection is opened at the first use, because an operation that only calls a vendor needs none.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Pods(msgspec.Struct, frozen=True):
 
 
 class KubeNodes(LazyKubeClient):
-    """NodeApi over one cluster. connect: called once, when the first verb is used."""
+    """NodeApi over one cluster. connect: called once, when the first method is used."""
 
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""
@@ -100,7 +100,7 @@ class KubeNodes(LazyKubeClient):
             return
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
-        """See NodeApi; finished pods are left at the server."""
+        """See NodeApi; the server filters out finished pods."""
         return _pod_states(pods.pods_on_node(self.connected, node))
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:

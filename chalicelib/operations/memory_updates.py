@@ -1,16 +1,18 @@
-"""What the end of an operation means for memory: requests, cooldowns, back-off. Pure: it can be read as a table.
+"""Memory updates at the end of an operation: requests, cooldowns, backoff. Pure; the code reads like this table.
 
-    grow    done     request += increase, both its instants anew; last_add, last_scale_up            state.md §5, §8
-            failed   back-off by class; a target that somebody else moved is no fault of the group    state.md §7
-    remove  done     last_delete, last_scale_down                                                    state.md §8
+    grow    done     request += increase, both its instants set anew; last_add, last_scale_up
+            failed   backoff by class; a target changed by another party is not a failure of the group
+    remove  done     last_delete, last_scale_down
             failed   last_failure, last_scale_down_failure
-    shrink  done     the request is over; the target is what it was lowered to                       state.md §5
-    discard done     the target is lower by as many
-    both    failed   not tried again for a while, each time longer; nothing else of the group waits
+    shrink  done     the request is over; the target is what it was lowered to
+    discard done     the target is lower by the number of deleted instances
+    shrink, discard failed   not retried for a while, each time longer; the group's other operations do not wait
 
-Upstream starts the cooldown only where tainting failed, and so tries a node whose drain got stuck again in the next
-loop (demands.md 19: 5,035 failed drains in a week). Ours starts it for every removal that failed, but not for one that
-we called off ourselves. A repair that failed for a conflict waits too: a rollout conflicts with it for hours.
+See docs/reference/node-groups.md "Scale-up requests" and "Backoff", docs/reference/scale-down.md "Cooldowns".
+
+Upstream starts the cooldown only where tainting failed, and so retries a node whose drain got stuck in the next loop
+(5,035 failed drains in a week were reported). Outscaler starts it for every removal that failed, but not for one that
+it cancelled itself. A repair that failed for a conflict waits, too: a rollout conflicts with it for hours.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ MemoryUpdate = tuple[GroupPatch | None, MemoryPatch | None]
 
 
 def memory_updates(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    """The patches to be written with the operation's end, by kind and outcome. They may be applied more than once, to
-    whatever is in memory by then."""
+    """Return the patches to be written with the operation's end, by kind and outcome. They may be applied more than
+    once, to any newer state of memory."""
     teach = _LESSONS.get((operation.spec.kind, type(outcome)))
     return teach(operation, outcome, options, now) if teach else (None, None)
 
@@ -86,8 +88,8 @@ def _removed(operation: Operation, outcome: Succeeded | Failed, options: Options
 
 
 def _not_removed(operation: Operation, outcome: Succeeded | Failed, options: Options, now: float) -> MemoryUpdate:
-    """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
-    up all others (demands.md 19)."""
+    """Return the patch that delays the node's next removal, longer after every failure, so that it is not the first in
+    every pass and does not block all others."""
     if not isinstance(outcome, Failed) or outcome.error_class in OURS:
         return None, None
     why = outcome.message[:_WHY]

@@ -1,25 +1,25 @@
-"""Who lowers a group's size lets a growth of that group that has begun be recorded first; and of those who set the
-total of one pool, one writes at a time.
+"""Serialises operations: a size decrease waits until a started scale-up of the group is recorded, and only one
+operation at a time sets the total size of a pool.
 
-A growth says "from 3 to 4". After a crash its next attempt looks at the size to learn whether the first one got
-through. If a removal beside it has lowered the size to 3 by then, the size says that it did not, and the machine would
-be bought a second time. So whatever lowers sizes waits for as long as a growth is open that may have called its
-provider; that growth ends by itself, at its own deadline at the latest.
+A scale-up says "from 3 to 4". After a crash its next attempt reads the size to learn whether the first attempt
+succeeded. If a concurrent removal has lowered the size to 3 by then, the size suggests that it did not, and the machine
+would be bought a second time. Operations that lower sizes therefore wait while a scale-up is open that may have called
+its provider; that scale-up ends by itself, at its own deadline at the latest.
 
     grow     3 ──► 4 ✝ (nothing recorded)                  asks: 4, done ──► recorded
     remove         waits ─────────────────────────────────────────────────────► 4 ──► 3
 
-Groups of one pool share one number at the vendor (Operation.pool; huaweicloud-cce.md B6). Two executors that read 5 and
-ask for 5 + 2 and 5 + 1 buy two machines in place of three, and a lower total beside a higher one costs machines that
-nobody has named. So the older goes first until its request has been taken. Nobody of these waits for a younger one, so
-that they never wait for one another. At a provider with pools, polls only look (its contract), so a pool is not held up
-while machines come.
+Groups of one pool share one number at the vendor (Operation.pool; docs/reference/node-groups.md "Pools"). Two executors
+that read 5 and request 5 + 2 and 5 + 1 buy two machines instead of three, and a total lower than a concurrent higher
+one deletes machines that no operation named. The older operation therefore goes first until its request has been
+accepted. No operation waits for a younger one, so they never wait for each other. At a provider with pools, polls only
+read (part of its contract), so a pool is not blocked while machines are created.
 
     grow  a  5 ──► 7 taken, is polled ─────────────────────────►
     grow  b     waits  ──► 7 ──► 8 taken, is polled ───────────►
 
-A removal lowers that number too, by one with each node. A total that was made a moment before would buy what it lowers,
-so nobody sets one in the moments in which a removal of the pool deletes; a removal that only waits stops nobody.
+A removal also lowers that number, by one with each node. A total computed a moment before would buy what the removal
+lowers, so no operation sets a total while a removal of the pool deletes; a removal that only waits blocks no operation.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
 
 
 def blocked_by_other_operation(operation: Operation, options: Options, rt: Runtime) -> InProgress | None:
-    """Come back later, where another operation goes first; None where the step may be done, and past its deadline,
-    where it is given up. Raises StoreError."""
+    """Return a delay where another operation goes first; None where the step may run, and past its deadline, where it
+    is given up. Raises StoreError."""
     if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
         return None
     data = having_waited(operation)
@@ -88,7 +88,8 @@ def _sets(operation: Operation) -> bool:
 
 
 def _deletes(operation: Operation, now: float) -> bool:
-    """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
+    """Return whether its nodes are being deleted right now. An operation whose function has died counts as deleting
+    until its claim expires."""
     return (
         operation.spec.kind is OperationKind.DELETE_NODES
         and operation.status.step == "delete"
@@ -98,7 +99,8 @@ def _deletes(operation: Operation, now: float) -> bool:
 
 
 def _has_begun_beside(other: Operation, operation: Operation) -> bool:
-    """A growth of the same group; and, of another group of its pool, one whose request is not known to be taken."""
+    """Return whether the other is a scale-up of the same group, or one of another group of its pool whose request is
+    not known to be accepted."""
     if other.spec.kind is not OperationKind.SCALE_UP or not other.status.attempt:
         return False
     return other.spec.group == operation.spec.group or (_sets(other) and other.spec.pool == operation.spec.pool)

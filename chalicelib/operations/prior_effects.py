@@ -1,7 +1,7 @@
-"""Whether anything was ever done for an operation, which decides who is to blame where it comes too late.
+"""Determines whether an operation may have had any effect, which decides how it fails when its deadline has passed.
 
-An attempt that was recorded as waiting for its turn has done nothing. One that was not recorded may have reached the
-vendor before its function died, so an operation with such an attempt counts as begun.
+An attempt that was recorded as waiting for its turn has changed nothing. An attempt that was not recorded may have
+called the vendor before its function died, so an operation with such an attempt counts as started.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ WAITED = "own.waited"
 
 
 def never_begun(operation: Operation) -> bool:
-    """Whether all attempts before the one under way only waited. operation: as claimed."""
+    """Return whether all attempts before the current one only waited. operation: as claimed."""
     return not operation.status.step and operation.status.attempt <= _waited(operation) + 1
 
 
 def having_waited(operation: Operation) -> dict[str, str]:
-    """The operation's data with the attempt under way noted as one that only waited, where all before it did, too."""
+    """Return the operation's data with the current attempt recorded as one that only waited, if all earlier attempts
+    only waited, too."""
     if not never_begun(operation):
         return operation.status.data
     return {**operation.status.data, WAITED: str(operation.status.attempt)}

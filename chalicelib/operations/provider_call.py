@@ -1,7 +1,7 @@
-"""A call to the provider whose answer goes on in our own words.
+"""Wraps a provider call and translates its outcome into the operation's own steps and data.
 
-A provider may keep a request id in Pending.data and a name of its own in Pending.step. Both come back to it unchanged
-at the next call, and neither collides with the steps and data of execute, which share the operation's row.
+A provider may keep a request id in InProgress.data and a step name of its own in InProgress.step. Both are passed back
+unchanged at the next call, and neither collides with the steps and data of operations, which share the operation's row.
 """
 
 from __future__ import annotations

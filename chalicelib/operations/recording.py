@@ -1,7 +1,7 @@
-"""What is told of a pass, and of an operation's steps and end: the log, and through chalicelib/record everything else.
+"""Reports passes and the steps and ends of operations: to the log, and through chalicelib/record to everything else.
 
-It comes after the work: a pass is saved and sent, an operation's row is written. So whatever goes wrong in telling is
-said in the log and goes no further; what happened is in the table.
+Reporting follows the work: a pass is saved and sent, an operation's row is written. A failure to report is therefore
+only logged; the facts are in the table.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _UNEXPECTED = "unexpected; the function's log has the details"
 
 
 class PassRecorder:
-    """One pass as it is told: what the last one left comes with the lease, and what this one leaves goes back with it.
+    """Reports one pass. The carry-over of the last pass comes with the lease, and this pass's carry-over is stored with
+    it.
 
-    left, decision, succeeded, failure: for Leases.release, whatever became of the pass. Nothing in here raises.
+    left, decision, succeeded, failure: for Leases.release, for any result of the pass. No method raises.
     """
 
     def __init__(self, policy: Policy, lease: Lease, rt: Runtime) -> None:
@@ -52,7 +53,7 @@ class PassRecorder:
 
     @contextmanager
     def timed(self, function: str) -> Iterator[None]:
-        """Measure a part of the pass, by metrics' name of it; several times the same part add up."""
+        """Measure a part of the pass under its name in metrics; repeated parts add up."""
         begun = self._rt.clock()
         try:
             yield
@@ -60,7 +61,7 @@ class PassRecorder:
             self._seconds[function] = self._seconds.get(function, 0.0) + self._since(begun)
 
     def plan_saved(self, plan: Plan, snapshot: Snapshot, marks: Sequence[TaintUpdate], kube: KubeClient | None) -> None:
-        """Tell a decision that was saved. kube None: this cluster is not to be written to."""
+        """Report a decision that was saved. kube None: this cluster must not be written to."""
         self.succeeded = True
         trouble: tuple[str, ...] = ()
         if self._failure_before is not None:
@@ -87,15 +88,15 @@ class PassRecorder:
             logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
 
     def plan_overtaken(self, error: Exception) -> None:
-        """Count a pass that came to no decision because others wrote in its place, which is not a failure."""
+        """Count a pass that made no decision because other writers came first, which is not a failure."""
         with _contained("failure not told", self._policy.name):
             after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
             self.left = carry_over.write(after)
 
     def pass_failed(self, error: Exception) -> None:
-        """Count a pass that failed. The first one in a row gets an entry in the journal."""
+        """Count a pass that failed. The first of consecutive failures gets an entry in the journal."""
         self.plan_overtaken(error)
-        # The text of an error that nobody foresaw may hold anything; of ours it is safe to show.
+        # The text of an unexpected error may contain anything; the text of an OutscalerError is safe to show.
         asked = getattr(error, "asked", "")
         message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
@@ -130,7 +131,8 @@ def record_operation(
     connect: Callable[[], KubeClient] | None,
     rt: Runtime,
 ) -> None:
-    """before, after: the step. connect: to the cluster for events; None: this cluster is not to be written to."""
+    """Report a step or the end of an operation. before, after: the operation around the step. connect: to the cluster
+    for events; None: this cluster must not be written to."""
     board = ClusterWriter(connect) if connect else None
     recorder = Recorder(
         journal=rt.store.journal,
@@ -165,7 +167,7 @@ def _record_step(before: Operation, after: Operation, outcome: InProgress, recor
 
 
 def _why_undone(after: Operation, outcome: InProgress) -> str:
-    """Why nodes of a removal are given up in this step."""
+    """Return why nodes of a removal are given up in this step."""
     if after.spec.kind is not OperationKind.DELETE_NODES or outcome.step != "undo":
         return ""
     nodes = removal_progress.read(after).nodes.values()
@@ -191,7 +193,7 @@ def _record_end(
 
 
 def _largest(operation: Operation, policy: Policy | None) -> int | None:
-    """The group's maximum as it was planned with; of an operation of an earlier version, as the policy has it."""
+    """Return the group's maximum that it was planned with; for an operation of an earlier version, the policy's."""
     planned = operation.status.data.get(LARGEST, "")
     if planned.isascii() and planned.isdecimal():
         return int(planned[:12])
@@ -208,7 +210,7 @@ def _largest(operation: Operation, policy: Policy | None) -> int | None:
 
 @contextmanager
 def _contained(what: str, cluster: str, operation: str = "") -> Iterator[None]:
-    """Whatever goes wrong in here is logged, and ends in here."""
+    """Log any failure inside the context and suppress it."""
     try:
         yield
     except Exception as error:

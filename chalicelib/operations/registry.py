@@ -1,9 +1,9 @@
-"""The table of what can be done, and the one way to do a step of it.
+"""Maps each kind of operation to its definition and runs one step of it.
 
-    (Operation, World, now) -> Done | Pending(after, step, data) | Failed
+    (Operation, StepContext, now) -> Succeeded | InProgress(after, step, data) | Failed
 
-A step may be run twice, late, or after a crash of the first attempt, and comes to the same end. Errors of a vendor or a
-cluster are values here; anything else is a bug and is raised.
+A step may run twice, late, or after a crash of the first attempt, with the same result. Errors of a vendor or a cluster
+are values here; any other error is a bug and is raised.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOT_STARTED = "NotStarted"
 
 
 def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Do the operation's next step. Pending.after 0.0: the next step need not wait."""
+    """Run the operation's next step. InProgress.after 0.0: the next step need not wait."""
     recipe = TABLE[operation.spec.kind]
     name, step = recipe.step(operation.status.step)
     deadline = deadline_of(operation, world.options)
@@ -63,8 +63,8 @@ def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def give_up(operation: Operation, world: StepContext, now: float, cls: str, why: str) -> Outcome:
-    """Stop the operation for a reason from outside (policy gone, mode changed), rolling back what can be. What the
-    vendor has already been told, and a roll-back under way, are seen through."""
+    """Stop the operation for an external reason (policy deleted, mode changed) and roll back what can be rolled back. A
+    request that the vendor has already received, and a rollback under way, are completed."""
     recipe = TABLE[operation.spec.kind]
     if operation.status.step in recipe.irreversible_steps:
         return run_step(operation, world, now)

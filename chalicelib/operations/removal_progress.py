@@ -1,7 +1,8 @@
-"""How far a removal has come, node by node, as text in the operation's row: nothing else of it survives a process.
+"""Records a removal's progress per node as text in the operation's row, because no other state of it outlives a
+process.
 
-A node that is given up is first recorded as such and only then rolled back. Were it the other way round, a crash
-between the two would repeat the step on a node whose taint is off, and might find nothing wrong with it any more.
+A node that is given up is first recorded as such and only then rolled back. In the reverse order, a crash between the
+two would repeat the step on a node without its taint, and the step might find no reason to give it up any more.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ TOLD = frozenset({"delete", "poll"})
 
 
 class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One target. cordoned: by us, so it is ours to undo. kept: why the node stays, empty while it is to go.
-    undone: nothing of ours is on the node any more.
+    """One target. cordoned: by Outscaler, which therefore uncordons it. kept: why the node stays, empty while it is to
+    be removed. undone: the node carries no changes of Outscaler any more.
 
-    group: the priority of the group of pods that goes now (phases.py), None before the first; wait: how long its
-    evictions are being asked for, or, once all are granted, how long its pods have been waited for. asked: fingerprints
-    of the pods whose eviction was granted, so that nobody is evicted or reported twice; daemons: of the DaemonSet pods
-    that are evicted like others. blocked: the first refusal of this round."""
+    group: the priority of the pod group being evicted (eviction_order.py), None before the first; wait: how long its
+    evictions have been requested, or, once all are granted, how long its pods have been waited for. asked: fingerprints
+    of the pods whose eviction was granted, so that no pod is evicted or reported twice; daemons: fingerprints of the
+    DaemonSet pods that are evicted like others. blocked: the first refusal of this round."""
 
     cordoned: bool = False
     daemons_asked: bool = False
@@ -42,10 +43,11 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole removal. wait: of the present step, where it is one wait for all nodes. cursor: the last pod asked in
-    this round of evictions; again: the longest pause that its refusals asked for, seconds. looked: when the nodes were
-    last seen to be as they should, epoch seconds. ordered: the vendor may have been told something about the nodes.
-    resume, resume_after: where to go on once the roll-back of single nodes is done; undoing: how long that takes."""
+    """The whole removal. wait: of the present step, where it is one wait for all nodes. cursor: the last pod requested
+    in this round of evictions; again: the longest pause that its refusals asked for, in seconds. looked: when the
+    nodes were last verified, epoch seconds. ordered: the vendor may have received a request about the nodes. resume,
+    resume_after: the step to continue with after the rollback of single nodes; undoing: how long the rollback has
+    taken."""
 
     nodes: dict[str, NodeProgress] = {}
     wait: PollBackoff = PollBackoff()
@@ -59,25 +61,26 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def live(self) -> tuple[str, ...]:
-        """Nodes still to go, by name."""
+        """Return the nodes still to be removed, by name."""
         return tuple(sorted(name for name, node in self.nodes.items() if not node.kept))
 
     @property
     def to_undo(self) -> tuple[str, ...]:
-        """Nodes given up whose roll-back has not been seen to work."""
+        """Return the nodes given up whose rollback has not been confirmed."""
         return tuple(sorted(name for name, node in self.nodes.items() if node.kept and not node.undone))
 
     def change(self, name: str, **changes: object) -> Progress:
-        """With fields of one node replaced."""
+        """Return the progress with fields of one node replaced."""
         node = msgspec.structs.replace(self.nodes.get(name, NodeProgress()), **changes)
         return msgspec.structs.replace(self, nodes={**self.nodes, name: node})
 
     def keep(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
-        """Give one node up. untouched: nothing was done to it yet."""
+        """Give one node up. untouched: the node was not changed yet."""
         return self.change(name, kept=why, cls=cls, undone=untouched)
 
     def failure(self) -> Failed:
-        """What to say when no node is left to go: the first one's class, everybody's reason."""
+        """Return the failure when no node is left to remove: the error class of the first node, and the reasons of all
+        nodes."""
         kept = [(name, self.nodes[name]) for name in sorted(self.nodes) if self.nodes[name].kept]
         first = kept[0][1] if kept else NodeProgress(cls="InvalidRequest")
         text = "; ".join(f"node {name}: {node.kept}" for name, node in kept) or "no node to remove was named"
@@ -85,8 +88,9 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read(operation: Operation) -> Progress:
-    """The progress kept in the operation; an operation that has none yet has all of it before it. What cannot be read
-    raises nothing, for then no step could end it: its nodes are given up, or, once the vendor was told, seen go."""
+    """Return the progress stored in the operation; an operation without any starts at the beginning. Progress that
+    cannot be decoded raises nothing, because otherwise no step could end the operation: its nodes are given up or,
+    once the vendor was called, the removal is completed."""
     text = operation.status.data.get(KEY)
     if text is None:
         return Progress()
@@ -106,13 +110,13 @@ def read(operation: Operation) -> Progress:
 
 
 def give_up_node(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> InProgress:
-    """Come back to `step` after so many seconds, with this progress recorded."""
+    """Return to `step` after this many seconds, with this progress recorded."""
     data = {**operation.status.data, KEY: msgspec.json.encode(progress).decode()}
     return InProgress(after, step, data, note)
 
 
 def next_step(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> InProgress:
-    """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
+    """Go to the next step after rolling back the nodes given up in this one. A new step starts without a clock."""
     ordered = progress.ordered or operation.status.step in TOLD
     fresh = msgspec.structs.replace(progress, wait=PollBackoff(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:

@@ -1,17 +1,18 @@
-"""operation message -> claim, one step at the provider or the cluster, the outcome recorded, perhaps come back later.
+"""Runs an operation message: claim, one step at the provider or the cluster, record the outcome, possibly schedule the
+next.
 
-    message ─► claim ─┬─ Taken, Over ──► nothing: somebody else is at it, or it is done
-                      ├─ NotDue ───────► the message again, when it is due
-                      └─ step ─► Pending(after > 0) ─► recorded as waiting, a delayed message
-                           ▲   └ Pending(0) ─┐       └ Done, Failed ─► recorded with what they mean for memory;
-                           └─────────────────┘                         told; a new plan asked for
+    message ─► claim ─┬─ OperationClaimed, OperationFinished ──► nothing: another executor has it, or it is finished
+                      ├─ OperationNotDue ──► the message again, when it is due
+                      └─ step ─► InProgress(after > 0) ─► recorded as waiting, a delayed message
+                           ▲   └ InProgress(0) ─┐       └ Succeeded, Failed ─► recorded with the memory updates;
+                           └────────────────────┘                            reported; a new plan requested
 
-Every arrow is recorded before the next begins. A function that is killed anywhere leaves an operation whose claim runs
-out, and whose step is done again. No step waits; short steps follow each other until BUDGET seconds are used.
+Every arrow is recorded before the next begins. A function that is killed at any point leaves an operation whose claim
+expires, and whose step is repeated. No step waits; short steps follow each other until BUDGET seconds are used.
 
-A message that comes too early is either a duplicate, whose original will come in time, or it was sent by a function
-whose clock is ahead of ours. To tell them apart, a follow-up says which attempt sent it: as long as no other attempt
-has begun since, it is the one that the operation is waiting for.
+A message that arrives too early is either a duplicate, whose original will arrive in time, or it was sent by a function
+whose clock is ahead. To distinguish the two, a follow-up message names the attempt that sent it: as long as no other
+attempt has begun since, it is the message that the operation is waiting for.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ EARLY = 5.0
 
 
 class _FollowUp(ActMessage, frozen=True, omit_defaults=True):
-    """The message for an operation's next step. attempt: the one that sent it, 0: from elsewhere."""
+    """The message for an operation's next step. attempt: the one that sent it; 0: sent by other code."""
 
     attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is the same for every step of one invocation. why_not: why the operation must be called off, if it must."""
+    """The values common to all steps of one invocation. why_not: why the operation must be cancelled, if it must."""
 
     cluster: str
     policy: Policy | None
@@ -65,8 +66,8 @@ class _Task:
 
 
 def handle(body: bytes | str, rt: Runtime) -> None:
-    """Carry one operation on. Raises BadInput for a message nobody can read, StoreError where the table fails, and
-    NewerSchema where a newer release has written it; then the queue brings the message again."""
+    """Continue one operation. Raises BadInput for a message that cannot be decoded, StoreError where the table fails,
+    and NewerSchema where a newer release has written it; the queue then delivers the message again."""
     message = _decode(body)
     rt.store.schema.check()
     begun, task = rt.clock(), None
@@ -99,12 +100,12 @@ def _decode(body: bytes | str) -> _FollowUp:
     message = decode_act(body)
     try:
         return msgspec.json.decode(body, type=_FollowUp)
-    except msgspec.ValidationError:  # somebody else's word `attempt`
+    except msgspec.ValidationError:  # another sender's field `attempt`
         return _FollowUp(message.cluster, message.operation)
 
 
 def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
-    """Become the executor, or find that there is nothing to do here and now."""
+    """Claim the operation, or find that there is nothing to do now."""
     try:
         return rt.store.operations.claim(message.cluster, message.operation, rt.owner(), CLAIM)
     except (OperationClaimed, OperationFinished) as error:
@@ -115,8 +116,8 @@ def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
 
 
 def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
-    """Send it on, unless the message for the next step is known to be on its way: then this is a duplicate, and keeping
-    duplicates alive would multiply them."""
+    """Send the message on, unless the message for the next step is known to be under way. This one is then a duplicate,
+    and re-sending duplicates would multiply them."""
     operation, now = rt.store.operations.get(message.cluster, message.operation), rt.clock()
     if operation is None or not operation.is_open:
         return
@@ -128,7 +129,7 @@ def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
 
 
 def _task(operation: Operation, rt: Runtime) -> _Task:
-    """The policy in force, or the last one that can be read, and whether it lets us act. Raises NotMoved."""
+    """Return the policy in force, or the last one that can be read, and whether it permits changes. Raises NotMoved."""
     try:
         policy = active_policy.current(operation.spec.cluster, rt)
         if policy is None and rt.store.moving.waits_for_move(operation.spec.cluster):
@@ -145,7 +146,8 @@ def _task(operation: Operation, rt: Runtime) -> _Task:
 
 
 def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
-    """The newest version that this program understands: what was begun under it can be rolled back under it."""
+    """Return the newest policy version that this program understands: an operation started under it can be rolled back
+    under it."""
     for stored in rt.store.policies.history(cluster, OLDER_POLICIES):
         try:
             return active_policy.in_force(stored, rt.clock(), rt.deployment)
@@ -165,7 +167,7 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
 
 
 def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
-    """Record what the step came to; what it means for memory goes into the same transaction."""
+    """Record the outcome of the step, and its memory updates in the same transaction."""
     now = rt.clock()
     if isinstance(outcome, InProgress):
         due = now + max(0.0, outcome.after)
@@ -189,7 +191,8 @@ def _ended(before: Operation, outcome: Succeeded | Failed) -> Operation:
 
 
 def _come_back(operation: Operation, rt: Runtime) -> None:
-    """The message for the next step. It is noted as sent already: should it get lost, the tick's sweeper sends it."""
+    """Send the message for the next step. It is recorded as sent already; if it gets lost, the tick's sweeper sends
+    it."""
     _send(operation, operation.status.due_at - rt.clock(), rt)
     rt.checkpoint("act:sent")
 
@@ -200,10 +203,12 @@ def _send(operation: Operation, delay: float, rt: Runtime) -> None:
 
 
 def _plan_again(outcome: Succeeded | Failed, task: _Task, rt: Runtime) -> None:
-    """What ended changes what is possible: plan now, not at the next scan. Several that end together are one wake-up.
+    """Request a pass now instead of at the next scan, because the end of an operation changes what is possible. Several
+    operations that end together cause one wake-up.
 
-    Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues. An
-    operation that was never begun is planned again: its deadline is minutes away from its beginning.
+    No pass is requested after a failure that changes no memory: the same plan would fail the same way, in a loop as
+    fast as the queues. An operation that never started is planned again, because its deadline is minutes after its
+    start.
     """
     if isinstance(outcome, Failed) and outcome.error_class in NOT_A_PROVIDER_FAILURE - {NOT_STARTED}:
         return

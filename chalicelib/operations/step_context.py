@@ -1,7 +1,7 @@
-"""What a step may touch, and nothing else: one provider, a few verbs of one cluster, the options in force.
+"""The dependencies of a step, and nothing more: one provider, a few methods of one cluster, the options in force.
 
-The steps know neither the store nor the queues nor the policy's mode. Each part is a narrow protocol, so that a test or
-the local emulation puts another in its place without any patching; the real cluster is execute/cluster.py.
+Steps do not know the store, the queues or the policy's mode. Each dependency is a narrow protocol, so that a test or
+the local emulation can replace it without patching; operations/kube_node_api.py implements the one for a real cluster.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from chalicelib.providers.base import Provider
 
 
 class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (scale-down.md §9, step 6).
-    operation: the one that marked it, as noted on the node itself; empty where nobody of ours did."""
+    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (docs/reference/drain.md "Deletion
+    delay"). operation: the one that tainted it, as noted on the node; empty where no operation of Outscaler did."""
 
     name: str
     uid: str = ""
@@ -31,13 +31,13 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     operation: str = ""
 
     def taint(self, key: str) -> Taint | None:
-        """The first taint with that key, if any."""
+        """Return the first taint with that key, if any."""
         return next((taint for taint in self.taints if taint.key == key), None)
 
 
 class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0: not.
-    gated: it has scheduling gates, so that no scheduler takes it yet."""
+    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0 if it is
+    not being deleted. gated: it has scheduling gates, so no scheduler binds it yet."""
 
     namespace: str
     name: str
@@ -55,13 +55,13 @@ class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key(self) -> str:
-        """namespace/name, as every message names it."""
+        """Return namespace/name, as in every message."""
         return f"{self.namespace}/{self.name}"
 
 
 class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one eviction: accepted (a pod that is gone counts), or the API's own words why not. gone: there
-    was nothing left to evict. retry_after: seconds the API asked us to wait, 0.0 if it named none."""
+    """The result of one eviction request: accepted (also for a pod that is gone), or the API's message why not. gone:
+    there was nothing left to evict. retry_after: seconds the API asked to wait, 0.0 if it named none."""
 
     accepted: bool
     why_not: str = ""
@@ -70,53 +70,53 @@ class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Recheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The drain rules asked again just before acting: the first pod that holds the node and the rule, or nothing."""
+    """Result of the drain rules just before acting: the first pod that blocks the node and the rule, or nothing."""
 
     pod: str = ""
     rule: str = ""
 
     @property
     def clear(self) -> bool:
-        """Nothing holds the node."""
+        """Return whether nothing blocks the node."""
         return not (self.pod or self.rule)
 
 
 class NodeApi(Protocol):
-    """The verbs of the cluster's API that a removal needs. Every method raises ClusterError."""
+    """The methods of the cluster's API that a removal needs. Every method raises ClusterError."""
 
     def node(self, name: str) -> NodeState | None:
-        """The node as it is now; None: there is none of that name."""
+        """Return the current node; None if there is no node of that name."""
 
     def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
-        """Put the taint on, cordon, and note the operation, in one write; a taint of that key already there keeps its
-        value. Missing: there is no node."""
+        """Taint, cordon and note the operation in one write; an existing taint of that key keeps its value. Raises
+        NotFound if there is no node."""
 
     def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
-        """Take off what this operation put on: taint, cordon and note, in one write. What another operation has noted
-        stays. uncordon: also where the note is gone. A node without any of it, or no node at all, is fine."""
+        """Remove what this operation set: taint, cordon and note, in one write. What another operation has noted stays.
+        uncordon: also where the note is missing. A node without any of it, or no node at all, is not an error."""
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
-        """Every pod bound to the node, finished ones included."""
+        """Return every pod bound to the node, including finished ones."""
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:
-        """Pods that the scheduler has promised this node to after a preemption."""
+        """Return the pods that the scheduler has nominated for this node after a preemption."""
 
     def claims_awaiting(self, node: str) -> tuple[str, ...]:
-        """Claims (namespace/name) that are being given a volume on this node, for pods not bound to it yet; none where
-        they may not be read."""
+        """Return the claims (namespace/name) whose volume is being provisioned on this node, for pods not bound to it
+        yet; none where claims may not be read."""
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
-        """Ask for the eviction of this very pod (by uid); budgets are the API's business."""
+        """Request the eviction of exactly this pod (by uid); the API enforces budgets."""
 
 
 def no_recheck(node: str) -> Recheck:
-    """The recheck where no rules are wired: only the ones in execute/recheck.py hold a node."""
+    """The recheck where no rules are wired: only those in operations/steps/recheck.py block a node."""
     del node
     return Recheck()
 
 
 def no_checkpoint(place: str) -> None:
-    """Outside of tests and `make run`, nobody stops at a checkpoint."""
+    """Does nothing; only tests and `make run` stop at checkpoints."""
     del place
 
 

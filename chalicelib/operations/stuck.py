@@ -1,8 +1,8 @@
-"""Which open operations have been left lying: saved, but nobody seems to be coming for them any more.
+"""Finds stuck operations: open ones that are saved but have no message or executor under way.
 
-Saving and sending are two steps, and a process may die between them; a message may be lost after being sent. Sending
-once too often does no harm (the claim decides who works), so the rules only have to be patient enough not to be a
-nuisance. An ordered table; the first rule that holds gives the reason for the log.
+Saving and sending are two steps, and a process may die between them; a message may also be lost after it was sent.
+Sending once too often is harmless, because the claim decides which executor works, so the rules only have to be patient
+enough to avoid needless messages. An ordered table; the first rule that applies gives the reason for the log.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 from chalicelib.model.operation import Operation, OperationState
 
-#: Saved in one transaction, sent right after it: seconds until the sender must be dead.
+#: Saved in one transaction and sent right after it: seconds after which the sender must be dead.
 UNSENT_FOR = 30.0
 
-#: A message is on its way at most so long before we stop believing in it.
+#: The longest time a message may be under way before it counts as lost.
 UNHEARD_FOR = 120.0
 
 
 def _unheard(operation: Operation, since: float, now: float) -> bool:
-    """Nothing happened since that instant, nor since the last message."""
+    """Return whether nothing has happened since that instant, nor since the last message."""
     return now - max(since, operation.status.sent_at) > UNHEARD_FOR
 
 
@@ -58,5 +58,5 @@ RULES: tuple[tuple[str, Callable[[Operation, float], bool]], ...] = (
 
 
 def resend_reason(operation: Operation, now: float) -> str:
-    """Why this operation should be sent again, empty if it should not. now: epoch seconds."""
+    """Return why this operation should be sent again, empty if it should not. now: epoch seconds."""
     return next((why for why, holds in RULES if holds(operation, now)), "")

@@ -1,8 +1,8 @@
-"""Volumes that are being made for pods which are not on the node yet (demands.md 7, kubernetes#125491).
+"""Finds PersistentVolumeClaims whose volume is being provisioned for pods that are not bound to the node yet.
 
-A scheduler that has chosen a node for a pod with an unbound claim writes the node's name on the claim, and waits until
-the volume is there before it binds the pod. That takes minutes, in which no pod says that it is coming. So the claims
-are asked.
+When a scheduler has chosen a node for a pod with an unbound claim, it writes the node's name on the claim and binds the
+pod only once the volume exists. This takes minutes, during which the pod does not show its node (kubernetes#125491). A
+drain therefore has to read the claims.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Claim(msgspec.Struct, frozen=True):
     status: _ClaimStatus = _ClaimStatus()
 
     def awaits(self, node: str) -> bool:
-        """Chosen for this node and not bound: phase Pending, or none yet."""
+        """Return whether the claim is assigned to this node and not bound: phase Pending, or no phase yet."""
         chosen = (self.metadata.annotations or {}).get(SELECTED_NODE) == node
         return chosen and self.status.phase in ("", "Pending") and not self.metadata.deletion_timestamp
 
@@ -44,8 +44,8 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 def awaiting(cluster: KubeClient, node: str) -> tuple[str, ...]:
-    """Claims (namespace/name) whose volume is being made on this node; none where claims may not be read, as in a pass.
-    Raises ClusterError for any other failure."""
+    """Return the claims (namespace/name) whose volume is being provisioned on this node; none where claims may not be
+    read, as in a pass. Raises ClusterError for any other failure."""
     found: list[str] = []
     try:
         for number, page in enumerate(cluster.list_pages(CLAIMS), start=1):

@@ -1,4 +1,5 @@
-"""(Snapshot, Policy, Memory, now, seed) -> (Plan, Memory), and nothing else: no I/O, no clock, no chance.
+"""The planner: a pure function from (Snapshot, Policy, Memory, now, seed) to (Plan, Memory), without I/O, a clock or
+global randomness.
 
-Read decide.py first; it is the table of contents. Rules and their sources are in docs/decisions.md.
+Read planner.py first: it lists the stages in order. docs/decisions.md gives the rules and their sources.
 """

@@ -1,6 +1,6 @@
-"""What a cluster should not have, because it makes an autoscaler stop or misjudge (huaweicloud-cce.md A10).
+"""Warns about taints and annotations that a cluster should not have, because they stop or mislead an autoscaler.
 
-Told, and nothing more: both are things that upstream understands, and the planner obeys them as upstream does.
+These are warnings only: Cluster Autoscaler supports both, and the planner obeys them in the same way.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState
 
 MOST = 10
-"""Of each kind, in the order of names: the others of a hundred would say the same."""
+"""Maximum warnings of each kind, sorted by name: further ones add no information."""
 IGNORE_TAINT = "ignore-taint.cluster-autoscaler.kubernetes.io/"
 
 
 def notes(world: ClusterState) -> tuple[Reason, ...]:
-    """AVOID_TAINT per node, AVOID_ANNOTATION per pod of a DaemonSet; at most MOST of each."""
+    """Return AVOID_TAINT per node and AVOID_ANNOTATION per pod of a DaemonSet; at most MOST of each."""
     return (*islice(_tainted(world), MOST), *sorted(_annotated(world), key=lambda note: str(note.params["pod"]))[:MOST])
 
 
@@ -29,7 +29,8 @@ def _tainted(world: ClusterState) -> Iterator[Reason]:
 
 
 def _annotated(world: ClusterState) -> Iterator[Reason]:
-    """Pods are looked through only where a class has the annotation, whatever it says: it is the pod's own word."""
+    """Return annotated pods; pods are scanned only if a class has the annotation, with any value, because its value is
+    set per pod."""
     marked = {at for at, cls in enumerate(world.snapshot.classes) if cls.enable_ds_eviction and cls.is_daemonset}
     for pod in world.snapshot.pods if marked else ():
         if pod.cls in marked:

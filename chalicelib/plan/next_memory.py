@@ -1,7 +1,8 @@
-"""The next memory (state.md §9): what this pass saw, set beside what was known.
+"""Builds the next memory: merges what this pass observed with what was known.
 
-Sizes, sizes that do not match, instances seen without a node, templates learnt from real nodes; requests and back-off
-as plan/requests.py has judged them. What a pass could not look at it does not forget (demands.md 1, 9).
+It contains sizes, size mismatches, instances seen without a node and templates learned from real nodes, with scale-up
+requests and back-off as judged by plan/state/scale_up_requests.py. What a pass could not check is kept. See
+docs/reference/node-groups.md "State across passes".
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.node_templates import learn
 
 _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
-_KEPT = 86_400.0  # seconds for which an instance is remembered whose group is not seen any more
+_KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
 def next_memory(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> Memory:
-    """Memory for the next pass. growth: what rules came to. shrinkage: what the shrinking half says of each node it
-    judged, and the brake."""
+    """Return the memory for the next pass. growth: the result of scaling rules. shrinkage: the scale-down verdict of
+    each judged node, and the circuit breaker."""
     memory, now = world.memory, world.now
     templates: dict[str, LearntTemplate] = {}
     for facts in world.groups.values():
         learnt = learn(facts.nodes, memory.templates.get(facts.id), now, world.options)
         if learnt is not None:
             templates[facts.id] = learnt
-    # A group that could not be read keeps what is known of it.
+    # Keep what is known of a group that could not be read.
     groups = {name: kept for name, kept in memory.groups.items() if name not in world.groups}
     groups.update({facts.id: _group(facts, now) for facts in world.groups.values()})
     nodes = {**_paused(world, shrinkage), **shrinkage.memory}
@@ -68,7 +69,7 @@ def _group(facts: NodeGroupState, now: float) -> GroupMemory:
 
 
 def _all_read(world: ClusterState) -> bool:
-    """Whether every group that was ever seen was read in this pass."""
+    """Return whether every group that was ever seen was read in this pass."""
     return (
         all(not facts.group.error for facts in world.groups.values())
         and world.memory.groups.keys() <= world.groups.keys()
@@ -76,8 +77,8 @@ def _all_read(world: ClusterState) -> bool:
 
 
 def _unregistered(world: ClusterState) -> dict[str, float]:
-    """Instance -> first seen without a node. One that no list has is gone, if all lists were read; else it is kept for
-    a day. An instant from the future was written by a clock that was wrong."""
+    """Return instance -> first seen without a node. An instance missing from all lists is gone if all lists were read;
+    otherwise it is kept for a day. An instant from the future was written by a wrong clock."""
     known, now = world.memory.unregistered, world.now
     seen = {i: min(known.get(i, now), now) for facts in world.groups.values() for i in facts.unregistered}
     if _all_read(world):
@@ -88,8 +89,8 @@ def _unregistered(world: ClusterState) -> dict[str, float]:
 
 
 def _paused(world: ClusterState, shrinkage: ScaleDownPlan) -> dict[str, NodeMemory]:
-    """Nodes whose group is missing from what was read, or whose machine is missing from a list that is shorter than the
-    vendor's own target, so that nobody could judge them: their timers pause."""
+    """Return nodes that could not be judged, whose timers therefore pause: their group was not read, or their instance
+    is missing from a list that is shorter than the vendor's own target."""
     short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())
     if _all_read(world) and not short:
         return {}

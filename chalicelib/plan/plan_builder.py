@@ -1,6 +1,6 @@
-"""The decision written down: the plan with its verdicts, and the operations that would carry it out.
+"""Builds the plan with its verdicts, and the operations that carry it out.
 
-Ids are made from what is intended (model/operation.py), so that a pass that is repeated intends the same operations.
+Operation ids are derived from their content (model/operation.py), so that a repeated pass creates the same operations.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def build_plan(
     repairs: tuple[Repair, ...],
     seed: int,
 ) -> Plan:
-    """The whole plan. repairs: what plan/repair.py found; what gets in the way of the rest waits for a later pass."""
+    """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the rest wait for a later
+    pass."""
     repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
     name = _plan_id(world, growth, shrinkage, repairs, seed)
     operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
@@ -71,7 +72,7 @@ def build_plan(
 
 
 def _groups(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> tuple[GroupVerdict, ...]:
-    """The groups' verdicts, with how many of their nodes are unneeded."""
+    """Return the groups' verdicts, with the number of their unneeded nodes."""
     unneeded = Counter(world.group_of.get(node, "") for node in shrinkage.unneeded)
     return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in growth.groups)
 
@@ -107,7 +108,7 @@ def _grow(world: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
 
 
 def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
-    """One operation per node: a drain that gets stuck holds up no other."""
+    """Return one operation per node, so that a stuck drain does not block other removals."""
     cluster, now = world.snapshot.cluster, world.now
     facts = world.groups[removal.group]
     node = next(node for node in facts.nodes if node.name == removal.node)
@@ -138,7 +139,8 @@ def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
 
 
 def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
-    """One per group. A discarded instance goes by its handle, under the name of the node that it never became."""
+    """Return one operation per group. A deleted instance is identified by its handle, under the name of the node that
+    it never became."""
     cluster, now, kind = world.snapshot.cluster, world.now, OperationKind(found.kind)
     facts = world.groups[found.group]
     spec = OperationSpec(
@@ -161,6 +163,7 @@ def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
 
 
 def _pool(world: ClusterState, group: str) -> str:
-    """The pool that a group shares with others, for the executors: only one of them may change its total at a time."""
+    """Return the pool that a group shares with others, for the executors: only one group may change the pool's total at
+    a time."""
     pool = world.groups[group].group.pool
     return pool.id if pool is not None else ""

@@ -1,6 +1,5 @@
-"""The planner's entry, and its table of contents: what is so, who wants a node, where they fit, what to grow, what to
-let go and to put right, what to remember. Pure: the same snapshot, policy, memory, instant and seed give the same plan,
-byte for byte.
+"""The planner's entry point and list of stages: cluster state, pending pods, scale-up, scale-down, repairs, plan, next
+memory. Pure: the same snapshot, policy, memory, instant and seed give the same plan, byte for byte.
 """
 
 from __future__ import annotations
@@ -40,11 +39,12 @@ def plan_cluster(
     clock: Callable[[], float] | None = None,
     within: float = math.inf,
 ) -> tuple[Plan, Memory]:
-    """What to do now, why not more, and what to remember. now: epoch seconds; seed: for expanders that draw lots.
+    """Return the plan with the reasons for what is not done, and the next memory. now: epoch seconds; seed: for
+    expanders that draw at random.
 
-    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
-    time limits of a pass; without it there are none, and the plan can be repeated exactly. within: seconds by that
-    clock after which nothing more is looked for: what was found is the plan, and the rest is told so.
+    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for this many seconds. clock: for
+    the time limits of a pass; without it there are none, and the plan is exactly repeatable. within: seconds by that
+    clock after which the search stops: what was found is the plan, and the rest is reported as not checked.
     """
     watch = TimeBudget(clock, within)
     policy = apply_schedules(policy, now)

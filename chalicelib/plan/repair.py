@@ -1,24 +1,24 @@
-"""Groups put right (scale-down.md §11, §12): machines that never became nodes, and targets that nothing is behind.
+"""Repairs groups: instances that never became nodes, and targets above what exists.
 
-Per group the first row that applies is what is done in this pass; what is left shows itself again in the next.
+Per group the first matching row is this pass's repair; what is left is detected again in the next pass.
 
     row                       test                                                     repair
-    creation failed           the vendor says that an instance could not be created    discard, at once, no minimum
-    long unregistered         no node for longer than the provision time               discard, down to the minimum
-    scale-up timed out        the request ran out in this pass                         shrink by what was asked for
-    target above reality      the same (nodes, target) for the provision time          shrink to what is there
+    creation failed           the vendor reports that an instance was not created      delete at once, no minimum
+    long unregistered         no node for longer than the provision time               delete, down to the minimum
+    scale-up timed out        the request timed out in this pass                       decrease by what was requested
+    target above reality      the same (nodes, target) for the provision time          decrease to what exists
 
-The minimum is a target to be satisfied and no lock on dead machines (demands.md 8). With enforceNodeGroupMinSize a
-group at its minimum is rid of a machine that never joined as any other is, and the minimum makes it grow a new one in
-the pass after. Without that option nothing would, so there the dead machine stays, as upstream has it, unless
-forceDeleteUnregisteredNodes says otherwise.
+The minimum size does not protect dead instances. With enforceNodeGroupMinSize, an instance that never joined is deleted
+even if its group is at its minimum, and the minimum adds a new one in the pass after. Without that option no instance
+would replace it, so the dead one stays, as in Cluster Autoscaler, unless forceDeleteUnregisteredNodes is set.
 
-A zero-or-max group is worth nothing in part: all its machines that are no nodes go, late or not. Those that did become
-nodes are never discarded, here as elsewhere; they are left to scale-down, which drains them (upstream deletes them).
+A zero-or-max group is of no use in part: all its instances without a node are deleted, late or not. Instances that
+became nodes are never deleted here; they are left to scale-down, which drains them (Cluster Autoscaler deletes them).
 
-What a vendor says is evidence, not truth. Nothing is discarded that might be a node after all, no target goes below the
-machines that are listed or that look like the group's, and nothing at all but failed creations is touched while the
-cluster has no ready node, is unhealthy, or the group's zone is: then it is not the machines that are to blame.
+A vendor's report is not taken as proof. No instance is deleted that might be a node after all, and no target goes below
+the instances that are listed or that look like the group's. While the cluster has no ready node, is unhealthy, or the
+group's zone is, only failed creations are repaired, because then the instances are probably not the cause. See
+docs/reference/node-groups.md "Repairs".
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from chalicelib.plan.state import group_membership
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 DISCARD, SHRINK = "discard", "shrink"
-_AT_ONCE = 100  # instances of one operation: each is written down in its row
-_TOLD = 10  # machines that are told to be kept, per pass
-_EARLIER = 900.0  # seconds by which a machine may be older than our first sight of it
+_AT_ONCE = 100  # instances per operation: each is stored in its row
+_TOLD = 10  # kept instances that are reported per pass
+_EARLIER = 900.0  # seconds by which an instance may be older than our first sight of it
 _RAN = (
     "it ran before, and node {}, which is no machine of any group, was registered when it lost its node: the node "
     "may be this machine; correct the node's providerID, or delete the machine at the vendor"
 )
 _TYPE = "node.kubernetes.io/instance-type"
 _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-# An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
-# a size needs one that stands still.
+# Open operations of these kinds on the group conflict: a deletion during a removal takes other instances, by name; a
+# new size needs a group without other changes.
 _CONFLICTS = {
     DISCARD: frozenset({OperationKind.SCALE_UP, OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES}),
     SHRINK: frozenset(OperationKind),
@@ -55,16 +55,16 @@ _CONFLICTS = {
 
 
 def repair(world: ClusterState) -> tuple[Repair, ...]:
-    """At most one repair per group, by group. A group that cannot be read, that is being rolled out, whose last repair
-    failed a moment ago, or on which a conflicting operation is under way gets none; no other is touched by that."""
+    """Return at most one repair per group, by group. A group that cannot be read, that is being rolled out, whose last
+    repair failed recently, or with a conflicting operation gets none; other groups are not affected."""
     doubt = _Doubt(world)
     found = (_of(facts, world, doubt) for _, facts in sorted(world.groups.items()))
     return tuple(each for each in found if each is not None)
 
 
 def kept(world: ClusterState) -> tuple[Reason, ...]:
-    """DISCARD_HELD for machines that are late and stay because nothing shows that they are this cluster's; at most
-    _TOLD, by group and instance."""
+    """Return DISCARD_HELD for late instances that are kept because nothing shows that they belong to this cluster; at
+    most _TOLD, by group and instance."""
     doubt = _Doubt(world)
     found = (
         Reason.of(ReasonCode.DISCARD_HELD, group=name, instance=instance, detail=why)
@@ -77,8 +77,8 @@ def kept(world: ClusterState) -> tuple[Reason, ...]:
 
 
 def wrong_size(facts: NodeGroupState, now: float) -> tuple[float, tuple[int, int]]:
-    """Since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) where they do
-    (state.md §4, last paragraph). Another pair begins anew, and so does an instant from the future."""
+    """Return since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) if they
+    do. A new pair restarts the time, and so does an instant from the future."""
     registered, target, known = len(facts.nodes) + len(facts.contested), facts.group.target, facts.memory
     if target - len(facts.unregistered) <= registered <= target:
         return 0.0, (0, 0)
@@ -103,7 +103,8 @@ def _open(group: str, world: ClusterState) -> Iterable[Operation]:
 
 
 class _Doubt:
-    """What may be a node though it is listed as none, and what may be a group's though it is not listed."""
+    """Finds instances that may be nodes although they are listed as none, and nodes that may belong to a group although
+    they are not listed."""
 
     def __init__(self, world: ClusterState) -> None:
         seen: dict[str, str] = {}
@@ -122,21 +123,22 @@ class _Doubt:
         ]
 
     def alive(self, instance: Instance) -> bool:
-        """Whether an instance may be a node: it has no id, it is in two groups, or a node bears its name or the last
-        part of its id."""
+        """Return whether an instance may be a node: it has no id, it is in two groups, or a node has its name or the
+        last part of its id."""
         names = {instance.id, instance.node, _last(instance.id), _last(instance.handle)} - {""}
         return not instance.id or instance.id in self.contested or not names.isdisjoint(self._names)
 
     def strays(self, facts: NodeGroupState, since: float = 0.0) -> int:
-        """Nodes of no group that are no older than `since` and may be machines of this one: of the type, or the size,
-        of its template. Any may be where no template is known."""
+        """Return nodes without a group that are not older than `since` and may be instances of this one: they have the
+        type, or the size, of its template. Without a known template any such node counts."""
         template = facts.template.node if facts.template is not None else None
         return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
 
     def lost_node(self, instance: Instance, facts: NodeGroupState, allowed: float, now: float) -> str:
-        """The node that may be this machine under another id: the machine has been a node before (it was there long
-        before it was first seen without one, or when the group was first seen), and a node of no group, alike, was
-        registered about then. "" where there is none. allowed: seconds that a machine may take to join."""
+        """Return the node that may be this instance under another id, "" if there is none. That is the case if the
+        instance has been a node before (it existed long before it was first seen without one, or when the group was
+        first seen), and a similar node without a group registered at about that time. allowed: seconds that an
+        instance may take to join."""
         seen, first = min(self._memory.get(instance.id, now), now), facts.memory.first_seen
         if not instance.created or not (seen - instance.created > allowed or instance.created <= first < seen):
             return ""
@@ -161,7 +163,7 @@ def _alike(node: Node, template: Node) -> bool:
 
 
 def _failed(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
-    """Instances whose creation failed."""
+    """Return the instances whose creation failed."""
     spared = _spared(facts, world, doubt) if facts.failed else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
     failed = [i for i in apart if i.id in set(facts.failed)]
@@ -180,7 +182,7 @@ def _failed(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair
 
 
 def _late(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
-    """Machines that did not join in time, the longest known first; state.md §11 and case C12, C13."""
+    """Return instances that did not join in time, the longest known first."""
     seen, options, own = world.memory.unregistered, world.options, facts.group.options
     spared = _spared(facts, world, doubt) if facts.long_unregistered else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
@@ -212,8 +214,8 @@ def _late(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair |
 
 
 def _timed_out(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
-    """What was asked for and never became a machine. Upstream takes back all that was asked for, even where some of it
-    has come; ours what is missing."""
+    """Decrease the target by what was requested and never became an instance. Cluster Autoscaler decreases by the whole
+    request, even if part of it has arrived; this decreases only by what is missing."""
     request = world.timed_out.get(facts.id)
     if request is None or _not_to_blame(facts, world) or _strange(facts):
         return None
@@ -224,7 +226,7 @@ def _timed_out(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Rep
 
 
 def _size(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
-    """A target that has been above what is there for longer than the provision time (cases C3, C4)."""
+    """Decrease a target that has exceeded the existing nodes for longer than the provision time."""
     since, (registered, target) = wrong_size(facts, world.now)
     waits = facts.memory.request is not None or not since
     if waits or since + provision_time(facts.group, world.options) >= world.now or _not_to_blame(facts, world):
@@ -239,17 +241,17 @@ _ROWS: tuple[Callable[[NodeGroupState, ClusterState, _Doubt], Repair | None], ..
 
 
 def _not_to_blame(facts: NodeGroupState, world: ClusterState) -> bool:
-    """Whether machines that do not join may be well, and the API or the network be what is broken."""
+    """Return whether instances that do not join may be healthy while the API server or the network is broken."""
     return not world.health.healthy or world.health.ready == 0 or facts.zone in world.health.sick_zones
 
 
 def _strange(facts: NodeGroupState) -> bool:
-    """Whether a group that was only discovered has more machines of somebody else than nodes of ours."""
+    """Return whether a group that was only discovered has more foreign instances than nodes of this cluster."""
     return facts.group.discovered and not facts.shares.most
 
 
 def _spared(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> dict[str, str]:
-    """Machine that is late and could be discarded -> why it is kept."""
+    """Return late instance that could be deleted -> why it is kept."""
     late, shares = set(facts.long_unregistered), facts.shares
     since, allowed = facts.memory.first_seen or world.now, provision_time(facts.group, world.options)
     told: dict[str, str] = {}
@@ -263,8 +265,8 @@ def _spared(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> dict[s
 
 
 def _may_have_joined(seen: float, facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> bool:
-    """Whether, in a group of which no instance is known to be a node, one may be a node under an id that we do not
-    recognise. A machine that appeared while we watched cannot be a node that is older than itself."""
+    """Return whether, in a group of which no instance is known to be a node, one may be a node under an unrecognised
+    id. An instance that appeared during observation cannot be a node that is older than itself."""
     if facts.nodes:
         return False
     watched = seen > world.memory.first_seen > 0.0
@@ -272,26 +274,29 @@ def _may_have_joined(seen: float, facts: NodeGroupState, world: ClusterState, do
 
 
 def _apart(facts: NodeGroupState, doubt: _Doubt) -> list[Instance]:
-    """The group's instances that are no node and cannot be one, each once; without those the provider holds on to."""
+    """Return the group's instances that are not nodes and cannot be, each once, without those that the provider
+    blocks."""
     apart = {*facts.unregistered, *facts.failed}
     found = {i.id: i for i in facts.group.instances if i.id in apart and not i.held}
     return [i for i in found.values() if i.state is not InstanceState.DELETING and not doubt.alive(i)]
 
 
 def _turn(instances: list[Instance], facts: NodeGroupState) -> list[Instance]:
-    """All of them; after a failure one, each time another: one that cannot be discarded holds up no other."""
+    """Return all of them; after a failure a single one, a different one each time, so that one that cannot be deleted
+    does not block the others."""
     failures = facts.memory.repair_failures
     return [instances[failures % len(instances)]] if failures > 0 else instances
 
 
 def _there(facts: NodeGroupState) -> int:
-    """Every machine that the vendor lists, whatever it says of it."""
+    """Return how many instances the vendor lists in any state."""
     return max(len({i.id for i in facts.group.instances}), len(facts.nodes))
 
 
 def _discard(facts: NodeGroupState, chosen: list[Instance], reason: Reason) -> Repair | None:
-    """None while the vendor has more machines than its target: it is removing some already, or does not count those
-    that failed. The target that goes down with them would then cost machines that run (CA#6795)."""
+    """Return the deletion, or None while the vendor has more instances than its target: it is already removing some, or
+    does not count those that failed. Lowering the target with them would then remove running instances (Cluster
+    Autoscaler issue 6795)."""
     living = {i.id for i in facts.group.instances if i.state is not InstanceState.DELETING}
     if len(living) > facts.group.target:
         return None
@@ -302,15 +307,15 @@ def _discard(facts: NodeGroupState, chosen: list[Instance], reason: Reason) -> R
 
 
 def _shrink(facts: NodeGroupState, size: int, reason: Reason) -> Repair | None:
-    """Down to `size`, never below the minimum, which would only be grown again."""
+    """Decrease the target to `size`, but never below the minimum, to which the group would only grow again."""
     target, least = facts.group.target, max(0, facts.group.min)
     return Repair(facts.id, SHRINK, target, max(size, least), reason) if max(size, least) < target else None
 
 
 def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterable[str]) -> tuple[Repair, ...]:
-    """Those that do not get in the way of what else this plan does. grown, removed: the groups that it grows and takes
-    nodes from. Pods that wait come first. Beside removals only what could not be created goes: it was never counted
-    as a part of the size that the removals leave (GroupFacts.leaving)."""
+    """Return the repairs that do not conflict with the rest of this plan. grown, removed: the groups that it scales up
+    and removes nodes from. Pending pods come first. Together with removals only instances that could not be created
+    are deleted: they were never counted in the size that the removals leave (NodeGroupState.leaving)."""
     growing, shrinking = set(grown), set(removed)
     return tuple(
         each
@@ -320,6 +325,6 @@ def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterabl
 
 
 def targets(facts: NodeGroupState, found: Repair) -> tuple[Instance, ...]:
-    """The instances that a repair discards, as the provider listed them."""
+    """Return the instances that a repair deletes, as the provider listed them."""
     named = {instance.id: instance for instance in facts.group.instances}
     return tuple(named[name] for name in found.instances)

@@ -1,7 +1,7 @@
-"""What if? The same cluster with more pods, without some nodes, with other bounds: a snapshot and a memory made of a
-snapshot and a memory, so that the planner answers such a question without knowing that it is one.
+"""Builds what-if inputs: the same cluster with more pods, without some nodes, or with other bounds. A snapshot and a
+memory are derived from a snapshot and a memory, so that the planner needs no special case.
 
-Nothing here decides anything, and nothing is written anywhere.
+This module makes no decisions and writes nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
 from chalicelib.plan.state.node_templates import learn
 
-_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # by the API server, onto bound pods
-_SETTLED = 31.0  # seconds after which no pod is waited with for more of its kind (scale-up.md §2: 2, GPU 30)
+_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # set by the API server on bound pods
+_SETTLED = 31.0  # seconds after which the planner no longer waits for more pods (2, with GPUs 30)
 
 
 class AddedPods(msgspec.Struct, frozen=True):
-    """Pods to add: `count` of one class. keep_name: one pod that has a name of its own, taken if it is free."""
+    """Pods to add: `count` of one class. keep_name: a single pod with its own name, which is used if it is free."""
 
     namespace: str
     name: str
@@ -37,7 +37,7 @@ class AddedPods(msgspec.Struct, frozen=True):
 
 
 class RemovedNode(msgspec.Struct, frozen=True):
-    """What a removed node took with it. again: pods that want a node again; lost: pods that nothing recreates."""
+    """The pods of a removed node. again: pods that need a node again; lost: pods that nothing recreates."""
 
     node: str
     group: str = ""
@@ -46,7 +46,7 @@ class RemovedNode(msgspec.Struct, frozen=True):
 
 
 class GroupBounds(msgspec.Struct, frozen=True):
-    """Another minimum, maximum or target size for a group; None leaves it as it is."""
+    """A different minimum, maximum or target size for a group; None leaves it unchanged."""
 
     min: int | None = None
     max: int | None = None
@@ -56,9 +56,10 @@ class GroupBounds(msgspec.Struct, frozen=True):
 def with_pods(
     snapshot: Snapshot, wanted: Sequence[AddedPods], now: float, options: Options
 ) -> tuple[Snapshot, tuple[tuple[str, ...], ...]]:
-    """The snapshot with pods that the scheduler has refused, old enough to count; and their names per entry.
+    """Return the snapshot with added pods that the scheduler has refused, old enough to count; and their names per
+    entry.
 
-    A name that is taken, and every one of several, gets `-added-1`, `-added-2` … behind it.
+    If a name is taken, and for several pods, `-added-1`, `-added-2` … is appended.
     """
     classes = _Classes(snapshot.classes)
     taken = {pod.key for pod in snapshot.pods}
@@ -76,7 +77,7 @@ def with_pods(
 
 
 class _Classes:
-    """A snapshot's classes, and those that are added."""
+    """A snapshot's classes and the added ones."""
 
     def __init__(self, known: Sequence[PodClass]) -> None:
         self._known = list(known)
@@ -84,11 +85,11 @@ class _Classes:
 
     @property
     def all(self) -> tuple[PodClass, ...]:
-        """Known and added."""
+        """Return known and added classes."""
         return tuple(self._known)
 
     def intern(self, cls: PodClass) -> int:
-        """The index of an equal class, or of this one, newly added."""
+        """Return the index of an equal class, or of this one after adding it."""
         at = self._index.setdefault(_value(cls), len(self._known))
         if at == len(self._known):
             self._known.append(cls)
@@ -100,8 +101,8 @@ def _value(cls: PodClass) -> bytes:
 
 
 def as_new(cls: PodClass, node: Node | None) -> PodClass:
-    """The class of a pod as its controller would make another: without the labels that binding it to `node` copied,
-    and with ephemeral volumes whose claims are yet to be made."""
+    """Return the class of a pod as its controller would recreate it: without the labels that binding it to `node`
+    copied, and with ephemeral volumes whose claims do not exist yet."""
     own = {
         key: value
         for key, value in cls.labels.items()
@@ -114,7 +115,7 @@ def as_new(cls: PodClass, node: Node | None) -> PodClass:
 
 
 def _names(wanted: AddedPods, taken: set[str]) -> list[str]:
-    """Free names, which are taken thereby."""
+    """Return free names and reserve them."""
     names: list[str] = []
     if wanted.keep_name and wanted.count == 1 and f"{wanted.namespace}/{wanted.name}" not in taken:
         names.append(wanted.name)
@@ -129,7 +130,8 @@ def _names(wanted: AddedPods, taken: set[str]) -> list[str]:
 
 
 def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
-    """The pod without a node, as it looks some time after the scheduler has said no. Gates still hold it back."""
+    """Return the pod without a node, as it is some time after the scheduler has refused it. Scheduling gates still
+    block it."""
     return msgspec.structs.replace(
         pod,
         node="",
@@ -143,7 +145,7 @@ def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
 
 
 def _age(cls: PodClass, options: Options) -> float:
-    """Older than anything that would have it wait."""
+    """Return an age above every waiting time."""
     try:
         own = parse_duration(cls.scale_up_delay) if cls.scale_up_delay else 0.0
     except BadInput:
@@ -154,10 +156,10 @@ def _age(cls: PodClass, options: Options) -> float:
 def without_nodes(
     snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options
 ) -> tuple[Snapshot, Memory, tuple[RemovedNode, ...]]:
-    """The cluster without these nodes: Node, instance and one of the group's target size each, as after a removal.
+    """Return the cluster without these nodes: each Node, its instance and one of the group's target size are removed.
 
-    Their pods want a node again where a controller recreates them (scale-up.md §2, pods of nodes being drained); the
-    rest goes with the node. What a group's template was learnt from is learnt first. Unknown names are passed over.
+    Their pods need a node again if a controller recreates them; the rest goes with the node. If a group's template
+    depends on a removed node, it is learned first. Unknown names are ignored.
     """
     gone = {node.name: node for node in snapshot.nodes if node.name in set(names)}
     losses = {name: RemovedNode(name) for name in sorted(gone)}
@@ -206,7 +208,7 @@ def without_nodes(
 
 
 def owned_by(group: NodeGroup, node: Node) -> bool:
-    """Whether a node is one of a group's instances, by the instance's node or provider id."""
+    """Return whether a node is one of a group's instances, by the instance's node or provider id."""
     return any(
         instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
         for instance in group.instances
@@ -224,7 +226,7 @@ def _smaller(group: NodeGroup, gone: Mapping[str, Node]) -> NodeGroup:
 def _scattered(
     snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, now: float, options: Options
 ) -> tuple[tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
-    """Pods afterwards, and per node that is gone: those that come back and those that do not."""
+    """Return the pods afterwards, and per removed node: those that are recreated and those that are not."""
     pods: list[Pod] = []
     again: dict[str, list[str]] = {}
     lost: dict[str, list[str]] = {}
@@ -248,10 +250,10 @@ def _scattered(
 def with_bounds(
     snapshot: Snapshot, memory: Memory, name: str, bounds: GroupBounds, now: float, options: Options
 ) -> tuple[Snapshot, Memory]:
-    """The cluster with other bounds or another target size for one group, which must be there.
+    """Return the cluster with different bounds or another target size for one group, which must exist.
 
-    size: what the provider has been asked for; nodes beyond those that are there count as on their way, and nothing
-    else is in flight for the group. Raises BadInput for a size below the nodes that are there.
+    size: the target requested from the provider; nodes beyond the existing ones count as upcoming, and nothing else is
+    in flight for the group. Raises BadInput for a size below the number of existing nodes.
     """
     group = next(each for each in snapshot.groups if each.id == name)
     changed = msgspec.structs.replace(
@@ -276,7 +278,7 @@ def with_bounds(
 
 
 def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
-    """The memory in which exactly so many nodes of a group are on their way."""
+    """Return the memory in which exactly this many nodes of a group are upcoming."""
     request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
     operations = tuple(

@@ -1,8 +1,9 @@
-"""The policy document: text in, one checked `model.Policy` out (architecture §7).
+"""The policy document: text in, one validated `model.Policy` out.
 
-    text ──yaml_marks──► nodes with lines ──schema + options + parsers──► values ──check──► Policy
+    text ──yaml_document──► nodes with lines ──schema + options + value_types──► values ──validation──► Policy
 
-A document is refused whole, with every mistake at once, each with its line, its path and what would be right. What is
-known but not in force yet is accepted with a warning that says so; nothing is silently something else. The tables
-(schema.py, providers.py, options.py) are the documentation too: docs/policy.md is made from them by docs.py.
+A document is refused as a whole, with every mistake at once, each with its line, its path and a correction. Settings
+that are known but not in force yet are accepted with a warning that says so; no setting is silently interpreted in
+another way. The tables (schema.py, providers.py, options.py) are also the documentation: docs.py generates
+docs/policy.md from them.
 """

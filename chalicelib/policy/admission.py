@@ -1,7 +1,8 @@
-"""What a deployment lets a policy name: no local files, no foreign hosts, no secrets of other clusters.
+"""Checks what a deployment lets a policy name: no local files, no foreign hosts, no secrets of other clusters.
 
-The functions carry out what a policy says with rights that its writer does not have. So a document is checked when it
-is applied, and again whenever a function reads it: it may have been stored before a rule existed, or past this program.
+The functions carry out a policy with permissions that its author does not have. A document is therefore checked when it
+is applied, and again whenever a function reads it: it may have been stored before a rule existed, or without this
+program.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from chalicelib.policy.secret_names import named_in, never, problem, remedy
 
 
 class Purpose(Enum):
-    """STORED: it is applied, or read by a function. VALIDATED: a person asks whether it could be. PLANNED: a command
-    reads it together with files of the workstation."""
+    """STORED: the document is applied, or read by a function. VALIDATED: an operator asks whether it could be applied.
+    PLANNED: a command reads it together with files of the workstation."""
 
     STORED = auto()
     VALIDATED = auto()
@@ -28,7 +29,7 @@ class Purpose(Enum):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """cluster: the name that the document is stored under; empty for the one in it."""
+    """cluster: the name that the document is stored under; empty to use the name in the document."""
 
     deployment: Deployment
     purpose: Purpose = Purpose.STORED
@@ -36,7 +37,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 def check_admission(draft: PartialPolicy, name: str, admission: Admission, report: Diagnostics) -> None:
-    """Tell the report what the deployment does not permit. name: the cluster's, as the document has it."""
+    """Report what the deployment does not permit. name: the cluster's, as in the document."""
     for check in _CHECKS:
         check(draft, admission.cluster or name, admission, report)
 
@@ -58,7 +59,7 @@ def _file(path: Path, admission: Admission, report: Diagnostics) -> None:
 
 
 def _hosts(draft: PartialPolicy, _: str, admission: Admission, report: Diagnostics) -> None:
-    deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are told above
+    deployment = msgspec.structs.replace(admission.deployment, files=True)  # files are reported above
     for provider, settings in (draft.providers or {}).items():
         for key, what, instead in mistakes(provider, settings, deployment):
             report.problem((*SPEC, "providers", provider, key), what, instead)
@@ -66,7 +67,7 @@ def _hosts(draft: PartialPolicy, _: str, admission: Admission, report: Diagnosti
 
 def _secrets(draft: PartialPolicy, cluster: str, admission: Admission, report: Diagnostics) -> None:
     if admission.purpose is Purpose.PLANNED:
-        return  # a command reads no secrets; files stand for them
+        return  # a command reads files instead of secrets
     deployment = admission.deployment
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
     for below, name, use in named_in(draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}):

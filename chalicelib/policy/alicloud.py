@@ -1,7 +1,7 @@
 """spec.providers.alicloud: the settings of Alibaba Cloud's Auto Scaling.
 
-What agrees with what (which credentials are complete, which group is named twice) is for the provider to say, who also
-sees the secret and nodeGroups; here each value is right by itself.
+Each value is validated on its own here. The provider validates combinations (complete credentials, groups named twice),
+because it also knows the secret and nodeGroups.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _METADATA = re.compile(r"(https://[^/?#@\s]+|http://(100\.100\.100\.200|localhos
 
 
 def _metadata(value: str) -> str:
-    """An address with TLS, or one of those that providers/http.py calls without."""
+    """Accept an address with TLS, or one that providers/http.py calls without."""
     if not _METADATA.match(value):
         raise BadInput("", "is not an address", "write it like http://100.100.100.200")
     return value

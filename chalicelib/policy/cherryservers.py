@@ -1,7 +1,7 @@
-"""spec.providers.cherryservers: the settings of Cherry Servers, and the pools' definitions where they stand here.
+"""spec.providers.cherryservers: the settings of Cherry Servers, and the pool definitions where the document has them.
 
-What agrees with what (whose plan is inherited, which template asks for a token) is for the provider to say, who also
-reads upstream's file; here each value is right by itself. Scripts are never repeated in an error.
+Each value is validated on its own here. The provider validates combinations (inherited plans, templates that need a
+token), because it also reads upstream's file. Scripts are never repeated in an error.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _DEFINITION = Section(
 
 
 def _read_definitions(node: Node, path: Path, report: Diagnostics) -> Any:
-    """Pool -> definition, as JSON: settings are texts."""
+    """Return pool -> definition as JSON, because settings are texts."""
     entries = entries_of(node, path, report)
     if entries is None:
         return UNSET

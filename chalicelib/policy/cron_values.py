@@ -1,7 +1,7 @@
-"""Times of a clock as documents write them: five fields of cron, a time zone, and how long a window may stay open.
+"""Reads times in documents: five-field cron expressions, time zones, and how long a window may stay open.
 
-Windows, rules and schedules share them. plan/windows.py is imported where it is used: it brings cron and time zones,
-which functions that only look up a policy without any of these shall not pay for.
+Windows, rules and schedules share them. schedules/maintenance_windows.py is imported where it is used: it loads cron
+and time zones, which functions that only look up a policy without them must not pay for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CRON_FORM = 'it like "0 22 * * 1-5"'
 
 @lru_cache(maxsize=256)
 def _cron(given: str) -> str:
-    """With one space between fields; raises BadInput."""
+    """Normalise to one space between fields; raises BadInput."""
     if len(given) > _LONGEST_CRON:
         raise BadInput(
             "", f"{quote(given)} is longer than {_LONGEST_CRON} characters", "write it shorter, or as several windows"
@@ -33,7 +33,7 @@ def _cron(given: str) -> str:
 
 
 def _zone(given: str) -> str:
-    if not given[:1].isupper():  # the database's own names are; others exist on some machines and not on others
+    if not given[:1].isupper():  # names of the time zone database only; others are machine-specific
         raise BadInput("", f"{quote(given)} is not a time zone", "write it like Europe/Zurich or UTC")
     from chalicelib.schedules.maintenance_windows import check_zone
 
@@ -54,9 +54,9 @@ def _gap(cron: str) -> float:
 
 
 def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    """Refuses a window (attribute -> value) that lasts longer than its cron leaves between two openings.
+    """Refuse a window (attribute -> value) that lasts longer than the time between two of its cron's openings.
 
-    path: the window's own; what could not be read is not looked at.
+    path: the window's own; values that could not be read are skipped.
     """
     if "cron" not in window or "duration" not in window:
         return

@@ -1,7 +1,7 @@
-"""Every mistake at once: what is wrong is gathered here by path, and told in the order of the document.
+"""Collects all mistakes of a document by path and reports them at once, in the order of the document.
 
-Readers and checks know paths only; where a path stands in the text is looked up here. A path that is not in the text
-(something is missing) is told at the line of the nearest part that is.
+Readers and checks use paths only; this module finds the line of a path in the text. A path that is not in the text (a
+missing value) is reported at the line of the nearest existing parent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LONGEST = 60
 
 
 def show_path(path: Path) -> str:
-    """("spec", "nodeGroups", 1, "max") -> `spec.nodeGroups[1].max`; other keys are quoted: `labels["a/b"]`."""
+    """Format ("spec", "nodeGroups", 1, "max") as `spec.nodeGroups[1].max`; other keys are quoted: `labels["a/b"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -33,12 +33,12 @@ def show_path(path: Path) -> str:
 
 
 def quote(text: str) -> str:
-    """User's text for a message: on one line, quoted, not endless."""
+    """Format user text for a message: on one line, quoted, truncated."""
     return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, or an empty text. Case and dashes do not count."""
+    """Return the known word that was probably intended, or an empty text. Case and dashes are ignored."""
     folded = {name.replace("-", "").lower(): name for name in known}
     near = difflib.get_close_matches(word.replace("-", "").replace("_", "").lower(), folded, n=1, cutoff=0.75)
     return folded[near[0]] if near else ""
@@ -57,32 +57,33 @@ class Diagnostics:
             self._index(root, ())
 
     def problem(self, path: Path, problem: str, remedy: str = "", *, line: int = 0) -> None:
-        """Something that refuses the document."""
+        """Add a problem, for which the document is refused."""
         line = line or self.line(path)
         self._told.append(path)
         self._problems.append((line, BadInput(self._where(path, line), problem, remedy)))
 
     def warn(self, path: Path, text: str) -> None:
-        """Something that is accepted and yet not what the writer may think."""
+        """Add a warning about a setting that is accepted but may not do what the author expects."""
         line = self.line(path)
         self._warnings.append((line, f"{self._where(path, line)}: {text}"))
 
     def line(self, path: Path) -> int:
-        """Where it stands, or the nearest part around it."""
+        """Return the line of the path, or of the nearest parent in the text."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
     def has_problem_under(self, path: Path) -> bool:
-        """Whether something at or below the path is wrong already, so that a rule about it would only repeat that."""
+        """Return whether there is a problem at or below the path, so that a rule about it would only repeat the
+        problem."""
         return any(found[: len(path)] == path for found in self._told)
 
     def warnings(self) -> tuple[str, ...]:
-        """In the order of the text."""
+        """Return the warnings in the order of the text."""
         return tuple(text for _, text in sorted(self._warnings, key=lambda entry: entry[0]))
 
     def check(self, further: tuple[BadInput, ...] = ()) -> None:
-        """Raises BadInputs if anything was wrong. further: what was found elsewhere, which comes last."""
+        """Raise InputErrors if there is any problem. further: problems found by other code, which come last."""
         if self._problems or further:
             known = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
             raise InputErrors(known + further)
@@ -92,7 +93,7 @@ class Diagnostics:
         return f"{where}: {show_path(path)}" if path else where
 
     def _index(self, node: Node, path: Path) -> None:
-        """Lines by path; equal keys are found on the way, because a mapping would let one of them vanish."""
+        """Index lines by path; duplicate keys are reported here, because a mapping would drop one of them."""
         self._lines.setdefault(path, node.line)
         if isinstance(node, Sequence):
             for index, item in enumerate(node.items):

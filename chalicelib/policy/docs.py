@@ -1,7 +1,7 @@
-"""docs/policy.md, made from the tables: `python -m chalicelib.policy.docs > docs/policy.md`.
+"""Generates docs/policy.md from the tables: `python -m chalicelib.policy.docs > docs/policy.md`.
 
-Why made and not written: a reference that is typed a second time is wrong the first time a table changes. A test
-compares the committed file with what comes out here.
+A reference maintained separately would be wrong after the first change of a table. A test compares the committed file
+with the generated one.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ group's id, at most 1,000 characters long; Unicode classes (`\\p{{…}}`) are no
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [
         _HEAD,
         _fields("The document", ROOT),

@@ -1,6 +1,6 @@
-"""The document's own keys, section by section: the table that architecture §7 draws as an example.
+"""The document's own keys, section by section.
 
-Options, providers and the lists below spec have tables of their own. Nothing is silently not there.
+Options, providers and the lists below spec have tables of their own. Every key is either accepted or reported.
 """
 
 from __future__ import annotations

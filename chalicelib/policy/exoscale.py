@@ -1,7 +1,7 @@
 """spec.providers.exoscale: the settings of Exoscale's SKS Nodepools and Instance Pools.
 
-What agrees with what (environment beside endpoint, which group is named twice) is for the provider to say, who also
-sees nodeGroups; here each value is right by itself.
+Each value is validated on its own here. The provider validates combinations (environment with endpoint, groups named
+twice), because it also knows nodeGroups.
 """
 
 from __future__ import annotations

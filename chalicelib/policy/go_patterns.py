@@ -44,11 +44,11 @@ class Pattern:
         self.size: int = self._program.programsize
 
     def found_in(self, text: str) -> bool:
-        """Whether the pattern is found anywhere in the text."""
+        """Return whether the pattern is found anywhere in the text."""
         return self._program.search(text.encode(errors="replace")) is not None
 
 
-@lru_cache(maxsize=2048)  # more than a ConfigMap may have (policy/priorities.MOST_RULES)
+@lru_cache(maxsize=2048)  # more than a ConfigMap may have (policy/priority_configmap.MOST_RULES)
 def pattern(text: str) -> Pattern:
     """A pattern in Go's syntax; raises BadInput without a place for one that Go refuses, or that is too large."""
     return Pattern(text)

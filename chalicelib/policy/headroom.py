@@ -1,4 +1,4 @@
-"""spec.headroom: spare capacity that is kept free, as virtual pods or as a percentage (demands.md 17)."""
+"""spec.headroom: spare capacity, as virtual pods or as a percentage (docs/reference/headroom.md "Headroom")."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def _size(resource: str, example: str, most: str) -> ValueType:
-    """A quantity above nothing, no larger than any machine: times the pods it must stay a number that fits."""
+    """Parse a quantity above zero, no larger than any machine, so that its product with the number of pods still fits
+    an integer."""
     limit = parse_amount(resource, most)
     span = f"an amount of up to {most}, such as {example}"
 
@@ -39,7 +40,7 @@ def _show_cpu(millicores: int) -> str:
 
 
 def _show_bytes(amount: int) -> str:
-    """In the largest unit that holds it to the byte."""
+    """Return the amount in the largest unit that represents it exactly."""
     unit, size = next(((unit, size) for unit, size in _UNITS if amount % size == 0), ("", 1))
     return f"{amount // size}{unit}"
 
@@ -68,7 +69,7 @@ HEADROOM = Section(
 
 
 def _one_measure(headroom: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    """Either pods with a size, or percent."""
+    """Require either pods with a size, or percent."""
     broken = any(report.has_problem_under((*path, key)) for key in ("pods", "cpu", "memory", "percent"))
     sized = [key for key in ("pods", "cpu", "memory") if key in headroom]
     if "percent" in headroom and sized:

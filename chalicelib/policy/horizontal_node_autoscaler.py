@@ -1,8 +1,8 @@
-"""HorizontalNodeAutoscaler objects of a cluster as rules (huaweicloud-cce.md A2).
+"""Reads HorizontalNodeAutoscaler objects of a cluster as scaling rules.
 
-People and tools write these objects by hand, so every mistake is told at once, with its path and what would be right;
-an object with one mistake is refused whole. Keys and enumerations count without regard to case, as the vendor's own
-pages write them in more than one way.
+These objects are often hand-written, so every mistake is reported at once, with its path and a correction; an object
+with one mistake is refused as a whole. Keys and enumerations are case-insensitive, because the vendor's own pages write
+them in several ways.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _VENDOR = "huaweicloud"
 
 
 def read_object(raw: Mapping[str, Any]) -> RuleObject:
-    """One object, as decoded from JSON or YAML; never raises, whatever it is.
+    """Read one object, as decoded from JSON or YAML; never raises, for any input.
 
-    problems: why it is refused (then it has no rules); warnings: what is passed over. The rules have `source`
-    namespace/name, the object's targets as groups, and time zone UTC (whoever obeys them knows the policy's). An object
-    that is switched off is off, whatever else is wrong with it: refused, it would leave its last version in force.
+    problems: why it is refused (it then has no rules); warnings: what is ignored. The rules have `source`
+    namespace/name, the object's targets as groups, and time zone UTC (the caller replaces it by the policy's). A
+    disabled object stays disabled even if it has mistakes: refusing it would leave its last version in force.
     """
     told = Told()
     top = Fields.of(raw, "", _TOP, told)
@@ -64,8 +64,8 @@ def read_object(raw: Mapping[str, Any]) -> RuleObject:
 
 
 def obeyed(policy: Policy) -> bool:
-    """Whether such objects count in a cluster (scaleUp.horizontalNodeAutoscalers; unsaid: where the vendor's groups
-    are scaled)."""
+    """Return whether such objects are in force in a cluster (scaleUp.horizontalNodeAutoscalers; if not set, where the
+    vendor's groups are scaled)."""
     said = policy.scale_up.horizontal_node_autoscalers
     return _VENDOR in policy.providers if said is None else said
 
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
 
 
 def _instant(value: Any) -> float:
-    """0.0 for what is no time: it decides only who came first."""
+    """Return 0.0 for an invalid time, because it only decides which object was created first."""
     try:
         return parse_time(value) if isinstance(value, str) else 0.0
     except BadInput:
@@ -83,7 +83,7 @@ def _instant(value: Any) -> float:
 
 
 def _identity(top: Fields, name: str, namespace: str, told: Told) -> None:
-    """What it is and where. Items of a list do not repeat the first two."""
+    """Return its kind and location. Items of a list do not repeat apiVersion and kind."""
     api, kind = top.get("apiVersion"), top.get("kind")
     if api is not None and _text(api).casefold() != f"{GROUP}/{VERSION}":
         told.problem("apiVersion", f"{shown(api)} is not known", f"write {GROUP}/{VERSION}")
@@ -160,7 +160,7 @@ def _name(fields: Fields, taken: set[str], told: Told) -> str:
 
 
 def _rule(fields: Fields, rule: Rule, told: Told) -> Rule:
-    """The rule's trigger and action; anything wrong with them is told, and the rule is then of no use."""
+    """Return the rule's trigger and action; mistakes are reported, and the rule is then unusable."""
     given = fields.get("type")
     trigger = _TRIGGERS.get(_text(given).strip().casefold())
     if trigger is None:
@@ -205,7 +205,7 @@ def _cron(raw: Any, place: str, told: Told) -> str:
     if not isinstance(given, str) or not given.strip():
         told.problem(fields.at("schedule"), _said(given), 'write five fields of cron, like "47 20 * * *"')
         return ""
-    # Brings cron and time zones, which a cluster without such objects shall not pay for.
+    # Loads cron and time zones, which a cluster without such objects must not pay for.
     from chalicelib.schedules.maintenance_windows import check_cron
 
     cron = " ".join(given.split())
@@ -217,7 +217,7 @@ def _cron(raw: Any, place: str, told: Told) -> str:
 
 
 def _measure(raw: Any, place: str, told: Told) -> tuple[Metric | None, int]:
-    """Which metric, and the percent above which the rule fires; 0: automatic (A3.6)."""
+    """Return the metric, and the percent above which the rule fires; 0: automatic."""
     fields = Fields.of(raw, place, ("metricName", "metricOperation", "metricValue", "unit"), told)
     if fields is None:
         return None, 1
@@ -248,7 +248,8 @@ def _threshold(given: Any, place: str, told: Told) -> int:
 
 
 def _action(fields: Fields, told: Told, *, cron: bool, automatic: bool) -> int:
-    """Nodes to add; 0: as many as needed. automatic: the threshold is, and the action is with it (A3.6)."""
+    """Return the number of nodes to add; 0: as many as needed. automatic: the threshold is automatic, and so is the
+    action."""
     found = fields.get("action")
     if found is None:
         told.problem(fields.at("action"), "is missing", "write action: {type: ScaleUp, unit: Node, value: 1}")

@@ -1,7 +1,7 @@
 """spec.providers.huaweicloud: the settings of Huawei Cloud CCE's node pools.
 
-What agrees with what (which agency setting needs which, which pool is named twice) is for the provider to say, who also
-sees nodeGroups; here each value is right by itself.
+Each value is validated on its own here. The provider validates combinations (agency settings, pools named twice),
+because it also knows nodeGroups.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
 
 
 def _read_region(node: Node, path: Path, report: Diagnostics) -> Any:
-    """A region that is not in the table is called all the same: the vendor opens new ones."""
+    """Accept a region that is not in the table, because the vendor opens new ones."""
     region = _REGION.read(node, path, report)
     if region is not UNSET and region not in REGIONS:
         report.warn(

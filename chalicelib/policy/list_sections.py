@@ -1,4 +1,5 @@
-"""Lists of mappings (windows, rules, schedules, headroom), read in one way, so that mistakes are told in one way."""
+"""Reads lists of mappings (windows, rules, schedules, headroom) in one way, so that their mistakes are reported
+alike."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ Check = Callable[[dict[str, Any], Path, Diagnostics], None]
 
 
 def entries(section: Section, noun: str, most: int, example: str, *checks: Check, name: str = "") -> ValueType:
-    """A list of at most `most` entries of a section, as a tuple of attribute -> value.
+    """Read a list of at most `most` entries of a section as a tuple of attribute -> value.
 
-    What was wrong in an entry is absent from it, already told. checks: what must agree within one entry, called with
-    what could be read of it and its path. example: an entry as a person would write it, for the remedy.
+    Invalid values are missing from an entry and are already reported. checks: cross-field checks within one entry,
+    called with its readable values and its path. example: an entry as an author would write it, for the remedy.
     """
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
@@ -44,14 +45,14 @@ def entries(section: Section, noun: str, most: int, example: str, *checks: Check
     )
 
 
-# A slash is kept for the rules of objects in a cluster, which memory knows as namespace/object/rule.
+# A slash is reserved for the rules of objects in a cluster, which memory stores as namespace/object/rule.
 NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening")
 _GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
 
 
 def _read_groups(node: Node, path: Path, report: Diagnostics) -> Any:
     found = _GROUP_IDS.read(node, path, report)
-    if found == ():  # what a template leaves behind where its list was empty must not come to mean every group
+    if found == ():  # an empty list from a template must not mean every group
         report.problem(path, "names no group", "write groups: [ID], or take the line out")
         return UNSET
     twice = next((name for name in found if found.count(name) > 1), None) if found is not UNSET else None
@@ -67,7 +68,7 @@ _PERCENT = re.compile(r"(0|[1-9][0-9]{0,8}) ?%?\Z")
 
 
 def percent(least: int, most: int) -> ValueType:
-    """A whole number of percent, with or without the sign."""
+    """Parse a whole number of percent, with or without the sign."""
     span = f"a whole percentage from {least}% to {most}%"
 
     def parse(value: str) -> int:

@@ -1,7 +1,7 @@
-"""Text to policy: read, check, and only then build.
+"""Loads a policy from text: read, validate, and only then build.
 
-The last good version stays in force while a document is wrong, so nothing here returns half a policy: it is all the
-mistakes, or a Policy that every later room may trust.
+The last valid version stays in force while a document is invalid, so this module never returns a partial policy: the
+result is either all mistakes, or a Policy that all other code may rely on.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from chalicelib.policy.yaml_document import read
 def load(
     text: str, *, place: str, admission: Admission | None = None, ask: Ask | None = None
 ) -> tuple[Policy, tuple[str, ...]]:
-    """One policy document -> (policy, warnings). place: the file's name, for messages. admission: what the document is
-    for, and under which deployment; None: what a deployment permits is not looked at. ask: what the providers would
-    refuse; None: they are not asked.
+    """Return (policy, warnings) for one policy document. place: the file's name, for messages. admission: the
+    document's purpose and its deployment; None: do not check what a deployment permits. ask: the providers'
+    validation; None: the providers are not asked.
 
-    Raises BadInputs with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`. What
-    providers refuse comes last, without a line.
+    Raises InputErrors with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`. The
+    providers' mistakes come last, without a line.
     """
     try:
         root = read(text, place=place)
@@ -61,12 +61,12 @@ def load(
 
 
 def digest(text: str) -> str:
-    """SHA-256 of the text, line ends aside: equal digests are the same document."""
+    """Return the SHA-256 of the text with normalised line ends: equal digests mean the same document."""
     return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _draft(spec: dict[str, Any] | None) -> PartialPolicy | None:
-    """What the cross-checks look at, made of what could be read."""
+    """Build the input of cross-field validation from the readable values."""
     if spec is None:
         return None
     return PartialPolicy(
@@ -75,7 +75,7 @@ def _draft(spec: dict[str, Any] | None) -> PartialPolicy | None:
 
 
 def _policy(found: dict[str, Any]) -> Policy:
-    """Only after every check: nothing that is required can be missing."""
+    """Build the policy after all checks, so no required value can be missing."""
     spec: dict[str, Any] = {name: value for name, value in found["spec"].items() if name in Policy.__struct_fields__}
     made: dict[str, Any] = {
         "kubernetes": KubernetesAccess(**spec.pop("kubernetes")),

@@ -1,4 +1,4 @@
-"""spec.maintenanceWindows: when removals are allowed, as plan/windows.py understands it."""
+"""spec.maintenanceWindows: when removals are allowed, as schedules/maintenance_windows.py evaluates it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""spec.maxDisruption: the most that removals may take, as the brake (plan/brake.py) enforces it."""
+"""spec.maxDisruption: the removal limits that the circuit breaker (plan/scale_down/circuit_breaker.py) enforces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FORM = re.compile(r"((?:0|[1-9][0-9]{0,2})(?:\.[0-9]{1,12})?)( ?%)?")
 
 
 def _share(text: str) -> float:
-    """0.25 or 25%, the same value; raises BadInput."""
+    """Parse 0.25 or 25%, which are the same value; raises BadInput."""
     found = _FORM.fullmatch(text)
     share = 2.0 if found is None else float(found[1]) / (100 if found[2] else 1)
     if share > 1:
@@ -23,7 +23,7 @@ def _share(text: str) -> float:
 
 
 def _show(share: float) -> float | int | str:
-    """As a number that reads back; what Python would write with an exponent is written out, as text."""
+    """Return a number that reads back; a number that Python would write with an exponent becomes text in full."""
     if share == int(share):
         return int(share)
     return share if "e" not in repr(share) else f"{share:.12f}".rstrip("0")

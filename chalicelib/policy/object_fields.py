@@ -1,6 +1,6 @@
-"""The fields of one level of an object that people write in more than one spelling, and what is told of them.
+"""Reads the fields of one level of an object whose spelling varies, and collects its problems and warnings.
 
-Beside policy/horizontal.py, which knows what the fields mean.
+policy/horizontal_node_autoscaler.py defines what the fields mean.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MOST_TOLD, _LONGEST = 20, 60
 
 
 class Told:
-    """What is wrong, and what is passed over: one sentence each, with its place; the first MOST_TOLD of either."""
+    """Problems and warnings: one sentence each, with its place; the first MOST_TOLD of each."""
 
     def __init__(self) -> None:
         self._problems: list[str] = []
@@ -20,32 +20,33 @@ class Told:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Why the object is refused."""
+        """Return why the object is refused."""
         return _capped(self._problems)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is passed over."""
+        """Return what is ignored."""
         return _capped(self._warnings)
 
     def problem(self, place: str, what: str, remedy: str) -> None:
-        """`place: what; remedy`."""
+        """Add a problem as `place: what; remedy`."""
         self._problems.append(f"{place}: {what}; {remedy}" if place else f"{what}; {remedy}")
 
     def warning(self, place: str, what: str) -> None:
-        """`place: what`."""
+        """Add a warning as `place: what`."""
         self._warnings.append(f"{place}: {what}")
 
 
 class Fields:
-    """One mapping, by its keys without regard to case. A key that is null is one that is absent, as in Kubernetes."""
+    """One mapping with case-insensitive keys. A key that is null counts as absent, as in Kubernetes."""
 
     def __init__(self, values: Mapping[str, Any], place: str, told: Told) -> None:
         self._values, self.place, self._told = values, place, told
 
     @classmethod
     def of(cls, raw: Any, place: str, known: Sequence[str] | None, told: Told) -> Fields | None:
-        """The fields of a mapping; None, told, for anything else. known: their names, None where more are no matter."""
+        """Return the fields of a mapping; None, with a problem, for any other value. known: permitted names, None to
+        permit all."""
         if not isinstance(raw, Mapping):
             told.problem(place, f"{shown(raw)} is not a mapping", "write its fields by name")
             return None
@@ -64,22 +65,22 @@ class Fields:
         return cls(values, place, told)
 
     def get(self, name: str) -> Any:
-        """Its value; None where it is absent."""
+        """Return its value; None where it is absent."""
         return self._values.get(name.casefold())
 
     def at(self, name: str) -> str:
-        """Its place."""
+        """Return its place."""
         return _join(self.place, name)
 
     def flag(self, name: str) -> bool:
-        """True or false; absent is false, anything else a problem."""
+        """Return true or false; absent is false, any other value a problem."""
         value = self.get(name)
         if value is not None and not isinstance(value, bool):
             self._told.problem(self.at(name), f"{shown(value)} is neither true nor false", "write true or false")
         return value is True
 
     def only(self, name: str, words: Sequence[str]) -> None:
-        """A field that can say one thing only: absent, it says that; anything else is a problem."""
+        """Check a field that has only one permitted value: absent counts as that value, and any other is a problem."""
         value = self.get(name)
         if value is None:
             self._told.warning(self.at(name), f"is missing, and taken as {words[0]}")
@@ -88,7 +89,7 @@ class Fields:
 
 
 def shown(value: Any) -> str:
-    """A value as a person wrote it, shortened; of lists and mappings only that it is one."""
+    """Return a value as written, shortened; for lists and mappings only their kind."""
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, list | tuple):
@@ -104,7 +105,7 @@ def shown(value: Any) -> str:
 def _number(value: Any) -> str:
     try:
         return str(value)
-    except ValueError:  # whole numbers of thousands of digits are not written by Python
+    except ValueError:  # Python refuses to print integers of thousands of digits
         return "a very long number"
 
 

@@ -1,7 +1,7 @@
 """Upstream's flags, one row each: how it is read, whether it is in force here, and what it means.
 
-The order and the grouping are those of `reference/core/options.md` (§2 to §11). Defaults of options in force are the
-model's; only those of the others stand here. Meanings are for docs/policy.md.
+Order and grouping follow upstream's areas. The defaults of options in force come from the model; the table has only
+those of the other options. The meanings are for docs/policy.md.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from chalicelib.policy.value_types import (
 
 AVAILABLE_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "least-cost")
 KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
-PRICED_EXPANDERS = ("price", "least-cost")  # of no use without spec.prices
+PRICED_EXPANDERS = ("price", "least-cost")  # requires spec.prices
 
 
 class Status(StrEnum):
-    """What becomes of an option that a document sets."""
+    """Effect of an option that a document sets."""
 
     IN_FORCE = "in force"
-    ALIAS = "in force, old name"  # read into the option named by lands
-    ACCEPTED = "accepted, not in force"  # known and checked; a later version uses it
-    ALWAYS = "always so"  # a switch of upstream's that is on here, whatever a document says
-    IGNORED = "read by nothing"  # upstream parses it and looks no further, or has dropped it
+    ALIAS = "in force, old name"  # read into the model.Options field named by lands
+    ACCEPTED = "accepted, not in force"  # known and checked; for a later version
+    ALWAYS = "always so"  # an upstream switch that is always on here
+    IGNORED = "read by nothing"  # parsed but not used upstream, or dropped there
     MEANINGLESS = "no meaning here"  # about a long-lived process in the cluster
-    ELSEWHERE = "elsewhere"  # has its own place in the document: refused with that place
+    ELSEWHERE = "elsewhere"  # has another place in the document: refused with that place
 
 
 class OptionDefinition(msgspec.Struct, frozen=True):
-    """One flag. default: text, for options not in force. note: what the warning or the refusal adds."""
+    """One flag. default: text, for options not in force. note: text added to the warning or the refusal."""
 
     flag: str
     kind: ValueType
@@ -55,7 +55,7 @@ class OptionDefinition(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The document's name for it: `scale-down-unneeded-time` -> `scaleDownUnneededTime`."""
+        """Return its name in the document: `scale-down-unneeded-time` -> `scaleDownUnneededTime`."""
         first, *rest = self.flag.split("-")
         return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
@@ -77,7 +77,8 @@ _HIGHEST_PRIORITY = 2**31 - 1
 
 
 def _drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
-    """Pairs by ascending priority, which is the order of eviction (scale-down.md §10). No text: none, as upstream's."""
+    """Parse pairs by ascending priority, which is the order of eviction (docs/reference/drain.md "Priority groups").
+    Empty text means none, as upstream."""
     remedy = "write it like 0:60,2000:120"
     pairs: dict[int, int] = {}
     for part in value.split(",") if value.strip() else ():
@@ -131,42 +132,42 @@ DRAIN_PRIORITIES = ValueType(
 
 
 def on(flag: str, kind: ValueType, meaning: str) -> OptionDefinition:
-    """In force: a field of model.Options."""
+    """Define an option in force: a field of model.Options."""
     return OptionDefinition(flag, kind, Status.IN_FORCE, meaning)
 
 
 def later(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
-    """Known, checked, not in force in this version."""
+    """Define an option that is known and checked but not in force in this version."""
     return OptionDefinition(flag, kind, Status.ACCEPTED, meaning, default, note)
 
 
 def always(flag: str, meaning: str, note: str = "") -> OptionDefinition:
-    """A switch that is on here whatever a document says; told to those who turn it off."""
+    """Define a switch that is always on here; documents that turn it off get a warning."""
     return OptionDefinition(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
 
 
 def ignored(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
-    """Nothing reads it, upstream or here."""
+    """Define an option that neither upstream nor Outscaler uses."""
     return OptionDefinition(flag, kind, Status.IGNORED, meaning, default, note)
 
 
 def no_meaning(flag: str, kind: ValueType, default: str, meaning: str, note: str = "") -> OptionDefinition:
-    """About a process inside the cluster, which this is not."""
+    """Define an option about a process inside the cluster, which does not apply here."""
     return OptionDefinition(flag, kind, Status.MEANINGLESS, meaning, default, note)
 
 
 def elsewhere(flag: str, meaning: str, place: str) -> OptionDefinition:
-    """Has its own place in the document."""
+    """Define an option that has its own place in the document."""
     return OptionDefinition(flag, TEXT, Status.ELSEWHERE, meaning, "", place)
 
 
 class OptionGroup(msgspec.Struct, frozen=True):
-    """Rows under one heading of the reference."""
+    """Options under one heading of the reference."""
 
     title: str
     rows: tuple[OptionDefinition, ...]
 
 
 def boolean(flag: str, default: str, meaning: str, note: str = "") -> OptionDefinition:
-    """A later switch."""
+    """Define a switch for a later version."""
     return later(flag, BOOLEAN, default, meaning, note)

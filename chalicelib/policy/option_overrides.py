@@ -1,6 +1,6 @@
-"""Options from a command line, over a policy: `--option scaleDownUnneededTime=5m`, for trying things out.
+"""Overrides options of a policy from the command line: `--option scaleDownUnneededTime=5m`, for experiments.
 
-The same tables, the same words: what a document would refuse is refused here, and what would be warned about is told.
+It uses the same tables and messages: an override is refused or warned about exactly as in a document.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from chalicelib.policy.yaml_document import Node, Scalar, read
 def with_options(
     policy: Policy, settings: Sequence[str], *, place: str = "--option", warn: Callable[[str], None] | None = None
 ) -> Policy:
-    """`NAME=VALUE` settings over the policy's own; raises BadInput.
+    """Apply `NAME=VALUE` settings over the policy's own; raises BadInput.
 
     VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
-    several for one name wins. warn: told of each option that is not in force.
+    several for one name applies. warn: called for each option that is not in force.
     """
     report, before = Diagnostics(place), Diagnostics(place)
     in_force: dict[str, Any] = {}
@@ -52,16 +52,16 @@ def with_options(
         )
     report.check()
     for text in report.warnings():
-        if warn is not None and text not in before.warnings():  # the policy's own were told when it was read
+        if warn is not None and text not in before.warnings():  # the policy's own were reported when it was read
             warn(text)
     return msgspec.structs.replace(policy, options=options)
 
 
 def _as_read(policy: Policy) -> dict[str, Any]:
-    """What the policy's own options say, so that the two together are checked."""
+    """Return the policy's own options, so that both together are checked."""
     return msgspec.structs.asdict(policy.options)
 
 
 def _node(value: str, place: str) -> Node:
-    """A list or a mapping in YAML's flow form, or the text as it is; raises BadInput for broken YAML."""
+    """Parse a list or a mapping in YAML's flow form, or take the text as it is; raises BadInput for invalid YAML."""
     return read(value, place=place) if value[:1] in {"[", "{"} else Scalar(value, plain=False, line=1, column=1)

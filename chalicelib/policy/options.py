@@ -1,8 +1,8 @@
-"""spec.options: every flag of upstream's under its lowerCamelCase name, and what this version makes of each.
+"""spec.options: every upstream flag under its lowerCamelCase name, and how this version handles each.
 
-Why all of them: a document made from somebody's command line must not lose a line in silence. What is in force lands
-in model.Options; the rest is checked the same way and told in a warning; what has another place in the document, or
-would mean something else here, is refused.
+All flags are known, so that a document made from an existing command line loses no line silently. Options in force are
+read into model.Options; the others are checked the same way and reported in a warning; an option that has another place
+in the document, or would mean something different here, is refused.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields
 
 
 class Read(msgspec.Struct, frozen=True):
-    """What spec.options says. in_force: attribute of model.Options -> value; others: name -> value, checked only."""
+    """Content of spec.options. in_force: attribute of model.Options -> value; others: name -> value, checked only."""
 
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
 
 
 def attribute(row: OptionDefinition) -> str:
-    """The field of model.Options a row lands in; empty for options not in force."""
+    """Return the field of model.Options that an option is read into; empty for options not in force."""
     return row.lands or _ATTRIBUTES.get(row.name, "")
 
 
 def default_text(row: OptionDefinition) -> str:
-    """The default as a document would have it."""
+    """Return the default as a document would state it."""
     if row.status is not Status.IN_FORCE:
         return row.default
     shown = row.kind.show(getattr(Options(), attribute(row)))
@@ -50,7 +50,7 @@ def default_text(row: OptionDefinition) -> str:
 
 
 def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:
-    """Reads the mapping; problems and warnings go to the report."""
+    """Read the mapping; problems and warnings go to the report."""
     in_force: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for key, value in (entries_of(node, path, report) or {}).items():
@@ -74,7 +74,7 @@ def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:
 
 
 def find_row(key: str, path: Path, report: Diagnostics) -> OptionDefinition | None:
-    """The option's row, or None once the report knows why not."""
+    """Return the option's definition, or None after reporting why there is none."""
     below = (*path, key)
     row = ROWS.get(key)
     if row is not None and row.status is Status.ELSEWHERE:
@@ -104,13 +104,14 @@ _WARNINGS = {
 
 
 def tell(row: OptionDefinition, value: Any, path: Path, report: Diagnostics) -> None:
-    """Warns of an option that is not simply in force; what is always so is told to those who do not want it."""
+    """Warn of an option that is not simply in force; a behaviour that is always on is reported only to documents that
+    disable it."""
     if row.status is not Status.ALWAYS or value is False:
         report.warn(path, f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}")
 
 
 def check_options(found: Read, path: Path, report: Diagnostics) -> None:
-    """What options must agree on among themselves (options.md §12)."""
+    """Validate combinations of options (docs/reference/options.md "Related options")."""
     for check in _CHECKS:
         check(found, path, report)
 
@@ -147,7 +148,7 @@ def _backoff_bounds(found: Read, path: Path, report: Diagnostics) -> None:
     merged = Options(**found.in_force)
     if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
         name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
-        # Upstream takes this as it is, and somebody's command line may hold it.
+        # Upstream accepts this, and an existing command line may contain it.
         first = format_duration(merged.initial_node_group_backoff_duration)
         longest = format_duration(merged.max_node_group_backoff_duration)
         report.warn(
@@ -158,7 +159,7 @@ def _backoff_bounds(found: Read, path: Path, report: Diagnostics) -> None:
 
 def _balancing_labels(found: Read, path: Path, report: Diagnostics) -> None:
     if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
-        # Upstream's help forbids it and its code takes it, so somebody's command line may hold it.
+        # Upstream's help forbids it but its code accepts it, so an existing command line may contain it.
         report.warn(
             (*path, "balancingIgnoreLabel"), "has no effect beside balancingLabel, which alone decides likeness"
         )
@@ -191,8 +192,8 @@ def _dynamic_resources(found: Read, path: Path, report: Diagnostics) -> None:
 def check_prices(
     chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, report: Diagnostics
 ) -> None:
-    """Expanders that count money need to know what things cost. listed: whether there are spec.prices; unpriced: the
-    policy's providers that do not say what their nodes cost, None where none does."""
+    """Check that expanders that use prices have them. listed: whether there are spec.prices; unpriced: the policy's
+    providers that do not state what their nodes cost, None where none does."""
     wanting = " and ".join(name for name in dict.fromkeys(chain) if name in PRICED_EXPANDERS)
     if not wanting or listed:
         return

@@ -1,4 +1,4 @@
-"""Flags about the loop, the process around it, and which groups exist (options.md §2, §3)."""
+"""Flags about the loop, its process, and the discovery of groups."""
 
 from __future__ import annotations
 

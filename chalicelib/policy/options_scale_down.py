@@ -1,4 +1,4 @@
-"""Flags about removing nodes, and those that upstream has dropped (options.md §9 to §11)."""
+"""Flags about removing nodes, and those that upstream has dropped."""
 
 from __future__ import annotations
 

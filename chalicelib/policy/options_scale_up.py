@@ -1,4 +1,4 @@
-"""Flags about limits, pods, templates, choosing, and waiting for nodes (options.md §4 to §8)."""
+"""Flags about limits, pods, templates, expanders, and waiting for nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What could be read of a document, for the checks that look across it."""
+"""The readable parts of a document, for cross-field validation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SPEC: Path = ("spec",)
 
 
 class PartialPolicy(msgspec.Struct, frozen=True):
-    """What could be read, as attribute -> value. None: the section is not there."""
+    """The sections that could be read, as attribute -> value. None: the section is missing."""
 
     spec: dict[str, Any]
     kubernetes: dict[str, Any] | None
@@ -23,7 +23,7 @@ class PartialPolicy(msgspec.Struct, frozen=True):
 
 
 def names_once(draft: PartialPolicy, attribute: str, key: str, noun: str, report: Diagnostics) -> None:
-    """Refuses the second of two entries of spec.<key> with one name."""
+    """Refuse the second of two entries of spec.<key> with the same name."""
     first: dict[str, int] = {}
     for index, entry in enumerate(draft.spec.get(attribute, ())):
         name = entry.get("name", "")

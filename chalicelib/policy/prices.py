@@ -1,6 +1,7 @@
-"""spec.prices: what machines cost, read and written back.
+"""spec.prices: reads and writes machine prices.
 
-Why people write them down: a provider's price list is neither what they pay nor readable without further rights.
+Prices are part of the document because a provider's price list is not what a customer pays, and reading it needs
+further permissions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _TYPE = text("an instance type", r"[^\s\x00-\x1f\x7f]{1,256}", "it like m5.large
 
 
 def _show(price: float) -> float | int | str:
-    """As a number that reads back; what Python would write with an exponent is written out, as text."""
+    """Return a number that reads back; a number that Python would write with an exponent becomes text in full."""
     if price == int(price):
         return int(price)
     return price if "e" not in repr(price) else f"{price:.12f}".rstrip("0")
@@ -28,7 +29,7 @@ PRICE = ValueType("price", _NUMBER.read, _show)
 
 
 def _read_types(node: Node, path: Path, report: Diagnostics) -> Any:
-    """Instance type -> price; UNSET if any is wrong."""
+    """Return instance type -> price; UNSET if any is invalid."""
     if isinstance(node, Scalar) and not node.is_null:
         report.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
         return UNSET

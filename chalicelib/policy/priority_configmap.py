@@ -1,8 +1,9 @@
-"""The priority expander's ConfigMap: a YAML mapping of whole numbers to lists of patterns (scale-up.md §8).
+"""Reads the priority expander's ConfigMap: a YAML mapping of whole numbers to lists of patterns
+(docs/reference/expanders.md "priority").
 
-Read here and not by the planner, which has no YAML; what is wrong becomes a sentence that the plan's notes carry, as
-upstream posts an event. One mistake makes all of it invalid, and the expander then filters nothing. A key given twice
-counts as upstream's reader takes it: the last one.
+It is read here because the planner does not depend on YAML; a mistake becomes a sentence in the plan's notes, for which
+upstream posts an event. One mistake invalidates the whole ConfigMap, and the expander then filters nothing. For
+duplicate keys the last one applies, as in upstream's reader.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ Rules = tuple[tuple[int, tuple[str, ...]], ...]
 
 
 def read(data: Map[str, str] | None) -> PriorityConfig:
-    """The ConfigMap's data as the snapshot holds it. data None or {}: a ConfigMap without data.
+    """Read the ConfigMap's data as the snapshot has it. data None or {}: a ConfigMap without data.
 
-    No ConfigMap at all is Snapshot.priorities None, which is the caller's to say. Never raises.
+    A missing ConfigMap is Snapshot.priorities None, which the caller sets. Never raises.
     """
     text = (data or {}).get(KEY)
     if text is None:
@@ -38,7 +39,7 @@ def read(data: Map[str, str] | None) -> PriorityConfig:
 
 
 def parse(text: str) -> Rules:
-    """The rules, highest priority first; raises BadInput for the first mistake, with its line as the place."""
+    """Return the rules, highest priority first; raises BadInput for the first mistake, with its line as the place."""
     if text == "":
         raise BadInput(KEY, "is empty")
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
@@ -81,8 +82,9 @@ def _items(node: Node) -> tuple[Node, ...]:
 
 
 def _pattern(node: Node) -> tuple[str, int]:
-    """A pattern's text and size."""
-    # Here, because its package loads all expanders: functions that only know this ConfigMap's name begin without them.
+    """Return a pattern's text and size."""
+    # Imported here because its package loads all expanders; functions that only need this ConfigMap's name start
+    # without them.
     from chalicelib.policy.go_patterns import pattern
 
     if not isinstance(node, Scalar) or node.is_null:

@@ -1,9 +1,9 @@
-"""Asks the providers what they would refuse of a document, also of one that is refused for another reason.
+"""Collects the providers' own validation of a document, even if the document is refused for another reason.
 
-Which settings go together is known to the provider alone, so its mistakes come from outside of this package. They are
-asked for here and not after the document is found right: a refused secret would hide them until the next try.
-A mistake that is in the report already causes no second one. So a setting that could not be read reaches the provider
-as it was written, and whatever is said of the same setting again is left out.
+Only a provider knows which of its settings are consistent, so its mistakes come from outside this package. They are
+collected before the document is known to be valid, because otherwise a refused secret would hide them until the next
+try. A mistake that is already reported causes no second one: a setting that could not be read reaches the provider as
+it was written, and any further mistake about the same setting is omitted.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _WORDS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 
 
 def asked(draft: PartialPolicy, root: Node, name: str, ask: Ask, report: Diagnostics) -> tuple[BadInput, ...]:
-    """What the providers would refuse of what could be read, apart from what the report knows already.
+    """Return what the providers refuse of the readable settings, except for what the report has already.
 
-    name: the cluster's, empty where it could not be read. Call it before the report has what a deployment does not
-    permit: such a setting is readable, and its provider must see it.
+    name: the cluster's, empty where it could not be read. Call it before the deployment's restrictions are reported: a
+    setting that is not permitted is readable, and its provider must see it.
     """
     settings = {
         provider: _as_written(provider, given, root, report)
@@ -47,7 +47,7 @@ def asked(draft: PartialPolicy, root: Node, name: str, ask: Ask, report: Diagnos
 
 
 def further(found: Iterable[BadInput], place: str, report: Diagnostics) -> tuple[BadInput, ...]:
-    """Those of a setting of which the report says nothing yet. place: the document, for messages."""
+    """Return the mistakes about settings that are not in the report yet. place: the document, for messages."""
     kept = []
     for each in found:
         path = each.place if each.place.startswith("spec.") else f"spec.{each.place}"
@@ -57,7 +57,7 @@ def further(found: Iterable[BadInput], place: str, report: Diagnostics) -> tuple
 
 
 def _knows_its_groups(draft: PartialPolicy, provider: str, report: Diagnostics) -> bool:
-    """Whether no entry of nodeGroups that could not be read may be one of this provider's."""
+    """Return whether no unreadable entry of nodeGroups may belong to this provider."""
     wrong = [group for at, group in enumerate(draft.groups) if report.has_problem_under((*_GROUPS, at))]
     if not draft.groups and report.has_problem_under(_GROUPS):
         return False
@@ -65,7 +65,7 @@ def _knows_its_groups(draft: PartialPolicy, provider: str, report: Diagnostics) 
 
 
 def _as_written(provider: str, given: dict[str, str], root: Node, report: Diagnostics) -> dict[str, str]:
-    """The settings that could be read, and the others as text; a misspelt key counts as the one that was meant."""
+    """Return the readable settings, and the others as text; a misspelt key counts as the intended one."""
     place: Path = (*SPEC, "providers", provider)
     section = PROVIDERS[provider].section
     if section is None or not report.has_problem_under(place):
@@ -90,7 +90,7 @@ def _entries(root: Node, path: Path) -> Iterator[tuple[str, Node]]:
 
 
 def _text(node: Any) -> str | None:
-    """Text that stands for a setting: a scalar, or the lines of a list; None for anything else."""
+    """Return the text of a setting: a scalar, or the lines of a list; None for any other value."""
     if isinstance(node, Scalar):
         return node.text
     if isinstance(node, Sequence) and all(isinstance(item, Scalar) for item in node.items):

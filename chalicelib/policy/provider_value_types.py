@@ -1,4 +1,4 @@
-"""Kinds of values that settings of several providers share. They land as text, because that is what a provider gets."""
+"""Value types shared by the settings of several providers. Their values are text, because providers receive text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def lines_of(item: Read) -> Read:
-    """One value or a list of them, as one text with a line per value."""
+    """One value or a list of values, as one text with a line per value."""
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if not isinstance(node, Sequence):
@@ -29,7 +29,7 @@ def lines_of(item: Read) -> Read:
 
 
 def amount(resource: str, example: str) -> ValueType:
-    """A Kubernetes quantity of a resource, 0 or more, kept as it is written."""
+    """A Kubernetes quantity of a resource, 0 or more, stored as written."""
 
     def parse(value: str) -> str:
         try:
@@ -42,7 +42,7 @@ def amount(resource: str, example: str) -> ValueType:
 
 
 def as_text(kind: ValueType, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str) -> ValueType:
-    """The same values as text, which is how settings reach a provider: as written, or (words) put otherwise."""
+    """The same values as text, the form in which settings reach a provider: as written, or (words) converted."""
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
         value = kind.read(node, path, report)
@@ -58,8 +58,8 @@ DURATION_TEXT = as_text(duration())
 
 
 def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "") -> ValueType:
-    """Lines of min:max:NAME, as upstream's --nodes. what: the last part's word, in messages; name: what it must match,
-    else it is `misnamed`."""
+    """Lines of min:max:NAME, as upstream's --nodes. what: the word for the last part in messages; name: what it must
+    match, otherwise it is `misnamed`."""
     form = f"write it like {example}"
 
     def parse(value: str) -> str:
@@ -79,7 +79,7 @@ def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "")
 
 
 def https_address(example: str, *, path: bool) -> ValueType:
-    """An address with TLS, or without on this machine only. path: whether it may have one."""
+    """An address with TLS, or without TLS on this machine only. path: whether it may have one."""
 
     def parse(value: str) -> str:
         try:

@@ -1,8 +1,8 @@
 """spec.providers: one table of settings per provider, and which providers this version can run.
 
-Settings reach a provider as text (`Connection.settings`), already checked here: a list is joined by newlines, labels
-are `key=value` pairs joined by commas. A provider that is not available yet may be written down, so that a document
-can be prepared; its groups are then reported as unreadable, and the warning says so.
+Settings reach a provider as text (`Connection.settings`), already validated here: a list is joined by newlines, labels
+are `key=value` pairs joined by commas. A document may name a provider that is not available yet, so that it can be
+prepared in advance; its groups are then reported as unreadable, and the warning says so.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _DNS_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 
 
 class ProviderTable(msgspec.Struct, frozen=True):
-    """One provider. available: this version can act on it; section None: any settings, as text. prices: it says what
-    a node of its groups costs, so that nobody has to write it down."""
+    """One provider. available: this version can run it; section None: any settings, as text. prices: it states what a
+    node of its groups costs, so that the document need not."""
 
     name: str
     available: bool
     section: Section | None = None
-    group_id: str = ""  # the form of its ids, where it has one
+    group_id: str = ""  # format of its ids, where it has one
     group_example: str = ""
     prices: bool = False
 
 
 def _labels(value: str) -> str:
-    """`k=v,k=v` with both sides in label syntax."""
+    """Parse `k=v,k=v` with both sides in label syntax."""
     for pair in value.split(","):
         key, equals, worth = pair.strip().partition("=")
         if not equals or not _LABEL_KEY.match(key) or not _LABEL_VALUE.match(worth):
@@ -56,7 +56,7 @@ _LABELS_TEXT = scalar(_labels, "labels like team=web,tier=front")
 
 
 def _read_labels(node: Node, path: Path, report: Diagnostics) -> Any:
-    """A mapping of labels is taken too: it is how labels are written everywhere else."""
+    """Also accept a mapping of labels, which is the usual form of labels."""
     if not isinstance(node, Mapping):
         return _LABELS_TEXT(node, path, report)
     if not node.entries or any(not isinstance(value, Scalar) for _, value in node.entries):
@@ -67,7 +67,7 @@ def _read_labels(node: Node, path: Path, report: Diagnostics) -> Any:
 
 
 def _discovery(value: str) -> str:
-    """One auto-discovery spec (clusterapi.md §2)."""
+    """Parse one auto-discovery spec (Cluster API provider of Cluster Autoscaler)."""
     form = "write it like clusterapi:namespace=default,clusterName=prod,team=web"
     discoverer, colon, rest = value.partition(":")
     if not colon or discoverer != "clusterapi" or ":" in rest:
@@ -83,7 +83,7 @@ _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clust
 
 
 def _pattern(value: str) -> str:
-    # When it is used: it brings the planner, which functions that only pass messages on shall not load.
+    # Imported here because it loads the planner, which functions that only forward messages must not load.
     from chalicelib.policy import go_patterns
 
     try:
@@ -246,7 +246,7 @@ _FREE_TEXT = text("text on one line")
 
 
 def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[str, dict[str, str]]:
-    """Provider -> settings. A provider with a mistake in its settings is there with what could be read."""
+    """Return provider -> settings. A provider with invalid settings is included with the readable ones."""
     found: dict[str, dict[str, str]] = {}
     entries = entries_of(node, path, report)
     if entries is not None and not entries:
@@ -273,7 +273,7 @@ def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[s
 
 
 def _read_free(node: Node | None, path: Path, report: Diagnostics) -> dict[str, str]:
-    """Settings of a provider whose table comes with it: text, and secrets by name only."""
+    """Read settings of a provider that defines its own table: text, and secrets by name only."""
     found: dict[str, str] = {}
     for key, value in (entries_of(node, path, report) or {}).items():
         below = (*path, key)
@@ -292,13 +292,13 @@ def _read_free(node: Node | None, path: Path, report: Diagnostics) -> dict[str, 
 
 
 def without_prices(names: Iterable[str]) -> tuple[str, ...] | None:
-    """Those of these providers that do not say what their nodes cost; None where none of them does."""
+    """Return the providers among these that do not state what their nodes cost; None where none of them does."""
     silent = {name: name not in PROVIDERS or not PROVIDERS[name].prices for name in names}
     return None if all(silent.values()) else tuple(name for name, says_nothing in silent.items() if says_nothing)
 
 
 def provider_name(value: str) -> str:
-    """A provider's name; raises BadInput."""
+    """Parse a provider's name; raises BadInput."""
     if value in PROVIDERS:
         return value
     near = closest(value, PROVIDERS)

@@ -1,7 +1,8 @@
-"""Which credentials a pass looks with: those of `observeSecret` where a provider has one, else the ones for changes.
+"""Selects the credentials that a pass reads with: those of `observeSecret` where a provider has one, otherwise the ones
+for changes.
 
-The function that plans looks at every cluster and needs to change nothing, so it should hold no key that could. The
-executors use the provider's other credentials as if `observeSecret` was not there.
+The planning function reads every cluster and changes nothing, so it should hold no key that permits changes. The
+executors use the provider's other credentials and ignore `observeSecret`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from chalicelib.model.policy import Policy
 
 OBSERVE = "observeSecret"
 
-# Provider -> the key that takes the secret's place, and the keys that belong to the other credentials.
+# Provider -> the key that receives the secret, and the keys of the other credentials.
 _PLACES: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
     {
         "alicloud": (
@@ -33,7 +34,7 @@ _PLACES: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
 
 
 def observing(policy: Policy) -> Policy:
-    """The same policy with each provider's credentials for looking in the place of those for changing."""
+    """Return the policy with each provider's read credentials in place of those for changes."""
     providers = {name: _observing(name, settings) for name, settings in policy.providers.items()}
     return msgspec.structs.replace(policy, providers=providers)
 

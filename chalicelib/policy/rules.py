@@ -1,4 +1,4 @@
-"""spec.rules: cron and metric rules that add nodes, for groups of any provider (huaweicloud-cce.md A2 to A5)."""
+"""spec.rules: cron and metric rules that add nodes, for groups of any provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chalicelib.policy.schema import Field, Section
 from chalicelib.policy.value_types import ValueType, choice, scalar
 from chalicelib.policy.yaml_document import Node, Scalar
 
-AUTO = 0  # what add and above hold where the document says auto
+AUTO = 0  # value of add and above where the document says auto
 _MOST_ADDED = 100_000
 _THRESHOLD = percent(1, 100)
 _WHOLE = re.compile(r"[1-9][0-9]{0,8}\Z")
@@ -22,7 +22,7 @@ _ADD_FORM = f"a whole number of nodes from 1 to {_MOST_ADDED}, or auto"
 
 
 def _add(given: str) -> int:
-    """Nodes, or AUTO; raises BadInput."""
+    """Parse a number of nodes, or AUTO; raises BadInput."""
     if given == "auto":
         return AUTO
     if not _WHOLE.match(given):
@@ -85,7 +85,7 @@ RULE = Section(
 
 
 def _one_trigger(rule: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    """Exactly one of cron and metric, and nothing that belongs to the other (A2)."""
+    """Require exactly one of cron and metric, without any setting of the other one."""
     if "cron" in rule and "metric" in rule:
         report.problem(
             (*path, "metric"), "the rule has a cron already", "keep one of cron and metric, or make it two rules"

@@ -1,4 +1,4 @@
-"""spec.scaleUp: what may make groups grow, and what rules fall back to (huaweicloud-cce.md A1.1, A3.6, A8)."""
+"""spec.scaleUp: what may scale up groups, and the defaults of rules."""
 
 from __future__ import annotations
 

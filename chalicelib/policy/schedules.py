@@ -1,4 +1,4 @@
-"""spec.schedules: windows of a clock in which bounds, headroom or the mode are others (demands.md 18)."""
+"""spec.schedules: time windows with different bounds, headroom or mode."""
 
 from __future__ import annotations
 

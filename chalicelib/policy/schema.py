@@ -1,9 +1,9 @@
-"""How a section of the document is told as a table: which keys it has, how each is read, where it lands in the model.
+"""Describes a section of the document as a table: its keys, how each is read, and its attribute in the model.
 
-The tables (document.py, providers.py, options.py) are the one source: reading, writing back (dump.py) and the
-reference (docs.py) all follow them. Nothing here knows a key.
-A key that is not in a table is refused with the nearest one that is; a key that belongs to a later version, or
-elsewhere in the document, is refused with a sentence of its own (`refused`).
+The tables (document.py, providers.py, options.py) are the single source for reading, writing back (serialize.py) and
+the reference (docs.py). This module contains no keys itself.
+An unknown key is refused with the nearest known one; a key that belongs to a later version, or to another place of the
+document, is refused with a sentence of its own (`refused`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Field(msgspec.Struct, frozen=True):
     meaning: str
     required: bool = False
     default: str = ""
-    example: str = ""  # what to add where it is missing
+    example: str = ""  # example shown where the key is missing
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One mapping of the document. refused: known keys that cannot stand here -> (problem, remedy)."""
+    """One mapping of the document. refused: known keys that are not allowed here -> (problem, remedy)."""
 
     fields: tuple[Field, ...]
     refused: dict[str, tuple[str, str]] = {}
@@ -42,9 +42,9 @@ LIKE_A_SECRET = re.compile("secret|token|password|passphrase|credential|(api|acc
 
 
 def read_section(section: Section, node: Node | None, path: Path, report: Diagnostics) -> dict[str, Any] | None:
-    """Attribute -> value for what is there and right; None where there is no mapping to look into.
+    """Return attribute -> value for the valid keys; None where the node is not a mapping.
 
-    node None or null: an empty section, so that what is required is still asked for.
+    node None or null: an empty section, so that required keys are still reported.
     """
     entries = entries_of(node, path, report)
     if entries is None:
@@ -70,7 +70,7 @@ def read_section(section: Section, node: Node | None, path: Path, report: Diagno
 
 
 def entries_of(node: Node | None, path: Path, report: Diagnostics) -> dict[str, Node] | None:
-    """The mapping's entries, the first of equal keys (the report has already named the others)."""
+    """Return the mapping's entries, the first of duplicate keys (the report already names the others)."""
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return {}
     if not isinstance(node, Mapping):
@@ -87,7 +87,7 @@ def entries_of(node: Node | None, path: Path, report: Diagnostics) -> dict[str, 
 
 
 def unknown_key(key: str, known: Map[str, object], path: Path, report: Diagnostics) -> None:
-    """Refuses a key with the nearest known one, or with all of them where they are few."""
+    """Refuse a key with the nearest known one, or with all known ones where they are few."""
     near = closest(key, known)
     if key == "<<":
         remedy = "merge keys are not used here; write the keys out"
@@ -101,7 +101,7 @@ def unknown_key(key: str, known: Map[str, object], path: Path, report: Diagnosti
 
 
 def nested(section: Section) -> ValueType:
-    """A mapping of its own: read into attribute -> value, written back from the struct it became."""
+    """A nested mapping: read into attribute -> value, written back from its struct."""
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
         found = read_section(section, node, path, report)
@@ -111,7 +111,7 @@ def nested(section: Section) -> ValueType:
 
 
 def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:
-    """Key -> what YAML would hold, for what differs from the struct's defaults (required keys always)."""
+    """Return key -> YAML value for everything that differs from the struct's defaults (required keys always)."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
     shown: dict[str, Any] = {}
     for field in section.fields:

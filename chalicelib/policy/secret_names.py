@@ -1,16 +1,18 @@
-"""Which secrets a cluster may use: those whose names begin with the deployment's prefix, the cluster, and the use.
+"""Decides which secrets a cluster may use: those whose names begin with the deployment's prefix, the cluster, and the
+use.
 
-The functions may read every secret of the deployment, and a policy names the ones to read. So a secret belongs to a
-cluster by its name alone: `<prefix><cluster>/<use>`, where the use says which key of the policy may name it. A name may
-go on after the use with `-`, `.` or `/`. Secrets that several clusters share are listed by the deployment.
+The functions may read every secret of the deployment, and a policy names the ones to read. A secret therefore belongs
+to a cluster by its name alone: `<prefix><cluster>/<use>`, where the use says which key of the policy may name it. A
+name may continue after the use with `-`, `.` or `/`. The deployment lists secrets that several clusters share.
 
-The functions' roles know a secret by its use, wherever the use stands between slashes. So no later part of a name may
-begin with another use: functions for that use could read the secret too.
+The functions' roles identify a secret by its use, wherever the use stands between slashes. No later part of a name may
+therefore begin with another use, because functions for that use could read the secret, too.
 
-A secret may also be a parameter of SSM. Its name here is `ssm:/`, and then what the name of a secret would be; the same
-rules hold for that part.
+A secret may also be an SSM parameter. Its name here is `ssm:/`, followed by what the name of a secret would be; the
+same rules apply to that part.
 
-Names only, no ARNs: an ARN may point at another region or account and ends in characters that the name does not have.
+Only names are accepted, no ARNs: an ARN may refer to another region or account and ends in characters that the name
+does not have.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
 USES = (KUBECONFIG, WEBHOOK, *VENDORS)
 """What a role may be for: the first words of the patterns in the functions' policies."""
 
-_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")  # without a slash: no name reaches into another's
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")  # no slash, so a name cannot extend into another one
 _CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _OF_PARAMETERS = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,511}\Z")  # no colon: no version, and no label
-_FURTHER = ("-", ".", "/")  # what may follow the use
+_FURTHER = ("-", ".", "/")  # separators permitted after the use
 
 
 def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
-    """Why this cluster may not use the secret of that name for one of these uses; empty if it may."""
+    """Return why this cluster may not use the secret of that name for one of these uses; empty if it may."""
     if why := never(name, uses):
         return why
     path = name.removeprefix(PARAMETER)
@@ -50,7 +52,8 @@ def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployme
 
 
 def never(name: str, uses: tuple[str, ...]) -> str:
-    """Why no deployment would let any cluster use the secret of that name for one of these uses; empty if one may."""
+    """Return why no deployment would let any cluster use the secret of that name for one of these uses; empty if one
+    may."""
     path = name.removeprefix(PARAMETER)
     characters = _CHARACTERS if path == name else _OF_PARAMETERS
     if not characters.match(path) or ".." in path:
@@ -62,7 +65,7 @@ def never(name: str, uses: tuple[str, ...]) -> str:
 
 
 def remedy(cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
-    """What the name would have to be."""
+    """Return the form that the name must have."""
     return (
         f"name it {deployment.secret_prefix}{cluster}/{uses[0]}, or have the deployment list it in "
         f"{SHARED_SECRETS} ({SECRET_PREFIX} is {deployment.secret_prefix!r} here)"
@@ -74,29 +77,29 @@ def _is_for(rest: str, uses: tuple[str, ...]) -> bool:
 
 
 def _another_use(rest: str, uses: tuple[str, ...]) -> str:
-    """The first use, none of `uses`, that a part after a slash begins with; empty if there is none. rest: the name
-    without the deployment's prefix."""
+    """Return the first use outside `uses` with which a part after a slash begins; empty if there is none. rest: the
+    name without the deployment's prefix."""
     parts = rest.split("/")[1:]
     return next((use for use in USES if use not in uses and any(part.startswith(use) for part in parts)), "")
 
 
 class ClusterSecrets:
-    """Reads the secrets of one cluster for certain uses, and refuses every other name before anything is asked of AWS.
+    """Reads the secrets of one cluster for certain uses, and refuses every other name before any call to AWS.
 
-    read: secret name -> text; if it also has `fresh(name)`, so it is used. Raises BadInput for a name that is not the
-    cluster's, else what `read` raises. Whatever the rest of the program was told, this is what reads for it.
+    read: secret name -> text; if it also has `fresh(name)`, that is used, too. Raises BadInput for a name that does not
+    belong to the cluster, otherwise what `read` raises. All secrets of a cluster are read through this class.
     """
 
     def __init__(self, read: Callable[[str], str], cluster: str, uses: tuple[str, ...], deployment: Deployment) -> None:
         self._read, self._cluster, self._uses, self._deployment = read, cluster, uses, deployment
 
     def __call__(self, name: str) -> str:
-        """The secret's text, perhaps from a cache."""
+        """Return the secret's text, possibly from a cache."""
         self._check(name)
         return self._read(name)
 
     def fresh(self, name: str) -> str:
-        """The secret's text as it is now."""
+        """Return the secret's current text."""
         self._check(name)
         again: Callable[[str], str] = getattr(self._read, "fresh", self._read)
         return again(name)
@@ -109,7 +112,8 @@ class ClusterSecrets:
 def named_in(
     kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]], webhook: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """(path below spec, name, use) of each secret that a policy names. kubernetes, webhook: attribute -> value."""
+    """Return (path below spec, name, use) of each secret that a policy names. kubernetes, webhook: attribute ->
+    value."""
     for attribute, key in (
         ("kubeconfig_secret", "kubeconfigSecret"),
         ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret"),

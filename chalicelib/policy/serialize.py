@@ -1,7 +1,7 @@
-"""A policy written back as a document: what differs from the defaults, and the mode always.
+"""Serialises a policy to a document: the values that differ from the defaults, and always the mode.
 
-For what was made and not typed (`outscaler import`, `-o yaml`): comments and order of a typed document are in its text,
-which the store keeps. Reading the result gives the same policy, but for the version, which is the store's.
+For generated documents (`outscaler import`, `-o yaml`); comments and order of a hand-written document are in its text,
+which the store keeps. Reading the result gives the same policy except for the version, which the store assigns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.policy.schema import show_section
 
 
 def dump(policy: Policy) -> str:
-    """The document as YAML text."""
+    """Return the document as YAML text."""
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
         value = getattr(policy, field.attribute)

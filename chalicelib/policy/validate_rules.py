@@ -1,4 +1,5 @@
-"""What rules must agree on: with each other, per group, and with the share below which nodes go (A2, A3.2)."""
+"""Cross-field validation of scaling rules: with each other, per group, and with the scale-down utilization
+threshold."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def _names_once(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _few_per_group(draft: PartialPolicy, report: Diagnostics) -> None:
-    """Of each group at most ten rules, one of them about cpu and one about memory. A rule counts for each of its
-    groups; that two names may mean one pool is seen where groups are known (plan/rules)."""
+    """A group has at most ten rules, one of them about cpu and one about memory. A rule counts for each of its groups;
+    two names that may mean one pool are detected where groups are known (plan/scale_up/scaling_rules)."""
     seen: dict[str, list[int]] = {}
     metrics: dict[tuple[str, str], int] = {}
     for index, rule in enumerate(draft.spec.get("rules", ())):
@@ -44,8 +45,9 @@ def _few_per_group(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _above_the_scale_down_threshold(draft: PartialPolicy, report: Diagnostics) -> None:
-    """A3.2: a rule must act strictly above the share up to which nodes go, else nodes are added and removed in turns.
-    Without `above` it is the threshold of spec.scaleUp that counts. Where no node is ever removed there is no turn."""
+    """A rule must act strictly above the utilization up to which nodes are removed; otherwise nodes are added and
+    removed in turn. Without `above`, the threshold of spec.scaleUp applies. A policy that never removes nodes is
+    exempt."""
     if draft.options.in_force.get("scale_down_enabled") is False:
         return
     option = (*SPEC, "options", "scaleDownUtilizationThreshold")
@@ -76,7 +78,7 @@ def _fallback(draft: PartialPolicy, metric: str) -> int:
 
 
 def _switches(draft: PartialPolicy, report: Diagnostics) -> None:
-    """What is switched off is told where somebody has written it down nevertheless."""
+    """Warn of settings that are written in the document but disabled."""
     given: dict[str, Any] = draft.spec.get("scale_up") or {}
     if given.get("rules") is False and draft.spec.get("rules"):
         report.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")

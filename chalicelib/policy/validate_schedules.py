@@ -1,4 +1,4 @@
-"""What schedules and headroom must agree on: two of them never say different things at one instant (demands.md 18)."""
+"""Cross-field validation of schedules and headroom: two of them must never set different values at the same instant."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _names_once(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _bounds_beside_the_groups(draft: PartialPolicy, report: Diagnostics) -> None:
-    """A bound that a schedule sets alone must agree with the other one, which stays the group's own."""
+    """If a schedule sets only one bound, it must be consistent with the group's own other bound."""
     for index, schedule in enumerate(draft.spec.get("schedules", ())):
         wanted = schedule.get("groups")
         named = [group for group in draft.groups if not wanted or group.get("id") in wanted]
@@ -49,9 +49,10 @@ def _bounds_beside_the_groups(draft: PartialPolicy, report: Diagnostics) -> None
 
 
 def _one_at_a_time(draft: PartialPolicy, report: Diagnostics) -> None:
-    """Two schedules that set one thing of one group, or of the cluster, are never open at once; nor is the one's min
-    ever above the other's max. Day and night of one zone cannot be written so that this holds on the day of 23 hours
-    and nothing is left between them on others; so where only a change of the clock brings it about, it is a warning."""
+    """Two schedules that set the same value of a group, or of the cluster, must never be open at once, nor may one
+    schedule's min exceed the other's max. Day and night schedules of one time zone cannot be written so that this
+    holds on the day with 23 hours without leaving a gap on other days; an overlap that only a clock change causes is
+    therefore a warning."""
     schedules: Sequence[Entry] = draft.spec.get("schedules", ())
     entries: Sequence[Entry] = draft.spec.get("headroom", ())
     sound = [
@@ -81,7 +82,7 @@ def _one_at_a_time(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _clash(first: Entry, second: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
-    """(the key of the second, what is wrong if both are open), or None where nothing is."""
+    """Return (the key of the second, the problem if both are open), or None where there is none."""
     for key in SETS:
         scope = _SCOPES[key](first, second, headroom) if key in first and key in second else ""
         if scope:
@@ -96,7 +97,7 @@ def _clash(first: Entry, second: Entry, headroom: Sequence[Entry]) -> tuple[str,
 
 
 def _groups(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
-    """A group whose bounds both set; without groups a schedule sets everybody's."""
+    """Return a group whose bounds both set; a schedule without groups applies to all groups."""
     del headroom
     one, other = first.get("groups", ()), second.get("groups", ())
     if not (one and other):
@@ -105,8 +106,8 @@ def _groups(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
 
 
 def _headroom(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
-    """A group whose headroom both set, or an entry of spec.headroom that has a group of each. Without groups a schedule
-    sets that of the entries without groups only."""
+    """Return a group whose headroom both set, or an entry of spec.headroom that has a group of each. A schedule without
+    groups only sets the entries without groups."""
     one, other = first.get("groups", ()), second.get("groups", ())
     if not one and not other:
         return _CLUSTER
@@ -127,8 +128,8 @@ _SCOPES: dict[str, Callable[[Entry, Entry, Sequence[Entry]], str]] = {
 
 
 def _both_open(first: Entry, second: Entry) -> str:
-    """Such an instant in words, on the clock of the second; empty where there is none."""
-    from chalicelib.schedules.overlap import both_open  # as policy/clock.py has it
+    """Describe an instant at which both are open, on the clock of the second; empty where there is none."""
+    from chalicelib.schedules.overlap import both_open  # as in policy/cron_values.py
 
     at = both_open(_span(first), _span(second))
     if at is None:
@@ -141,7 +142,7 @@ def _both_open(first: Entry, second: Entry) -> str:
 
 
 def _by_change_of_clock(first: Entry, second: Entry) -> bool:
-    """Whether they only overlap where their zone changes its clock."""
+    """Return whether they overlap only where their time zone changes its clock."""
     from chalicelib.schedules.overlap import by_change_of_clock
 
     return by_change_of_clock(_span(first), _span(second))
@@ -158,7 +159,7 @@ def _called(schedule: Entry, index: int) -> str:
 
 
 def _one_headroom_per_scope(draft: PartialPolicy, report: Diagnostics) -> None:
-    """Two amounts for one scope: whether they add up or the larger one counts would be a guess."""
+    """Refuse two amounts for one scope: it would be unclear whether to add them or to use the larger one."""
     first: dict[str, int] = {}
     for index, entry in enumerate(draft.spec.get("headroom", ())):
         path = (*SPEC, "headroom", index)

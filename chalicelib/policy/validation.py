@@ -1,7 +1,7 @@
-"""What must agree across the document, once each value is right by itself.
+"""Cross-field validation of the document, once each value is valid on its own.
 
-One function per rule, in one ordered table. A rule looks only at what could be read: a mistake already told does not
-cause a second one.
+One function per rule, in one ordered table. A rule only uses values that could be read, so a mistake that is already
+reported does not cause a second one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OF_EVERY_KUBECONFIG = frozenset({"allow_insecure_tls"})
 
 
 def _another_kubeconfig(draft: PartialPolicy) -> bool:
-    """Whether the document names a kubeconfig beside the one of the cluster itself."""
+    """Return whether the document names a kubeconfig other than that of the cluster itself."""
     settings = (draft.providers or {}).get("clusterapi", {})
     return "in_cluster_kubeconfig_secret" in (draft.kubernetes or {}) or _names_management(settings)
 
@@ -76,7 +76,8 @@ def _bounds(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _ids_once(draft: PartialPolicy, report: Diagnostics) -> None:
-    """Over all providers: memory, operations and rules know a group by its id alone."""
+    """Group ids must be unique over all providers, because memory, operations and rules identify a group by its id
+    alone."""
     first: dict[str, int] = {}
     for index, group in enumerate(draft.groups):
         known = first.setdefault(group["id"], index) if "id" in group else index
@@ -93,12 +94,12 @@ def _windows_once(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _windows_open(draft: PartialPolicy, report: Diagnostics) -> None:
-    """A cluster in which nothing is ever removed is seldom what somebody wants."""
+    """Warn if removals are never allowed, which is seldom intended."""
     path = (*SPEC, "maintenanceWindows")
     given = draft.spec.get("maintenance_windows", ())
     if not given or report.has_problem_under(path):
         return
-    from chalicelib.schedules.maintenance_windows import never_allowed  # as policy/clock.py has it
+    from chalicelib.schedules.maintenance_windows import never_allowed  # as in policy/cron_values.py
 
     if never_allowed(tuple(Window(**window) for window in given)):
         report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
@@ -139,7 +140,8 @@ def _one_way_to_discover(draft: PartialPolicy, report: Diagnostics) -> None:
 
 
 def _management(draft: PartialPolicy, report: Diagnostics) -> None:
-    """The way to the management cluster: one, and where a setting wants another than this cluster's, there is one."""
+    """Permit only one kubeconfig of the management cluster, and require one where a setting needs a cluster other than
+    this one."""
     settings, access = (draft.providers or {}).get("clusterapi", {}), draft.kubernetes or {}
     path = (*SPEC, "providers", "clusterapi")
     if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:

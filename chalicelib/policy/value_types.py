@@ -1,8 +1,9 @@
-"""Kinds of values: how each is read from text, written back, and described in a sentence.
+"""Types of values: how each is read from text, written back, and described in a sentence.
 
-A Kind reads one node into a checked value or reports what would be right and gives UNSET; it never raises and never
-guesses. The text of a scalar is taken as written (`off` is the word off, `012` is refused, not ten).
-Rules of the values are upstream's (options.md §12): Go durations, `<min>:<max>` totals, numbers without signs.
+A ValueType reads one node into a checked value, or reports a correction and returns UNSET; it never raises and never
+guesses. The text of a scalar is taken literally (`off` is the word off, `012` is refused and not read as ten). The
+rules of the values are upstream's (docs/reference/options.md "Value syntax"): Go durations, `<min>:<max>` totals,
+numbers without signs.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 UNSET = msgspec.UNSET
 LONGEST_DURATION = 20 * 365 * 86400.0
 _LARGEST = 2**31 - 1
-_LARGEST_GIB = 2**33 - 1  # in bytes still under 2^63
+_LARGEST_GIB = 2**33 - 1  # still under 2^63 in bytes
 
 Read = Callable[[Node, Path, Diagnostics], Any]
 
 
 class ValueType(msgspec.Struct, frozen=True):
-    """One kind of value. name: for the reference; read: node -> value or UNSET; show: value -> what YAML would hold."""
+    """One type of value. name: for the reference; read: node -> value or UNSET; show: value -> its YAML form."""
 
     name: str
     read: Read
@@ -35,7 +36,8 @@ class ValueType(msgspec.Struct, frozen=True):
 
 
 def scalar(parse: Callable[[str], Any], expected: str) -> Read:
-    """A reader of one scalar. parse raises BadInput whose place is not used; expected: `a duration, such as 10m`."""
+    """Return a reader of one scalar. parse raises BadInput, whose place is ignored; expected: `a duration, such as
+    10m`."""
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if not isinstance(node, Scalar):
@@ -55,7 +57,7 @@ def scalar(parse: Callable[[str], Any], expected: str) -> Read:
 
 
 def wrong(text: str, expected: str) -> BadInput:
-    """The usual refusal: what stands there, and what would be right."""
+    """Report the usual refusal: the present value and what is expected."""
     return BadInput("", f"{quote(text)} is not {expected}", "")
 
 
@@ -66,7 +68,7 @@ _NUMBER = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,12})?\Z")
 
 
 def whole(least: int = 0, most: int = _LARGEST) -> ValueType:
-    """A whole number in digits, from least to most."""
+    """A whole number in decimal digits, from least to most."""
     span = f"a whole number of {least} or more" if most == _LARGEST else f"a whole number from {least} to {most}"
 
     def parse(text: str) -> int:
@@ -123,7 +125,7 @@ def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
 
 
 def _show_duration(seconds: float) -> str:
-    """What reads back to the same seconds: fractions that a whole number of milliseconds cannot hold stay decimal."""
+    """Return text that reads back to the same seconds: fractions below a millisecond stay decimal."""
     text = format_duration(seconds)
     return text if parse_duration(text) == seconds else f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
@@ -132,7 +134,7 @@ def _show_duration(seconds: float) -> str:
 
 
 def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str = "") -> ValueType:
-    """Text of a form. expected: `a label key, such as app`; example goes to the remedy."""
+    """Text that matches a pattern. expected: `a label key, such as app`; example goes to the remedy."""
     form = re.compile(pattern + r"\Z")
 
     def parse(value: str) -> str:
@@ -167,7 +169,7 @@ _SECRET_NAME = re.compile(
 
 def _secret_name(value: str) -> str:
     if not _SECRET_NAME.match(value):
-        # The text is not repeated: people paste the secret itself here.
+        # The text is not repeated, because authors may paste the secret itself here.
         raise BadInput(
             "",
             "is not the name of a secret",
@@ -194,7 +196,8 @@ OBJECT_NAME = text(
 
 
 def listed(item: ValueType, *, commas: bool = True, name: str = "") -> ValueType:
-    """A list of items; one scalar is a list too, split at commas as upstream's flags are (unless commas=False)."""
+    """A list of items; a single scalar is a list, too, split at commas as upstream's flags are (unless
+    commas=False)."""
 
     def read(node: Node, path: Path, report: Diagnostics) -> Any:
         if isinstance(node, Scalar):
@@ -219,7 +222,7 @@ _TOTAL = re.compile(r"([0-9]{1,12}):([0-9]{1,12})\Z")
 
 
 def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
-    """`<min>:<max>` as upstream writes it, or {min: …, max: …}; counted in `unit`, kept times `scale`."""
+    """`<min>:<max>` as upstream writes it, or {min: …, max: …}; given in `unit`, stored multiplied by `scale`."""
     form = f"{default[0]}:{default[1]} (<min>:<max> in {unit}) or {{min: {default[0]}, max: {default[1]}}}"
     bound = whole(0, _LARGEST_GIB if scale > 1 else _LARGEST)
 
@@ -252,7 +255,7 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
 
 
 def _min_max(node: Mapping, path: Path, report: Diagnostics, bound: ValueType, default: tuple[int, int]) -> Any:
-    """{min, max}; what is left out is as by default."""
+    """Read {min, max}; missing values have their defaults."""
     found: dict[str, Any] = {"min": default[0], "max": default[1]}
     for key, value in node.entries:
         if key.text in found:

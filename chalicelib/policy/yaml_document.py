@@ -1,8 +1,9 @@
-"""YAML as text with places: every scalar stays the characters that were written, every node knows its line.
+"""Reads YAML as text with locations: every scalar stays as written, every node has its line.
 
-Why not yaml.safe_load: it makes booleans of `off`, seconds of `12:30`, octal of `012` (ecosystem.md §9), lets the
-last of two equal keys win, and forgets where things stood. Here what a value means is decided by the schema alone.
-Why from events and not composed nodes: depth, size and aliases are bounded while reading, before anything recurses.
+yaml.safe_load is not used: it reads `off` as a boolean, `12:30` as seconds and `012` as octal, keeps the last of two
+equal keys, and discards locations. Here the schema alone decides what a value means.
+Nodes are built from events rather than composed by PyYAML, so that depth, size and aliases are bounded while reading,
+before any recursion.
 Refused: tags, several documents, keys that are not text, an alias inside its own anchor.
 """
 
@@ -18,15 +19,15 @@ from chalicelib.model.errors import BadInput
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
-MAX_NODES = 20_000  # after aliases are written out: a policy has some hundreds; a billion laughs has more
-_CHARACTERS = 64  # of text that count as one value more
+MAX_NODES = 20_000  # with aliases expanded: a policy has some hundreds; a "billion laughs" document has more
+_CHARACTERS = 64  # characters of text that count as one more value
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # without libyaml: the same events, slower
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """Text as written. plain: without quotes. size: 1, and more for a long one: aliases repeat its text, too."""
+    """Text as written. plain: without quotes. size: 1, and more for a long text, because aliases repeat it, too."""
 
     text: str
     plain: bool
@@ -36,12 +37,12 @@ class Scalar(msgspec.Struct, frozen=True):
 
     @property
     def is_null(self) -> bool:
-        """Nothing written, or YAML's null."""
+        """Return whether nothing is written, or YAML's null."""
         return self.plain and self.text in _NULL
 
 
 class Sequence(msgspec.Struct, frozen=True):
-    """A list. size: nodes in it with aliases written out."""
+    """A list. size: number of its nodes with aliases expanded."""
 
     items: tuple[Node, ...]
     line: int
@@ -50,7 +51,7 @@ class Sequence(msgspec.Struct, frozen=True):
 
 
 class Mapping(msgspec.Struct, frozen=True):
-    """Keys and values in the order of the text, equal keys included."""
+    """Keys and values in the order of the text, including duplicate keys."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     line: int
@@ -62,7 +63,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def read(text: str, *, place: str) -> Node:
-    """The one document in the text; raises BadInput with `place:line` for what is not one."""
+    """Return the single document in the text; raises BadInput with `place:line` for any other text."""
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
@@ -75,15 +76,15 @@ def read(text: str, *, place: str) -> Node:
 
 
 class _Composer:
-    """Events to nodes, by recursion no deeper than MAX_DEPTH."""
+    """Builds nodes from events, recursing no deeper than MAX_DEPTH."""
 
     def __init__(self, text: str, place: str) -> None:
         self.place, self.lines = place, len(text.splitlines()) or 1
-        self.anchors: dict[str, Node | None] = {}  # None: begun and not yet ended
-        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)  # yaml's stubs do not know event kinds
+        self.anchors: dict[str, Node | None] = {}  # None: started but not finished
+        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)  # yaml's stubs lack event kinds
 
     def document(self) -> Node:
-        """The root node of the only document."""
+        """Return the root node of the only document."""
         self.next()  # stream start
         if isinstance(self.next(), yaml.StreamEndEvent):
             raise BadInput(
@@ -97,7 +98,7 @@ class _Composer:
         return root
 
     def node(self, event: Any, depth: int) -> Node:
-        """The node that begins with this event, its aliases counted as written out."""
+        """Return the node that begins with this event, with its aliases counted as expanded."""
         if isinstance(event, yaml.AliasEvent):
             node = self.alias(event)
         else:
@@ -114,7 +115,7 @@ class _Composer:
         return node
 
     def build(self, event: Any, depth: int) -> Node:
-        """A scalar, or a collection with everything in it."""
+        """Return a scalar, or a collection with all its nodes."""
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, yaml.ScalarEvent):
             return Scalar(event.value, not event.style, line, column, 1 + len(event.value) // _CHARACTERS)
@@ -132,7 +133,7 @@ class _Composer:
         return Mapping(tuple(entries), line, column, 1 + sum(key.size + value.size for key, value in entries))
 
     def alias(self, event: Any) -> Node:
-        """The node an alias stands for."""
+        """Return the node that an alias refers to."""
         if event.anchor not in self.anchors:
             raise self.bad(event, f"the alias *{event.anchor} has no anchor before it", f"write &{event.anchor} first")
         node = self.anchors[event.anchor]
@@ -141,17 +142,17 @@ class _Composer:
         return node
 
     def refuse_tag(self, event: Any) -> None:
-        """`!!int`, `!secret` and their like ask for a meaning that no reader here gives."""
+        """Refuse `!!int`, `!secret` and other tags, which no reader here supports."""
         if getattr(event, "tag", None) not in {None, "!", "tag:yaml.org,2002:str"}:
             raise self.bad(event, "tags are not used in a policy", "take the word that begins with ! out")
 
     def next(self) -> Any:
-        """The next event; what YAML itself refuses becomes BadInput."""
+        """Return the next event; errors of YAML itself become BadInput."""
         try:
             return next(self.events)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            line = min(mark.line + 1, self.lines) if mark else 0  # the end of the text is told as one line further
+            line = min(mark.line + 1, self.lines) if mark else 0  # the end of the text is reported one line further
             where = f"{self.place}:{line}" if mark else self.place
             context = f" {error.context}" if error.context else ""
             column = f", column {mark.column + 1}" if mark and mark.line < self.lines else ""
@@ -165,5 +166,5 @@ class _Composer:
             raise BadInput(self.place, f"{what} is not allowed in YAML", "save the file as UTF-8 text") from None
 
     def bad(self, event: Any, problem: str, remedy: str) -> BadInput:
-        """A BadInput at the event's line."""
+        """Return a BadInput at the event's line."""
         return BadInput(f"{self.place}:{event.start_mark.line + 1}", problem, remedy)

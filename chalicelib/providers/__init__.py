@@ -1,1 +1,3 @@
-"""Five clouds behind one protocol (base.py). Each package speaks its vendor's words; none of them leaves it."""
+"""Adapters of five clouds behind one protocol (base.py).
+
+Each vendor's terms and types stay inside its own package."""

@@ -1,7 +1,7 @@
-"""What providers have in common that carry changes out as functions of a context: which function which question asks.
+"""The base class of providers that implement changes as functions of a context.
 
-Each call stands by itself: a change first reads how far it has come, so the next step of one is the change once more;
-only a growth is followed by a function of its own where the vendor takes its time.
+Each call is independent: a change first reads its own progress, so its next step is a repeated call. Only a scale-up
+has a separate poll function, if the vendor takes long.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ C = TypeVar("C")
 
 @dataclass(frozen=True)
 class ProviderActions(Generic[C]):
-    """A provider's changes, as base.py's protocol wants them; each raises ProviderError. remove: also of machines that
-    never joined. final: the Conflict that waiting does not mend."""
+    """A provider's changes, according to the protocol in base.py; each raises ProviderError.
+
+    remove: also for machines that never joined. final: the Conflict that a retry cannot resolve."""
 
     grow: Callable[[C, Operation], Outcome]
     poll: Callable[[C, Operation], Outcome]
@@ -33,7 +34,7 @@ class ProviderActions(Generic[C]):
 
 
 class BaseProvider(Generic[C]):
-    """The changing half of the Provider protocol; observing is the vendor's own."""
+    """The part of the Provider protocol that makes changes; observe is implemented by each vendor."""
 
     def __init__(self, name: str, context: C, steps: ProviderActions[C]) -> None:
         self._name, self._context, self._steps = name, context, steps
@@ -50,32 +51,32 @@ class BaseProvider(Generic[C]):
         return self._name
 
     def grow(self, operation: Operation) -> Outcome:
-        """from_size -> to_size."""
+        """Scale from from_size to to_size."""
         try:
             return self._steps.grow(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 
     def remove(self, operation: Operation) -> Outcome:
-        """Exactly these machines; the size goes down with them."""
+        """Remove exactly these machines and lower the size accordingly."""
         try:
             return self._steps.remove(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 
     def release(self, operation: Operation) -> bool:
-        """False where every target is gone or going."""
+        """Undo a prepared removal; False if every target is gone or leaving."""
         return self._steps.release(self._context, operation)
 
     def shrink_target(self, operation: Operation) -> Outcome:
-        """Lower the size as long as every machine stays."""
+        """Lower the size without removing a machine."""
         try:
             return self._steps.shrink(self._context, operation)
         except (ProviderError, BadInput) as error:
             return outcome_of(error, final=self._steps.permanent_conflict)
 
     def poll(self, operation: Operation) -> Outcome:
-        """The next step of a change."""
+        """Execute the next step of a change."""
         try:
             return self._next[operation.spec.kind](self._context, operation)
         except (ProviderError, BadInput) as error:

@@ -1,8 +1,8 @@
-"""What seldom changes at the vendor, kept on the shelf that all functions share: one row per account, region and kind.
+"""Caches vendor data that seldom changes in the cache shared by all functions: one row per account, region and kind.
 
-Each entry has its own end, so that putting a new one beside it makes none of the others older or younger. A row that
-cannot be read is asked for anew, a clock that went back makes nothing live for ever, and without a shelf everything
-works as before.
+Each entry has its own expiry, so adding an entry does not change the age of the others. An unreadable row is read again
+from the vendor, a clock that goes back makes no entry live forever, and without a shared cache everything works
+uncached.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.providers.services import Cache
 
 T = TypeVar("T")
 
-_LARGEST = 250_000  # bytes; a shelf takes 300 kB
+_LARGEST = 250_000  # bytes; the shared cache accepts 300 kB
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -28,7 +28,7 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TtlCache(Generic[T]):
-    """Names -> things of one kind. key: asked for at the first use, since it names the account."""
+    """A cache of items of one kind by name. key: determined at the first use, because it names the account."""
 
     def __init__(self, shelf: Cache, key: Callable[[], str], kind: type[T], now: Callable[[], float]) -> None:
         self._shelf, self._key, self._now = shelf, key, now
@@ -36,7 +36,7 @@ class TtlCache(Generic[T]):
         self._row: dict[str, _Entry] | None = None
 
     def get(self, names: Iterable[str]) -> dict[str, T | None]:
-        """What is known of these names; None: known to be unknown. What is missing has to be asked for."""
+        """Return the cached items of these names; None: known not to exist. Names that are absent must be requested."""
         row, now = self._read(), self._now()
         found: dict[str, T | None] = {}
         for name in names:
@@ -49,8 +49,8 @@ class TtlCache(Generic[T]):
         return found
 
     def put(self, things: Mapping[str, T | None], *, known: float, unknown: float) -> None:
-        """Keep them beside what is there already, in one write; known, unknown: seconds for what is there and for what
-        is not (0: not at all)."""
+        """Add items to the row in one write. known, unknown: seconds to cache existing and missing items (0: do not
+        cache)."""
         now = self._now()
         new = {
             name: _Entry(now, now + seconds, msgspec.Raw(msgspec.json.encode(thing)))

@@ -1,7 +1,7 @@
-"""What providers ask the cluster itself while a change is made: which machines have become nodes by now.
+"""Reads from the cluster which machines have become nodes, for use during a change.
 
-A pass has listed the nodes and hands them over; a change comes minutes later and asks for itself. Errors are a reason
-to wait: who cannot see the nodes must not give up a machine that may be one.
+A pass has listed the nodes and passes them in; a change runs minutes later and reads them itself. An error is a reason
+to wait: while the nodes cannot be read, a machine that may be one must not be given up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chalicelib.providers.kube_protocol import KubeLists
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A node as it is now; provider_id is empty until a cloud controller has been there."""
+    """A current node; provider_id is empty until a cloud controller has set it."""
 
     name: str
     provider_id: str = ""
@@ -42,7 +42,7 @@ class _List(msgspec.Struct, frozen=True):
 
 
 def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
-    """The cluster's nodes as of now, all or those of a label selector; raises Transient where they cannot be read."""
+    """Return the cluster's current nodes, all or those of a label selector; raises Transient if they cannot be read."""
     found: list[Seen] = []
     try:
         for page in kube.list_pages("/api/v1/nodes", query={"labelSelector": selector} if selector else None):

@@ -1,8 +1,8 @@
-"""A credential that stands in a secret: read at the first call, and once more when the vendor refuses it.
+"""A credential from a secret, read at the first call and once more when the vendor refuses it.
 
-Functions keep secrets for some minutes (handlers/runtime.py), so a key that was just replaced would be refused by every
-pass until then. A person's mistake in the secret is Unauthorized, an answer that AWS does not give is Transient: both
-are errors of a call, and neither ends a pass or another provider.
+Functions cache secrets for some minutes (runtime/runtime.py), so a key that was just replaced would be refused in every
+pass until the cache expires. An error in the secret's contents is Unauthorized, an unavailable AWS service is
+Transient. Both are errors of a call and end neither a pass nor another provider.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 @runtime_checkable
 class FreshReader(Protocol):
-    """A secret reader that keeps what it read, and can be told not to."""
+    """A caching secret reader that can bypass its cache."""
 
     def fresh(self, name: str) -> str:
-        """The secret as it is now."""
+        """Return the current secret."""
 
 
 def read_fresh(reader: Callable[[str], str], name: str) -> str:
-    """The secret as it is now, also where the reader keeps what it read; raises what the reader raises."""
+    """Return the current secret, bypassing the reader's cache if it has one; raises what the reader raises."""
     return reader.fresh(name) if isinstance(reader, FreshReader) else reader(name)
 
 
 def as_provider_error(read: Callable[[], T]) -> T:
-    """What a person must mend is Unauthorized, what AWS does not answer is Transient."""
+    """Return Unauthorized for errors that the operator must correct, Transient if AWS is unavailable."""
     try:
         return read()
     except ProviderError:
@@ -46,14 +46,14 @@ def as_provider_error(read: Callable[[], T]) -> T:
 
 
 def digest(text: str, length: int = 12) -> str:
-    """The beginning of the text's SHA-256, in hex."""
+    """Return the beginning of the text's SHA-256, in hex."""
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 class SecretSource(Generic[C]):
     """One credential of one secret, for one provider object.
 
-    parse: the secret's text and its place (for errors) -> the credential, comparable; raises BadInput.
+    parse: the secret's text and its place (for errors) -> the credential, which must be comparable; raises BadInput.
     """
 
     def __init__(self, read_secret: Callable[[str], str], name: str, parse: Callable[[str, str], C]) -> None:
@@ -63,15 +63,16 @@ class SecretSource(Generic[C]):
         self._lock = threading.Lock()
 
     def current(self) -> C:
-        """The credential to use; raises Unauthorized or Transient."""
+        """Return the credential to use; raises Unauthorized or Transient."""
         if self._held is None:
             self._held = as_provider_error(lambda: self._parsed(self._read_secret(self._name)))
         return self._held
 
     def renewed(self, refused: C) -> bool:
-        """Whether there is another credential by now than the one that was refused; raises as current does. The secret
-        is read once in the life of a provider object; after that a refusal stands. Several threads may find the old one
-        refused at the same time: one reads, and all go on with what it has read."""
+        """Return whether the credential has changed since it was refused; raises as current does.
+
+        The secret is read again once in the life of a provider object; after that a refusal is final. If several
+        threads find the old credential refused at the same time, one reads, and all use what it has read."""
         with self._lock:
             if self._held != refused:
                 return True

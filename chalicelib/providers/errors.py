@@ -1,15 +1,15 @@
-"""What can go wrong at a vendor, as one small tree. Back-off follows the class, never a string (architecture §6).
+"""The errors of a vendor as one small tree. The backoff follows the class, never a text.
 
 ProviderError
-├── Throttled        too many calls; come back after retry_after          temporary
-├── OutOfStock       the vendor has no such machine just now              temporary, next group in the same pass
-├── QuotaExceeded    our account's limit                                  temporary, next group, tell a person
-├── InstallFailed    a machine was made and could not be made a node      temporary, always the same short wait
-├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, tell a person
-├── NotFound         what we act on is gone                               permanent
-├── Conflict         someone else changed it meanwhile (409)              read again, decide again
-├── InvalidRequest   our request makes no sense to the vendor             permanent, a bug or a policy mistake
-├── Transient        network, 5xx, truncated answers                      temporary; whether it happened is unknown
+├── Throttled        too many calls; retry after retry_after              temporary
+├── OutOfStock       the vendor has no such machine now                   temporary, next group in the same pass
+├── QuotaExceeded    the account's limit                                  temporary, next group, notify the operator
+├── InstallFailed    a machine was created and could not become a node    temporary, always the same short wait
+├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, notify the operator
+├── NotFound         the resource no longer exists                        permanent
+├── Conflict         changed concurrently (409)                           read again, decide again
+├── InvalidRequest   the vendor rejects the request                       permanent, a bug or a policy error
+├── Transient        network, 5xx, truncated responses                    temporary; the effect is unknown
 └── Unknown          none of the above
 """
 
@@ -21,7 +21,7 @@ from chalicelib.model.errors import OutscalerError
 
 
 class ProviderError(OutscalerError):
-    """message is safe to show: no secret is ever part of it. code and request_id as the vendor gave them."""
+    """message is safe to show: it never contains a secret. code and request_id are as the vendor sent them."""
 
     temporary: ClassVar[bool] = False
 
@@ -31,18 +31,18 @@ class ProviderError(OutscalerError):
 
     @property
     def error_class(self) -> str:
-        """The class's name, which is what memory and the journal keep."""
+        """The class's name, as stored in memory and the journal."""
         return type(self).__name__
 
 
 class Throttled(ProviderError):
-    """Too many calls; retry_after says when to come back, if the vendor did."""
+    """Too many calls; retry_after is the vendor's wait, if it named one."""
 
     temporary = True
 
 
 class OutOfStock(ProviderError):
-    """The vendor has none of these machines at the moment."""
+    """The vendor has none of these machines now."""
 
     temporary = True
 
@@ -54,35 +54,36 @@ class QuotaExceeded(ProviderError):
 
 
 class InstallFailed(ProviderError):
-    """A machine was made and did not become a node. The vendor has stock, so it does not help to wait longer each time
-    (huaweicloud-cce.md A9.2; plan/backoff.py)."""
+    """A machine was created and did not become a node.
+
+    The vendor has stock, so a growing wait would not help (docs/reference/node-groups.md "Backoff")."""
 
     temporary = True
 
 
 class Unauthorized(ProviderError):
-    """The credentials are refused; trying again with the same ones does not help."""
+    """The credentials are refused; a retry with the same ones does not help."""
 
 
 class NotFound(ProviderError):
-    """The thing acted on does not exist (any more)."""
+    """The resource does not exist, or no longer exists."""
 
 
 class Conflict(ProviderError):
-    """It changed while we looked, or another change is still running."""
+    """The resource changed between read and write, or another change is still running."""
 
     temporary = True
 
 
 class InvalidRequest(ProviderError):
-    """The vendor does not accept what we ask for."""
+    """The vendor rejects the request."""
 
 
 class Transient(ProviderError):
-    """No usable answer. A change that was asked for may or may not have happened."""
+    """No usable response. A requested change may or may not have taken effect."""
 
     temporary = True
 
 
 class Unknown(ProviderError):
-    """An answer that nobody has mapped yet."""
+    """A response that no table maps."""

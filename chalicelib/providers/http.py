@@ -1,11 +1,11 @@
-"""The one way out to a vendor's API over HTTP, so that every vendor is called with the same care.
+"""The only HTTP client for vendor APIs, so that the same limits and precautions apply to all of them.
 
-A call is bounded in time, size and number of attempts. It is repeated only where the caller says that repeating does no
-harm; whether a change got through after a lost answer is for the provider to find out, not for this module to assume.
-Nothing of the environment is obeyed (no proxies, no .netrc, no REQUESTS_CA_BUNDLE) and no cookie is kept: what a call
-does is decided by what it was given. Redirects are not followed, because credentials would follow them too.
+A call is bounded in time, size and number of attempts. It is repeated only if the caller declares that safe. Whether a
+change took effect after a lost response is determined by the provider, not assumed here. The environment is ignored (no
+proxies, no .netrc, no REQUESTS_CA_BUNDLE) and no cookie is stored. Redirects are not followed, because credentials
+would follow them.
 
-No error carries a header, a query, a body that was sent, or a known secret: signatures live in all three.
+No error contains a header, a query, a request body or a known secret, because signatures occur in all of them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from chalicelib.providers.http_statuses import class_for
 
 T = TypeVar("T")
 
-_METADATA = frozenset({"100.100.100.200"})  # a vendor's metadata service: on the machine's own link, never with TLS
+_METADATA = frozenset({"100.100.100.200"})  # a vendor's metadata service: link-local, never with TLS
 _LONGEST_MESSAGE = 300
-_LONGEST_WORD = 128  # characters of a vendor's code and of its name for a request
-_LONGEST_ASKED = 3600.0  # seconds; who names a year, or a number without end, is asked again all the same
+_LONGEST_WORD = 128  # maximum length of a vendor's error code and request id
+_LONGEST_ASKED = 3600.0  # seconds; cap for vendors that name a year or an absurd number
 
 
 class VendorRequest(msgspec.Struct, frozen=True):
-    """One request. url is absolute; body as it goes over the wire. safe: repeating it does no harm."""
+    """One request. url is absolute; body is sent as it is. safe: the request may be repeated."""
 
     method: str
     url: str
@@ -50,16 +50,16 @@ class VendorRequest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The call as an error may show it: no query, no user part of the address."""
+        """The call in a form that is safe for errors: without query and user part of the URL."""
         parts = urlsplit(self.url)
         return f"{self.method} {parts.hostname or ''}{parts.path}"
 
     def __repr__(self) -> str:
-        return f"Call({self.name})"  # headers, query and body carry keys, tokens and signatures
+        return f"Call({self.name})"  # headers, query and body contain keys, tokens and signatures
 
 
 class VendorResponse(msgspec.Struct, frozen=True):
-    """A whole answer; header names in lower case."""
+    """A complete response; header names in lower case."""
 
     call: str
     status: int
@@ -67,17 +67,18 @@ class VendorResponse(msgspec.Struct, frozen=True):
     body: bytes
 
     def __repr__(self) -> str:
-        return f"Answer({self.call}: {self.status}, {self.described})"  # a body may hold a session
+        return f"Answer({self.call}: {self.status}, {self.described})"  # a body may contain a session
 
     @property
     def described(self) -> str:
-        """Length and type of the body, for an error about a body that is not the vendor's and so is not repeated."""
+        """Return length and type of the body, for an error about a body of unknown origin, which must not be quoted."""
         return f"{len(self.body)} bytes of {media_type(self.headers)}"
 
     def read(self, kind: type[T], shape: Callable[[Any], Any] = lambda document: document) -> T:
-        """The JSON body as that type, values that no decoder takes as texts (net/json_repair.py). shape: what is made
-        of the document before. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown for
-        JSON of another shape."""
+        """Decode the JSON body as that type; values that no decoder accepts are repaired to texts (net/json_repair.py).
+
+        shape: transforms the document first. Raises Transient for a body that is not JSON (a proxy's page, a truncated
+        body), Unknown for JSON of another structure."""
         try:
             return msgspec.convert(read_json(self.body, shape), kind)
         except msgspec.ValidationError as error:
@@ -87,9 +88,9 @@ class VendorResponse(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """connect, read: seconds per wait on the socket. total: seconds for one attempt, apart from looking up the name.
-    longest_pause: seconds slept between attempts at most; a vendor that asks for more gets Throttled passed on instead.
-    bytes: of an answer."""
+    """connect, read: seconds per wait on the socket. total: seconds for one attempt, without name resolution.
+    longest_pause: maximum seconds slept between attempts; if a vendor requests more, Throttled is raised instead.
+    bytes: of a response."""
 
     connect: float = 3.05
     read: float = 20.0
@@ -102,11 +103,10 @@ class Limits(msgspec.Struct, frozen=True):
 class Http:
     """A session with one vendor.
 
-    explain: the vendor's own error codes as errors of the tree; None where it knows no better than the status.
-    sign: called before every attempt, because signatures carry the time; returns the call to send.
-    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside. monotonic: seconds of a clock
-    that never goes back, for the total. vendor, deployment: whose hosts may be called (model/endpoints.py); a call to
-    any other is never sent.
+    explain: maps the vendor's own error codes to errors of the tree; None if only the status is known. sign: called
+    before every attempt, because signatures contain the time; returns the call to send. sleep, chance (uniform in [0,
+    1)) and clock (epoch seconds) are injected. monotonic: a clock in seconds that never goes back, for the total.
+    vendor, deployment: whose hosts may be called (model/vendor_hosts.py); a call to any other host is never sent.
     """
 
     def __init__(
@@ -133,8 +133,9 @@ class Http:
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
     def send(self, call: VendorRequest) -> VendorResponse:
-        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address that is not
-        one of the vendor's."""
+        """Return the response, with a status below 300 and not HTML.
+
+        Raises ProviderError, or BadInput for an address that is not one of the vendor's."""
         self._check_address(call.url)
         attempts = self._limits.attempts if call.safe else 1
         for attempt in range(1, attempts + 1):
@@ -148,7 +149,7 @@ class Http:
         raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._session.close()
 
     def _check_address(self, url: str) -> None:
@@ -161,12 +162,12 @@ class Http:
             raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
 
     def _pause(self, attempt: int, error: ProviderError) -> float:
-        """Exponential with half of it random, at least what the vendor asks for."""
+        """Return an exponential pause, half of it random, and at least what the vendor requests."""
         top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
     def _once(self, call: VendorRequest, name: str) -> VendorResponse:
-        self._check_address(call.url)  # once more, as it was signed
+        self._check_address(call.url)  # checked once more, as it was signed
         bounds = ExchangeBounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
         request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
@@ -188,7 +189,7 @@ class Http:
         raise self._cleaned(error, retry_after(answer.headers.get("retry-after", ""), self._clock()))
 
     def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
-        """The same error, short and without anything secret, whatever the vendor echoed."""
+        """Return the same error, shortened and without any secret that the vendor echoed."""
         message, code, request_id = error.message, error.code, error.request_id
         for secret in self._secrets:
             message, code, request_id = (secret.hidden_in(text) for text in (message, code, request_id))
@@ -201,8 +202,10 @@ class Http:
 
 
 def retry_after(text: str, now: float) -> float:
-    """A Retry-After header as seconds from now: a whole number of seconds or an HTTP date; 0.0 for anything else. At
-    most an hour: it ends up in rows and messages, where a gateway's nonsense would hold things up for ever."""
+    """Return a Retry-After header as seconds from now: an integer of seconds or an HTTP date; 0.0 for anything else.
+
+    At most an hour: the value is stored in rows and messages, where an absurd value from a gateway would block work
+    forever."""
     text = text.strip()
     if text.isascii() and text.isdigit():
         return min(_LONGEST_ASKED, float(text))
@@ -216,14 +219,15 @@ def retry_after(text: str, now: float) -> float:
 
 
 def _no_answer(error: NoReply, name: str, bounds: ExchangeBounds) -> ProviderError:
-    """Only the kind of failure is shown: everything else that is known of it holds the address, with the query."""
+    """Return the error of a failed exchange. It names only the kind of failure, because all other details contain the
+    URL."""
     if not error.sent:
-        return InvalidRequest(f"{name}: no answer ({error.kind})")  # an address or a header that cannot be
+        return InvalidRequest(f"{name}: no answer ({error.kind})")  # an invalid address or header
     if error.kind in PLAIN:
         return Transient(f"{name}: {PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)}")
     return Transient(f"{name}: no answer ({error.kind})")
 
 
 def _without_tls(host: str) -> bool:
-    """Whether that host or address is one that plain HTTP is allowed to."""
+    """Whether plain HTTP is allowed to that host or address."""
     return is_loopback(host) or host in _METADATA

@@ -1,6 +1,6 @@
-"""One table from an HTTP status to a class of the error tree, for every vendor that speaks HTTP.
+"""Maps an HTTP status to a class of the error tree, for every vendor with an HTTP API.
 
-A vendor's own codes say more than a status does; its package maps those first and falls back to this table.
+A vendor's own codes are more specific than a status; its package maps those first and falls back to this table.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 
-# Exact statuses first, then the hundreds; what is in neither is Unknown.
+# Exact statuses first, then the hundreds; any other status is Unknown.
 _BY_STATUS: dict[int, type[ProviderError]] = {
     400: InvalidRequest,
     401: Unauthorized,
-    402: Unauthorized,  # an account that has not paid is refused like one without a key: a person must act
+    402: Unauthorized,  # an account in arrears is refused like one without a key: the operator must act
     403: Unauthorized,
     404: NotFound,
     405: InvalidRequest,
@@ -42,7 +42,7 @@ _BY_HUNDRED: dict[int, type[ProviderError]] = {5: Transient}
 
 
 def class_for(status: int | None) -> type[ProviderError]:
-    """The error class of a status; None or 0 means that no answer came, which is Transient."""
+    """Return the error class of a status; None or 0 means that there was no response, which is Transient."""
     if not status:
         return Transient
     return _BY_STATUS.get(status) or _BY_HUNDRED.get(status // 100, Unknown)

@@ -1,7 +1,8 @@
-"""A cluster's API as providers meet it: some live in it (Cluster API), others ask it which machines have become nodes.
+"""Protocols of a cluster's API for providers.
 
-The kube package and the providers stand in one layer and may not know each other, so its client is met as a Protocol.
-Its errors are OutscalerErrors with a `status`.
+Some providers work in the cluster itself (Cluster API); others read which machines have become nodes. The kube package
+and the providers are in one layer and must not import each other, so its client is typed as a Protocol. Its errors are
+OutscalerErrors with a `status`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 
 class ListPage(Protocol):
-    """One page of a list; first: the list begins (again), what came before is void."""
+    """One page of a list. first: the list starts, or starts again, and earlier pages are void."""
 
     @property
     def body(self) -> bytes:
@@ -23,23 +24,23 @@ class ListPage(Protocol):
 
 
 class KubeLists(Protocol):
-    """A connection to a cluster, for who only looks."""
+    """A read-only connection to a cluster."""
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[ListPage]:
-        """A whole list in pages."""
+        """Return a complete list in pages."""
 
 
 @runtime_checkable
 class Identified(Protocol):
-    """A connection that tells which cluster it leads to."""
+    """A connection that reports which cluster it reaches."""
 
     @property
     def identity(self) -> str:
-        """The same for every way to one cluster, and another for every other cluster."""
+        """An identifier that is equal for all connections to one cluster and different for every other cluster."""
 
 
 class KubeApi(KubeLists, Protocol):
-    """A connection to a cluster, for who lives in it."""
+    """A read-write connection to a cluster."""
 
     def request(
         self,
@@ -50,4 +51,4 @@ class KubeApi(KubeLists, Protocol):
         body: object | None = None,
         content_type: str = "application/json",
     ) -> bytes:
-        """One call, answered with the body."""
+        """Send one request and return the response body."""

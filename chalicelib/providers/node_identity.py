@@ -1,11 +1,11 @@
-"""Which machine is which Node, where only the Node itself says so.
+"""Matches machines to Nodes when only the Node itself states its identity.
 
-A providerID, a host name, an address: each is the kubelet's own word. A machine has a Node only where exactly one Node
-claims it and that Node claims no other machine. All else is contested: the machine exists, and nothing is done with it
-or with the Nodes that claim it (plan/identity.py).
+A providerID, a host name and an address are all claims of the kubelet. A machine has a Node only if exactly one Node
+claims it and that Node claims no other machine. In all other cases the machine is contested: it exists, and neither it
+nor the Nodes that claim it are changed (docs/reference/node-groups.md "Node identity").
 
-The same is asked again right before a vendor is asked to delete a machine, for a Node may have been registered or
-replaced since the plan was made.
+The check is repeated immediately before a vendor is asked to delete a machine, because a Node may have been registered
+or replaced since the plan was made.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ M = TypeVar("M", bound=Hashable)
 
 
 class Known(Protocol):
-    """A Node, as a pass lists it (model/node.py) or as a change asks for it (workload.py)."""
+    """A Node, as listed by a pass (model/node.py) or read during a change (cluster_nodes.py)."""
 
     @property
     def name(self) -> str:
-        """Its name, which a kubelet cannot choose anew."""
+        """Its name, which a kubelet cannot change."""
 
     @property
     def provider_id(self) -> str:
@@ -39,10 +39,10 @@ N = TypeVar("N", bound=Known)
 
 
 class Identity(Generic[M, N]):
-    """claimed: of each Node, the machines that it says it is, by whatever word of it; more than one where its words
-    contradict each other. hinted: machines that it may mean, by a word that is no proof (another spelling of an id, the
-    name of another machine); they give no machine a Node, and make what it means contested. M: what the provider knows
-    a machine by."""
+    """claimed: the machines that each Node claims to be, by any of its fields; more than one if its fields contradict
+    each other. hinted: machines that it may mean by a field that proves nothing (another form of an id, the name of
+    another machine); these give no machine a Node, and make the machine contested. M: the provider's key of a
+    machine."""
 
     def __init__(
         self,
@@ -67,21 +67,22 @@ class Identity(Generic[M, N]):
         }
 
     def node_of(self, machine: M) -> N | None:
-        """The Node that a machine has become; None while it has not joined, and where that cannot be known."""
+        """Return the Node of a machine; None if it has not joined or is contested."""
         return self._nodes.get(machine)
 
     def claimants(self, machine: M) -> tuple[str, ...]:
-        """The names of the Nodes that claim a contested machine, sorted; none where nothing is contested."""
+        """Return the names of the Nodes that claim a contested machine, sorted; empty if it is not contested."""
         return () if machine in self._nodes else tuple(sorted(self._claimants.get(machine, ())))
 
     def machines(self) -> tuple[M, ...]:
-        """The machines that have a Node, in the order of the Nodes."""
+        """Return the machines that have a Node, in the order of the Nodes."""
         return tuple(self._nodes)
 
 
 def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], nodes: Iterable[Seen]) -> str:
-    """Why a machine must not be deleted in place of a target's Node, by the Nodes as of now; "" where it may. A Node
-    that is gone is no reason: its machine is still to go."""
+    """Return why a machine must not be deleted for a target's Node, given the current Nodes; "" if it may be.
+
+    A Node that is gone is not a reason: its machine is still to be deleted."""
     if names := identity.claimants(machine):
         return f"which node the machine {machine} is cannot be known any more: {', '.join(names[:5])} claim it"
     bearer = identity.node_of(machine)

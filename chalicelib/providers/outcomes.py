@@ -1,8 +1,8 @@
-"""From a change's errors to its outcome, for every vendor alike.
+"""Converts the errors of a change to its outcome, for all vendors alike.
 
-What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, Conflict), is
-raised: the caller waits and calls again, and every change first reads how far it has come. So a busy group is never a
-failed one. What a person wrote and is wrong is a failure that names it.
+An error that rules out success is Failed. Errors after which the change may have happened or may succeed soon
+(Transient, Throttled, Conflict) are raised: the caller waits and calls again, and every change first reads its own
+progress. A busy group is therefore never counted as failed. A configuration error is a failure that names it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How often we call: a budget that all functions share, drawn in lots, so that a quiet pass costs one write for it.
+"""A rate limit shared by all functions; calls are reserved in lots, so an idle pass costs one write for it.
 
-The vendor limits calls per account, product and window, and publishes no numbers (alicloud.md §3.1); its limits have
-the form "200 in 60 s". So 200 calls may be made at once, which is a pass over 190 groups, and ten a second after that:
-enough for many clusters, and soon corrected where it is too much, because everybody keeps still for as long as the
-vendor asks once it throttles. Whoever has another quota says so by `callsPerSecond`.
+Alibaba Cloud limits calls per account, product and window and publishes no numbers; its limits have the form "200 in 60
+s". So 200 calls may be made at once, which covers a pass over 190 groups, and ten per second after that. This is enough
+for many clusters. If it is too much, it is corrected soon, because every function pauses for as long as the vendor
+requests once it throttles. Accounts with another quota set `callsPerSecond`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Callable
 from chalicelib.providers.errors import Throttled
 from chalicelib.providers.services import ProviderServices, RateLimit
 
-LOT = 10  # calls booked at a time
+LOT = 10  # calls reserved at a time
 BURST = 20.0  # seconds' worth of calls that may be made at once
-HOLD = 5.0  # seconds of silence after a refusal that names none
-OWN_PACE = "OwnPace"  # the code of a Throttled that no call was made for
-LONGEST_WAIT = 2.0  # seconds that one provider object sleeps in all before it says Throttled instead
+HOLD = 5.0  # seconds without calls after throttling that names no pause
+OWN_PACE = "OwnPace"  # the code of a Throttled for which no call was made
+LONGEST_WAIT = 2.0  # seconds that one provider object may sleep in total before it raises Throttled instead
 
 
 class WaitLimit:
-    """The seconds of sleep that are left to one provider object, over all its budgets."""
+    """The remaining seconds that one provider object may sleep, over all its budgets."""
 
     def __init__(self, seconds: float = LONGEST_WAIT) -> None:
         self.left = seconds
 
 
 class CallBudget:
-    """Calls of one product in one region with one account, for one pass.
+    """The call budget of one product in one region with one account, for one pass.
 
-    account: a short text for whose limit it is, never a secret; asked for at the first call (raises ProviderError).
-    burst: seconds' worth of calls at once; lot: calls booked at a time, and the least that a burst is. A vendor whose
-    limit is so many calls in every second gets burst 0 and lot 1: calls in even distances, for a bucket that may be
-    emptied at once and fills up meanwhile lets twice as many through in its first second.
+    account: a short text that identifies the owner of the limit, never a secret; determined at the first call (raises
+    ProviderError). burst: seconds' worth of calls at once; lot: calls reserved at a time, and the minimum burst. For a
+    limit of a number of calls in every second, use burst 0 and lot 1, which spaces calls evenly. A bucket that can be
+    emptied at once and refills meanwhile would allow twice as many in its first second.
     """
 
     def __init__(
@@ -52,18 +52,18 @@ class CallBudget:
         self._held: RateLimit | None = None
 
     def expect(self, calls: int) -> None:
-        """So many calls will come soon: worth one larger lot. No promise."""
+        """Announce calls, so that the next reservation is one larger lot. The calls need not follow."""
         self._expected = calls
 
     def take(self) -> None:
-        """One call may be made now. Raises Throttled where that would take longer than there is patience for."""
+        """Take one call from the budget. Raises Throttled if the wait would exceed the remaining patience."""
         if not self._booked:
             self._booked = self._draw(max(self._lot, self._expected))
             self._expected = 0
         self._booked -= 1
 
     def refused(self, seconds: float) -> None:
-        """The vendor throttles: nobody calls for so long (0: for HOLD), and what was booked here is void."""
+        """Record that the vendor throttles: pause all calls for this long (0: for HOLD) and discard reserved calls."""
         self._booked = 0
         self._means.rate_limiter.hold(self._pace(), seconds or HOLD)
 
@@ -72,7 +72,7 @@ class CallBudget:
         lot = min(wanted, pace.burst)
         wait = self._means.rate_limiter.take(pace, lot)
         if wait > 0.0 and lot > 1:
-            lot, wait = 1, self._means.rate_limiter.take(pace, 1)  # a single call is had sooner than a lot
+            lot, wait = 1, self._means.rate_limiter.take(pace, 1)  # a single call is available sooner than a lot
         while wait > 0.0:
             if wait > self._patience.left:
                 raise Throttled(

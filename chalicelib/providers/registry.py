@@ -1,5 +1,7 @@
-"""From a provider's name in the policy to the provider. Each is imported when it is asked for, and only then: the
-function that acts on one cloud must not load the others.
+"""Builds providers by their names in the policy.
+
+Each package is imported only when its provider is requested: a function that acts on one cloud must not load the
+others.
 """
 
 from __future__ import annotations
@@ -71,21 +73,23 @@ def _clusterapi_names(connection: Connection) -> tuple[BadInput, ...]:
     return found(connection)
 
 
-# What a provider can be built with and would not work with all the same: it stops no other pool at work, and is a
-# mistake while somebody looks.
+# Settings with which a provider can be built but cannot work. At run time they affect only their own pool; when the
+# policy is validated they are an error.
 _LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
     {"cherryservers": _cherryservers_definitions, "clusterapi": _clusterapi_names}
 )
 
 
 def names() -> tuple[str, ...]:
-    """The providers that can be built, sorted."""
+    """Return the providers that can be built, sorted."""
     return tuple(sorted(_AVAILABLE))
 
 
 def build(name: str, connection: Connection) -> Provider:
-    """The provider of that name for one pass. Raises BadInput for a name that cannot be built, for bad settings, and
-    for what the deployment does not permit, whatever looked at the settings before."""
+    """Return the provider of that name for one pass.
+
+    Raises BadInput for a name that cannot be built, for invalid settings, and for what the deployment does not permit,
+    regardless of earlier checks of the settings."""
     make = _AVAILABLE.get(name)
     if make is None:
         raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
@@ -102,8 +106,10 @@ def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
 
 
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
-    """What the providers would refuse of a policy, told while somebody looks (which settings go together is known to
-    the provider alone). Nothing is read or sent; a provider that is not in this version has no say."""
+    """Return the errors that providers find in a policy, for validation before it is applied.
+
+    Only the provider knows which settings are valid together. Nothing is read or sent; a provider that is not part of
+    this version is not checked."""
     means = ProviderServices(deployment=deployment)
     found: list[BadInput] = []
     for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
@@ -122,7 +128,7 @@ def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput,
 
 
 def _refused(look: Callable[[Connection], object] | None, connection: Connection) -> tuple[BadInput, ...]:
-    """What it raises or returns; a provider that could be built is no mistake."""
+    """Return the errors that the call raises or returns; a provider that was built is not an error."""
     try:
         found = look(connection) if look is not None else ()
     except InputErrors as several:
@@ -143,8 +149,9 @@ def providers(
     now: Callable[[], float],
     means: ProviderServices | None = None,
 ) -> tuple[Provider, ...]:
-    """All providers that a policy names, by name, for one pass. One that cannot be built stands in for itself
-    (absent.py) and stops no other."""
+    """Return all providers that a policy names, by name, for one pass.
+
+    A provider that cannot be built is replaced by a stand-in (unavailable.py) and does not affect the others."""
     made, means = [], means or ProviderServices()
     for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)

@@ -1,7 +1,7 @@
-"""A vendor's REST API with a credential from a secret and a pace that all functions keep: what every call needs.
+"""A client for a vendor's REST API, with a credential from a secret and a rate limit shared by all functions.
 
-Each attempt is signed anew. A credential that is refused is looked up once more, for it may have been replaced. What
-the vendor echoes of it is taken out of errors, and a pause that the vendor asks for is kept by every function.
+Each attempt gets a new signature. A refused credential is read once more, because it may have been replaced. Parts of
+it that the vendor echoes are removed from errors, and a pause that the vendor requests applies to every function.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 class RestClient(Generic[C]):
     """One vendor's API, for one provider object.
 
-    vendor: whose hosts may be called. sign: the call with the credential in it; secrets: what of the credential nobody
-    may see; explain: the vendor's own errors, None where it knows no better than the status. Not for several threads:
-    each takes a `twin`.
+    vendor: whose hosts may be called. sign: returns the call with the credential; secrets: the parts of the credential
+    that must be hidden; explain: the vendor's own errors, None if only the status is known. Not thread-safe: each
+    further thread uses a `twin`.
     """
 
     def __init__(
@@ -47,12 +47,13 @@ class RestClient(Generic[C]):
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
         self._budget, self._means, self._now, self._limits = budget, means, now, limits
         self._http: Http | None = None
-        self._owns_budget = True  # whether the call under way is of the thread that the budget belongs to
+        self._owns_budget = True  # whether the current call belongs to the thread that owns the budget
 
     def clone(self) -> RestClient[C]:
-        """The same API over connections of its own, for another thread. It books nothing: who sends through it has
-        called `book` before, in the thread that owns the budget, and has made a first call, so that the credential has
-        been read."""
+        """Return the same API over its own connections, for another thread.
+
+        It reserves nothing. Its caller has called `book` before, in the thread that owns the budget, and has made a
+        first call, so that the credential has been read."""
         return RestClient(
             self._vendor,
             self._source,
@@ -66,23 +67,24 @@ class RestClient(Generic[C]):
         )
 
     def close(self) -> None:
-        """Let go of the connections, where there are any; the next call makes new ones."""
+        """Close the connections, if any; the next call opens new ones."""
         if self._http is not None:
             self._http.close()
             self._http = None
 
     def announce_calls(self, calls: int) -> None:
-        """So many calls will follow soon (budget.py)."""
+        """Announce the number of calls that will follow soon (rate_limit.py)."""
         self._budget.expect(calls)
 
     def reserve(self) -> None:
-        """Wait for the turn of one call; raises Throttled."""
+        """Wait until one call is allowed; raises Throttled."""
         self._source.current()
         self._budget.take()
 
     def send(self, call: VendorRequest, *, booked: bool = False) -> VendorResponse:
-        """The answer. booked: its turn has come already, and if the vendor throttles, `refused` is for the caller to
-        call. Raises ProviderError."""
+        """Return the response; raises ProviderError.
+
+        booked: the call has been reserved already, and if the vendor throttles, the caller must call `refused`."""
         used = self._source.current()
         try:
             return self._once(call, booked=booked)
@@ -92,7 +94,7 @@ class RestClient(Generic[C]):
             return self._once(call, booked=booked)
 
     def refused(self, seconds: float) -> None:
-        """The vendor throttles: nobody calls for so long (0: for a while)."""
+        """Record that the vendor throttles: pause all calls for this long (0: for the default pause)."""
         self._budget.refused(seconds)
 
     def _once(self, call: VendorRequest, *, booked: bool) -> VendorResponse:
@@ -114,7 +116,7 @@ class RestClient(Generic[C]):
             return self._http.send(call)
         except Throttled as error:
             if not booked and not error.retry_after:
-                self.refused(0.0)  # a pause that was named is kept since its answer came
+                self.refused(0.0)  # a pause that was named counts from the arrival of its response
             raise self._clean(error) from None
         except ProviderError as error:
             raise self._clean(error) from None
@@ -123,8 +125,10 @@ class RestClient(Generic[C]):
         return self._sign(call, self._source.current())
 
     def _cleanly(self, answer: VendorResponse) -> ProviderError | None:
-        """Cleaned before the transport shortens it: half a secret could not be found any more. A pause that the vendor
-        names is everybody's from now on; the transport keeps it, too, if it is short."""
+        """Clean the error before the transport shortens it, because half a secret could no longer be found.
+
+        A pause that the vendor names applies to every function from now on; the transport also sleeps if it is short.
+        """
         error = self._explain(answer)
         throttled = (error is None and answer.status == _TOO_MANY) or isinstance(error, Throttled)
         if throttled and self._owns_budget:
@@ -134,7 +138,7 @@ class RestClient(Generic[C]):
         return None if error is None else self._clean(error)
 
     def _clean(self, error: ProviderError) -> ProviderError:
-        """The same error without anything of the credential in it."""
+        """Return the same error without any part of the credential."""
         texts = error.message, error.code, error.request_id
         for secret in self._secrets(self._source.current()):
             texts = secret.hidden_in(texts[0]), secret.hidden_in(texts[1]), secret.hidden_in(texts[2])

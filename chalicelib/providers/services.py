@@ -1,8 +1,9 @@
-"""What a provider needs from outside besides its settings: time, patience, other clusters, and what functions share.
+"""The services that a provider needs besides its settings: time, waiting, other clusters, and state shared by
+functions.
 
-Providers may not know the store, nor one another. What they share across functions and clusters, the pace at which one
-vendor account may be called and what seldom changes there, comes in through the two protocols of this module; the store
-fulfils them (store/paces.py, store/shelf.py), and where there is no table (a plan by hand) `Unpaced` and `Bare` do.
+Providers must not import the store or one another. The rate limit of a vendor account and the cache of seldom-changing
+data, shared across functions and clusters, come in through the two protocols of this module. The store implements them;
+without a table (a plan from files) `Unpaced` and `Bare` do.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from chalicelib.model.policy_permissions import STRICT, Deployment
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """How often one vendor API may be called by all functions together: `rate` calls per second, `burst` at once.
+    """The rate at which all functions together may call one vendor API: `rate` calls per second, `burst` at once.
 
-    key names the account and the API in the world (`alicloud/LTAI…digest/cn-hangzhou/ess`), never a secret.
+    key is globally unique for the account and the API (`alicloud/LTAI…digest/cn-hangzhou/ess`), never a secret.
     """
 
     key: str
@@ -31,28 +32,30 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class RateLimiter(Protocol):
-    """A budget of calls that all functions of a deployment draw from."""
+    """A call budget that all functions of a deployment share."""
 
     def take(self, pace: RateLimit, calls: int) -> float:
-        """Seconds to wait before these calls may be made, 0.0 for at once; then they are booked. More than 0.0: nothing
-        was booked, come back later. Never raises: without a table there is no limit."""
+        """Reserve calls and return 0.0, or return the seconds to wait without reserving.
+
+        Never raises: without a table there is no limit."""
 
     def hold(self, pace: RateLimit, seconds: float) -> None:
-        """The vendor asked for a pause: nobody gets a call of this budget before it is over. Never raises."""
+        """Pause this budget for as long as the vendor requested: no function gets a call before. Never raises."""
 
 
 class Cache(Protocol):
-    """Small things that are dear to ask for and seldom change (instance types), shared by all functions."""
+    """A cache, shared by all functions, of small values that are expensive to read and seldom change (instance
+    types)."""
 
     def get(self, key: str) -> bytes | None:
-        """What was put there and is not too old; None otherwise, also where the table does not answer."""
+        """Return a cached value that has not expired; None otherwise, also if the table is unavailable."""
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Keep it for so long. Never raises: what cannot be kept is asked for again. value: at most 300 kB."""
+        """Cache a value for this long. Never raises: an uncached value is read again. value: at most 300 kB."""
 
 
 class UnlimitedRateLimiter:
-    """No limit, for where nobody else calls."""
+    """No limit, for use without other callers."""
 
     def take(self, pace: RateLimit, calls: int) -> float:
         """See Pacer."""
@@ -65,7 +68,7 @@ class UnlimitedRateLimiter:
 
 
 class NullCache:
-    """A shelf that keeps nothing."""
+    """A cache that stores nothing."""
 
     def get(self, key: str) -> bytes | None:
         """See Shelf."""
@@ -78,14 +81,15 @@ class NullCache:
 
 
 def no_other_cluster(access: KubernetesAccess) -> object:
-    """A connect that refuses."""
+    """A `connect` that refuses every cluster."""
     del access
     raise OutscalerError("another cluster cannot be reached from here")
 
 
 class ProviderServices(msgspec.Struct, frozen=True):
-    """connect: a cluster's client by the way to it. sleep: seconds; chance: uniform in [0, 1). deployment: which hosts
-    may be called and whether files may be read; by default no files, and the vendors' own hosts only."""
+    """connect: returns the client of a cluster for its access settings. sleep: seconds; chance: uniform in [0, 1).
+    deployment: which hosts may be called and whether files may be read; by default no files, and the vendors' own
+    hosts only."""
 
     connect: Callable[[KubernetesAccess], object] = no_other_cluster
     sleep: Callable[[float], None] = time.sleep

@@ -1,8 +1,9 @@
-"""Readers that the settings of several providers share, and the one way to report all of a section's mistakes at once.
+"""Readers for the settings of several providers, which report all errors of a section at once.
 
-Settings reach a provider as text. The policy has looked at each value by itself; a provider reads them again because it
-is also built by hand (a plan from files), and because only it knows which values go together. Every reader takes the
-place of its section in the policy (`providers.alicloud`), so that an error names the key a person wrote.
+Settings reach a provider as text. The policy has validated each value separately. A provider reads them again because
+it is also built without a stored policy (a plan from files), and because only it knows which values are valid together.
+Every reader takes the path of its section in the policy (`providers.alicloud`), so errors name the key that the user
+wrote.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ MOST_CALLS = 1000.0
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
-_PLAIN = re.compile(r"[\x21-\x5b\x5d-\x7e]+\Z")  # what needs no escape: an address is signed as it is written
+_PLAIN = re.compile(r"[\x21-\x5b\x5d-\x7e]+\Z")  # characters that need no escape: an address is signed as written
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str], place: str) -> dict[str, object]:
-    """Field -> what its reader made of the settings. Raises BadInput, or BadInputs for several mistakes, one of which
-    may be a key that is not known."""
+    """Return field -> value, each from its reader.
+
+    Raises BadInput, or BadInputs for several errors; an unknown key is an error too."""
     fields: dict[str, object] = {}
     mistakes: list[BadInput] = []
     for field, reader in readers.items():
@@ -56,7 +58,8 @@ def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str
 
 
 def reserve(place: str) -> Callable[[Texts], dict[str, int]]:
-    """Resource -> what a new node keeps back of it (cpu in millicores, the rest in bytes), from the keys of RESERVE."""
+    """Return resource -> amount reserved on a new node (cpu in millicores, the rest in bytes), from the keys of
+    RESERVE."""
 
     def read(settings: Texts) -> dict[str, int]:
         found = {}
@@ -75,7 +78,7 @@ def reserve(place: str) -> Callable[[Texts], dict[str, int]]:
 
 
 def calls_per_second(place: str, default: float) -> Callable[[Texts], float]:
-    """The key callsPerSecond."""
+    """Return the value of the key callsPerSecond."""
 
     def read(settings: Texts) -> float:
         text = settings.get("callsPerSecond") or f"{default:g}"
@@ -91,7 +94,7 @@ def calls_per_second(place: str, default: float) -> Callable[[Texts], float]:
 
 
 def flag(place: str, key: str, *, default: bool) -> Callable[[Texts], bool]:
-    """A key that is true or false."""
+    """Return the value of a boolean key."""
 
     def read(settings: Texts) -> bool:
         text = settings.get(key, "")
@@ -103,8 +106,9 @@ def flag(place: str, key: str, *, default: bool) -> Callable[[Texts], bool]:
 
 
 def address(place: str, key: str, url: str, example: str, *, path: bool = False) -> str:
-    """A root URL over TLS, without a slash at its end; without TLS on this machine only, where the emulators are. path:
-    it may have one. Raises BadInput."""
+    """Return a root URL with TLS, without a trailing slash. Raises BadInput.
+
+    A URL without TLS is accepted for this machine only, for the emulators. path: a path is allowed."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
@@ -119,8 +123,10 @@ def address(place: str, key: str, url: str, example: str, *, path: bool = False)
 
 
 def node_spec(text: str, place: str, example: str) -> tuple[int, int, str]:
-    """`min:max:name` as upstream's --nodes: split at the first two colons, whole numbers without blanks,
-    0 <= min <= max, a name without blanks. example: a right one. Raises BadInput."""
+    """Parse `min:max:name` as in upstream's --nodes. Raises BadInput.
+
+    Split at the first two colons, integers without blanks, 0 <= min <= max, a name without blanks. example: a valid
+    spec."""
     form = f"write it like {example}"
     parts = text.split(":", 2)
     if len(parts) != 3 or not parts[2] or re.search(r"\s", parts[2]):
@@ -146,11 +152,12 @@ def named_groups(
     name: Callable[[B], str],
     each: str,
 ) -> tuple[B, ...]:
-    """The groups of a section, from its `nodes` (a spec in each line) and from the policy's entries for this provider,
-    each group from one of the two.
+    """Return the groups of a section, from its `nodes` (one spec per line) and from the policy's entries for this
+    provider.
 
-    parse: a spec and its place -> its bounds; of_entry: an entry -> its bounds; name: of bounds; each: what to name
-    once ("each pool"). Raises BadInput, or BadInputs for several mistakes.
+    Each group comes from only one of the two. parse: a spec and its place -> its bounds; of_entry: an entry -> its
+    bounds; name: of bounds; each: the noun for errors about duplicates ("each pool"). Raises BadInput, or BadInputs for
+    several errors.
     """
     mistakes: list[BadInput] = []
     found: dict[str, B] = {}

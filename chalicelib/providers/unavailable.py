@@ -1,7 +1,8 @@
-"""A provider that could not be built: wrong settings, no credential, not in this version.
+"""A stand-in for a provider that could not be built: wrong settings, no credential, or not part of this version.
 
-It stands in the list like any other and answers every question with the same error, so that what would have stopped
-the whole pass becomes what a failing provider always is: a gap and a verdict, while the others go on (architecture §6).
+It takes the place of a real provider and answers every call with the same error. A configuration error would otherwise
+abort the whole pass. Here it is handled like any failing provider: its groups are reported as missing data, and the
+other providers continue.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chalicelib.providers.errors import InvalidRequest
 
 
 class UnavailableProvider:
-    """why: one line, safe to show."""
+    """A provider whose every call fails. why: the reason in one line, safe to show."""
 
     def __init__(self, name: str, why: str) -> None:
         self._name, self._why = name, why

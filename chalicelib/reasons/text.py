@@ -1,7 +1,7 @@
-"""Reasons become sentences here and nowhere else (architecture §3), in the scheduler's and upstream's own words.
+"""Converts reasons to sentences, in the words of the scheduler and Cluster Autoscaler. No other module does this.
 
-`text` is what scripts and upstream's users know (`Insufficient cpu`); `detail` adds the numbers that make it checkable
-(`needs 8, template offers 3900m`). One ordered table; a test walks over every Code.
+`text` is what scripts and users of Cluster Autoscaler know (`Insufficient cpu`); `detail` adds the numbers behind it
+(`needs 8, template offers 3900m`). There is one ordered table; a test covers every ReasonCode.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _rule(reason: Reason) -> str:
     return f"{rule.code.value}: {sentence(rule)}; {_REMEDY.get(rule.code, 'look at the pod')}"
 
 
-# What frees a node that a pod holds (demands.md 14).
+# How to free a node that a pod blocks.
 _REMEDY = {
     ReasonCode.CONTROLLER_NOT_FOUND: "delete the pod, or create its controller again",
     ReasonCode.MIN_REPLICAS: "raise its replicas, or lower minReplicaCount",
@@ -61,7 +61,7 @@ def _recently(reason: Reason) -> str:
 
 
 def _room(reason: Reason) -> str:
-    """What is in use of the first resource of a limit; cores are counted whole."""
+    """Return the usage of the first resource of a limit; cores are rounded up to whole ones."""
     if "used" not in reason.params:
         return ""
     name = _p(reason, "resources").partition(",")[0]
@@ -78,7 +78,7 @@ def _fixed(words: str) -> _Text:
 _NOT_READY = "not ready for scale-up"
 _SPREAD = "node(s) didn't match pod topology spread constraints"
 
-# code: (the words scripts rely on, the numbers behind them)
+# code: (the text that scripts rely on, the numbers behind it)
 _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.NODE_NAME: (_fixed("node(s) didn't match the requested node name"), None),
     ReasonCode.UNSCHEDULABLE_NODE: (_fixed("node(s) were unschedulable"), None),
@@ -338,12 +338,12 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
 
 
 def text(reason: Reason) -> str:
-    """The words alone, as upstream and the scheduler say them."""
+    """Return the text alone, as Cluster Autoscaler and the scheduler word it."""
     return _WORDS[reason.code][0](reason)
 
 
 def sentence(reason: Reason) -> str:
-    """The words, with the numbers in brackets where there are any."""
+    """Return the text, followed by the numbers in brackets if there are any."""
     words, detail = _WORDS[reason.code]
     more = detail(reason) if detail else ""
     return f"{words(reason)} ({more})" if more else words(reason)

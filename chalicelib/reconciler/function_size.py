@@ -1,8 +1,8 @@
-"""Which function makes a pass: the small one, or the large one that it hands the message over to.
+"""Decides which function makes a pass: the small one, or the large one that it hands the message over to.
 
-The decision is made from the lease's row. A scheduled pass has read it before it takes the lease, and a wake-up gets it
-with the lease, so a small cluster pays nothing for the question. A hand-over that fails is no reason to fail: the small
-function makes the pass itself, as it would without a large one.
+The decision uses the lease's row. A scheduled pass has read it before it acquires the lease, and a wake-up gets it with
+the lease, so the decision costs a small cluster nothing. A failed hand-over is not an error: the small function makes
+the pass itself, as it would without a large one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from chalicelib.store.scan_state import ScanState
 
 
 def wanted_before(pace: ScanState, rt: Runtime) -> str:
-    """Why this pass needs the large function, "" where it does not. pace: the row before the lease is taken. A lease
-    that is still in force is of a pass under way, which has not died."""
+    """Return why this pass needs the large function, "" where it does not. pace: the row before the lease is acquired.
+    A lease that is still in force belongs to a running pass, not to one that died."""
     if rt.hand_over is None:
         return ""
     now = rt.clock()
@@ -27,14 +27,15 @@ def wanted_before(pace: ScanState, rt: Runtime) -> str:
 
 
 def wanted_with(lease: Lease, rt: Runtime) -> str:
-    """The same under the lease, in whose row this pass is counted already."""
+    """Return the same with the lease, whose row already counts this pass."""
     if rt.hand_over is None:
         return ""
     return why_large(lease.memory, rt.memory_size, rt.clock(), died=lease.memory.unended > 1)
 
 
 def handed_over(message: ReconcileMessage, why: str, rt: Runtime) -> bool:
-    """Whether the large function has the message now. If not, the log says why, and the pass is to be made here."""
+    """Return whether the large function has accepted the message. If not, the log says why, and this function makes the
+    pass."""
     if rt.hand_over is None:
         return False
     try:

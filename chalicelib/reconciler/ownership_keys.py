@@ -1,8 +1,8 @@
-"""What node groups are called in the world, so that two policies that mean the same group claim the same key.
+"""Globally unique keys of node groups, so that two policies that mean the same group claim the same key.
 
-A provider that knows it says so (NodeGroup.claim): Cluster API by the management cluster's CA and the object's uid.
-Else it is the place that the policy names, with the group's id. What Cluster API's groups were called before, by the
-name of a secret, is still looked up: a claim that was made under it is obeyed.
+A provider that knows such a key supplies it (NodeGroup.claim): Cluster API uses the management cluster's CA and the
+object's uid. Otherwise the key is the place that the policy names, with the group's id. The former keys of Cluster
+API's groups, which contain the name of a secret, are still looked up, and a claim made under one is respected.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 
-Key = tuple[str, str]  # (provider, the group's key there), as in store/claims.py
+Key = tuple[str, str]  # (provider, the group's key there), as in store/group_ownership.py
 
 
 def keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
-    """Key -> group id, of the groups that operations are about."""
+    """Return key -> group id for the groups of these operations."""
     known = _claims(snapshot)
     return {
         (each.spec.provider, known.get(each.spec.group) or by_place(policy, each)): each.spec.group
@@ -26,7 +26,7 @@ def keys(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) ->
 
 
 def former(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) -> dict[Key, str]:
-    """Key -> group id, of those that have another key by now."""
+    """Return former key -> group id for groups that have a different key now."""
     known = _claims(snapshot)
     return {
         (each.spec.provider, by_place(policy, each)): each.spec.group
@@ -36,7 +36,7 @@ def former(policy: Policy, snapshot: Snapshot, operations: Iterable[Operation]) 
 
 
 def by_place(policy: Policy, operation: Operation) -> str:
-    """A group's name within the place that the provider's settings point at."""
+    """Return a group's name within the place that the provider's settings name."""
     settings = policy.providers.get(operation.spec.provider, {})
     access = policy.kubernetes
     inside = access.in_cluster_kubeconfig_secret
@@ -53,5 +53,5 @@ def by_place(policy: Policy, operation: Operation) -> str:
 
 
 def _claims(snapshot: Snapshot) -> dict[str, str]:
-    """Group id -> its key by what the provider says, of those whose provider says it."""
+    """Return group id -> key for the groups whose provider supplies it."""
     return {group.id: f"{group.claim}#{group.id}" for group in snapshot.groups if group.claim}

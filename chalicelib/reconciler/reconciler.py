@@ -1,10 +1,10 @@
-"""One pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record. Reads like docs/architecture.md.
+"""Runs one pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record. Follows docs/architecture.md.
 
-What it survives. Twice the same message: the lease lets one in, and a scheduled message that a newer pass has served
-asks for nothing. Killed anywhere before the save: nothing happened. Killed after it: the operations are in the table,
-and the sweeper in tick sends them. Overtaken: the save is fenced. An executor wrote meanwhile: the save is stale, and
-the pass decides again with what the executor wrote; executors that are quicker than it every time put it off by a few
-seconds, which is no failure.
+It tolerates these events. A duplicate message: the lease admits one, and a scheduled message requests nothing once a
+newer pass has run. A kill before the save: nothing happened. A kill after it: the operations are in the table, and the
+sweeper in tick sends them. A newer pass that took over the lease: the save is fenced. An executor that wrote in the
+meantime: the save is stale, and the pass decides again with the executor's writes. If executors write during every
+attempt, the pass is postponed by a few seconds, which is not a failure.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ sending and telling, and for deciding again after a stale save."""
 BUSY_FOR = 5.0
 """Seconds after which a pass that could not be made is tried again, at most."""
 
-_LEAST = 5.0  # seconds that a decision has in any case: one with none would find nothing, pass after pass
+_LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever find anything
 
 _TRIES = 3
 
 
 def handle(body: str, rt: Runtime) -> None:
-    """Do what a message asks for. Raises BadInput for rubbish. Raises ClusterError where the cluster cannot be read at
-    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times. Raises NewerSchema for every
-    message where a newer release has written the table."""
+    """Process a message. Raises BadInput for a malformed message. Raises ClusterError where the cluster cannot be read
+    at all, and StoreError, for a scheduled pass and for a wake-up that was retried several times. Raises NewerSchema
+    for every message where a newer release has written the table."""
     message = decode_reconcile(body)
     rt.store.schema.raise_to_own()
     try:
@@ -82,7 +82,7 @@ def handle(body: str, rt: Runtime) -> None:
 
 
 def handle_large(body: str, rt: Runtime) -> None:
-    """The same in the large function, which never hands a message over."""
+    """Process a message in the large function, which never hands it over."""
     handle(body, replace(rt, hand_over=None))
 
 
@@ -106,12 +106,14 @@ def _pass(message: ReconcileMessage, rt: Runtime) -> None:
 
 
 def _lease(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
-    """The lease for a pass of this function; None where another pass has it, or the large function is to make it."""
+    """Return the lease for a pass of this function; None where another pass has it, or the large function is to make
+    the pass."""
     lease = _taken(message, policy, rt)
     why = wanted_with(lease, rt) if lease is not None else ""
     if lease is None or not why:
         return lease
-    # Given back first: the large function finds it free. After a death the count stays, for the large function to see.
+    # Released first, so that the large function finds it free. After a crash the count stays, for the large function
+    # to see.
     rt.store.leases.release(lease, ended=lease.memory.unended <= 1)
     return None if handed_over(message, why, rt) else _taken(message, policy, rt)
 
@@ -121,7 +123,7 @@ def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | No
         return rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
     except LeaseHeld as held:
         if message.reason == Cause.SCHEDULE.value:
-            # It has arrived; announced for longer, it would keep the next ticks silent.
+            # The message has arrived; leaving the marker would make the next ticks skip the cluster.
             rt.store.scan_states.clear_queued(policy.name)
         else:
             _come_back(message, held, rt)
@@ -143,7 +145,8 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
         tale.pass_failed(error)
         raise
     finally:
-        # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
+        # A failed pass counts as made, so the next one follows after a scan interval and not in a storm of
+        # redeliveries.
         taken = memory_after(lease.memory, rt.memory_usage.end(), rt.memory_size, rt.clock())
         rt.store.leases.release(
             lease,
@@ -157,19 +160,19 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
-    """A wake-up during a pass may know of something that the pass has not seen: it is queued again, once."""
+    """Queue a wake-up again, once, if it arrives during a pass: it may report a change that the pass has not seen."""
     _ask_again(message, min(max(held.until - rt.clock(), 1.0), BUSY_FOR), rt)
 
 
 def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
-    """The message once more, unless one that is on its way serves as well. Raises StoreError, NotSent: then the queue
-    brings the first one again."""
+    """Send the message once more, unless an equivalent one is under way. Raises StoreError, NotSent: then the queue
+    redelivers the first one."""
     if rt.store.debounce.first_use(message.cluster, "again", after, kind="again"):
         rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
 
 
 def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
-    """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
+    """Run one pass under a lease and return the plan. Raises ClusterError, StoreError (LeaseLost: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
     kube = rt.kube_client(policy)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
@@ -199,7 +202,8 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
 
 
 def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[TaintUpdate, ...]:
-    """The marks that were written. What could not be is planned again; the pass is saved, and not made again for it."""
+    """Write the taint updates and return those that were written. The others are planned again; the pass is saved and
+    not repeated for them."""
     try:
         return taint_writer.apply(plan.marks, kube, policy.options, rt.clock, policy.name)
     except OutscalerError as error:
@@ -210,11 +214,13 @@ def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[Ta
 def _decide_and_save(
     policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
 ) -> tuple[Plan, Snapshot]:
-    """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
+    """Decide, and save memory and operations in one transaction. until: the instant after which the best plan found so
+    far is used.
 
-    Memory is read before the cluster, never after: what an executor finishes in between is then still under way for
-    this pass, and counts as coming. The other way round it would be over in memory and not begun in the snapshot, and
-    its machines would be bought again. For the same reason a stale save looks again, too.
+    Memory is read before the cluster, never after: an operation that an executor finishes in between is then still
+    under way for this pass, and its nodes count as coming. In the reverse order it would be finished in memory and not
+    started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
+    cluster again.
     """
 
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
@@ -252,7 +258,8 @@ def _decide_and_save(
 
 
 def _in_time(policy: Policy, left: float) -> Policy:
-    """The policy with a time limit of `left` seconds at most; whole seconds, for people read them."""
+    """Return the policy with a time limit of `left` seconds at most; whole seconds, because the limit is shown to
+    people."""
     options, most = policy.options, float(max(0, int(left)))
     return msgspec.structs.replace(
         policy, options=msgspec.structs.replace(options, max_binpacking_time=min(options.max_binpacking_time, most))
@@ -260,8 +267,8 @@ def _in_time(policy: Policy, left: float) -> Policy:
 
 
 def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
-    """Cluster-wide instants belong to the executors; what they wrote is never overwritten from here. The brake counts
-    what is removed, so a pass that removes nothing leaves it as it is."""
+    """Return the memory to save. Cluster-wide instants are written by executors and never overwritten from here. The
+    circuit breaker counts removals, so a pass that removes nothing leaves it unchanged."""
     return msgspec.structs.replace(
         after,
         last_scale_up=before.last_scale_up,
@@ -278,9 +285,10 @@ def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, .
 def _claimed_elsewhere(
     policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], rt: Runtime
 ) -> dict[str, str]:
-    """Groups that operations are planned for and that another cluster of this deployment owns (docs/architecture.md).
+    """Return groups that operations are planned for and that another cluster of this deployment owns
+    (docs/architecture.md).
 
-    A group that another cluster claimed under its former key is that cluster's for as long as the claim holds.
+    A group that another cluster claimed under its former key belongs to that cluster as long as the claim is valid.
     """
     former = ownership_keys.former(policy, snapshot, operations)
     claims = rt.store.group_ownership.all() if former else ()
@@ -302,7 +310,8 @@ def _claimed_elsewhere(
 
 
 def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
-    """The snapshot with those groups marked as another cluster's, so that the plan goes on without them."""
+    """Return the snapshot with those groups marked as owned by another cluster, so that the plan continues without
+    them."""
     groups = tuple(
         msgspec.structs.replace(group, error=f"it belongs to cluster {foreign[group.id]}")
         if group.id in foreign
@@ -322,7 +331,8 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
 
 
 def send(operations: Sequence[Operation], rt: Runtime) -> None:
-    """A message per operation. One that cannot be sent, or not noted as sent, is sent by the sweeper; it is saved."""
+    """Send a message per operation. An operation whose message cannot be sent, or recorded as sent, is saved and sent
+    by the sweeper."""
     for operation in operations:
         try:
             rt.sender.send(

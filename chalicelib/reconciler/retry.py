@@ -1,8 +1,8 @@
-"""A wake-up whose pass failed is asked for again soon.
+"""Retries a wake-up soon after its pass failed.
 
-The reconcile queue gives a failed message back after its visibility timeout of twelve minutes, which is right for a
-function that died. A cluster, a vendor or the table that was out of reach for some seconds is back long before. So the
-message goes into the queue once more, a few times; an outage that lasts is left to the queue and its dead letters.
+The reconcile queue redelivers a failed message after its visibility timeout of twelve minutes, which is right for a
+function that died. A cluster, a vendor or the table that was unreachable for some seconds is available long before
+that. The message is therefore sent again a few times; a longer outage is left to the queue and its dead-letter queue.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ AFTER = 30.0
 """Seconds until the next attempt."""
 MOST = 5
 """Attempts after the first."""
-_CLOCKS = 5.0  # seconds by which clocks of two functions may differ: the next attempt must find the window closed
+_CLOCKS = 5.0  # seconds of clock difference between two functions: the retry must find the window closed
 
 
 def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime) -> bool:
-    """Whether the message was sent again, or another one like it is on its way; if not, the queue must keep it.
+    """Return whether the message was sent again, or an equivalent one is under way; if not, the queue must keep it.
 
-    Not for a scheduled pass, which the next tick asks for, nor for a person's mistake, which time does not correct.
+    Not for a scheduled pass, which the next tick requests, nor for an operator's mistake, which time does not correct.
     """
     if message.reason == Cause.SCHEDULE.value or isinstance(error, BadInput) or message.tries >= MOST:
         return False
@@ -44,7 +44,8 @@ def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime
 
 
 def _first(cluster: str, rt: Runtime) -> bool:
-    """Whether no other failed wake-up of the cluster has asked for this already; True where the table fails too."""
+    """Return whether no other failed wake-up of the cluster has requested this already; True where the table fails,
+    too."""
     try:
         return rt.store.debounce.first_use(cluster, "retry", AFTER - _CLOCKS, kind="retry")
     except StoreError:

@@ -1,17 +1,18 @@
-"""The tick: which clusters are due, and which operations have been left lying.
+"""The tick: finds the clusters that are due and the operations that are stuck, and sends their messages.
 
-How it is kept from piling up work. A message per slot is sent ahead, so a queue that stands still could fill with
-messages for the same cluster. One marker per cluster prevents it (store/schedule.py): it is set before the messages of
-one tick are sent, taken off when the first of them takes the cluster's lease, and while it is on, ticks send nothing.
+Messages must not accumulate. A message per slot is sent ahead, so a stalled queue could fill with messages for the same
+cluster. One marker per cluster prevents this (store/scan_state.py): it is set before the messages of one tick are sent,
+removed when the first of them acquires the cluster's lease, and while it is set, ticks send nothing.
 
-- Why not a marker per slot: slots are new each minute, so markers per slot never see that the *cluster* is already
-  queued; only one marker for all of them does. It also costs one write a minute instead of three.
-- Why an expiry: a message may be lost (or lie in the dead-letter queue). The marker runs out LOST_AFTER seconds after
+- Why not a marker per slot: slots are new each minute, so markers per slot never show that the *cluster* is already
+  queued; only one marker for all slots does. It also costs one write a minute instead of three.
+- Why it expires: a message may be lost (or be in the dead-letter queue). The marker expires LOST_AFTER seconds after
   its last slot, and the cluster is queued again. Lost messages cost minutes, never the cluster.
-- Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Those that come late or twice find a
-  newer pass and stop after one read (pacing.superseded); those that come during a pass find the lease held.
+- Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Messages that arrive late or twice
+  find a newer pass and stop after one read (scan_slots.is_superseded); those that arrive during a pass find the lease
+  taken.
 
-Clusters are strangers to each other here: whatever goes wrong for one is logged, and the next one is looked at.
+Clusters are independent of each other: a failure for one is logged, and the next one is processed.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from chalicelib.store.policy_migration import not_used
 if TYPE_CHECKING:
     from chalicelib.store import StoredPolicy
 
-#: Seconds after which a message that nobody picked up counts as lost. Longer than a pass, shorter than a redelivery.
+#: Seconds after which an undelivered message counts as lost. Longer than a pass, shorter than a redelivery.
 LOST_AFTER = 180.0
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What one tick did. failed: clusters that could not be dealt with; the reason is in the log."""
+    """Results of one tick. failed: clusters that could not be processed; the reason is in the log."""
 
     clusters: int
     queued: tuple[str, ...] = ()
@@ -52,14 +53,14 @@ class Report(msgspec.Struct, frozen=True):
     failed: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the report as JSON values."""
         facts: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
         return facts
 
 
 def run(rt: Runtime) -> Report:
-    """One tick over all clusters. Raises NewerSchema where a newer release has written the table, StoreError where
-    neither that nor the list of clusters can be read; then nothing was sent."""
+    """Run one tick over all clusters. Raises NewerSchema where a newer release has written the table, StoreError where
+    neither the schema nor the list of clusters can be read; then nothing was sent."""
     rt.store.schema.check()
     documents = rt.store.policies.all_current()
     _notice_old_place(documents, rt)
@@ -74,8 +75,8 @@ def run(rt: Runtime) -> Report:
         with _contained(policy.name, "schedule", failed):
             if permitted(policy).plan and queue_scans(policy, rt):
                 queued.append(policy.name)
-    # In every mode, and where the policy cannot be read: what was begun before is called off and rolled back by its
-    # executor, with the last policy that can be.
+    # In every mode, and where the policy cannot be read: the executor cancels and rolls back operations that were
+    # already started, under the last readable policy.
     for stored in documents:
         with _contained(stored.name, "sweep", failed):
             swept.extend(sweep(stored.name, rt))
@@ -85,7 +86,8 @@ def run(rt: Runtime) -> Report:
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
-    """Log what an upgrade has left behind, once per tick. It is never used, and no reason to fail."""
+    """Log policies that an unfinished upgrade has left behind, once per tick. They are never used, and the tick does
+    not fail."""
     try:
         left = rt.store.moving.not_moved(known)
     except StoreError as error:
@@ -96,7 +98,7 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
 
 
 def queue_scans(policy: Policy, rt: Runtime) -> bool:
-    """Send the messages of this cluster's slots until the next tick; False if none is due or some are on their way."""
+    """Send the messages of this cluster's slots until the next tick; False if none is due or some are under way."""
     now = rt.clock()
     pace = rt.store.scan_states.due(policy.name)
     due = scan_slots(pace.last_pass, policy.scan_interval, now)
@@ -113,14 +115,14 @@ def queue_scans(policy: Policy, rt: Runtime) -> bool:
             rt.sender.send(RECONCILE, encode(message), whole_delay(at - now))
             sent += 1
     except NotSent:
-        if not sent:  # nothing is on its way: the next tick shall not wait for it
+        if not sent:  # no message is under way: the next tick must not wait for one
             rt.store.scan_states.clear_queued(policy.name, marker)
         raise
     return True
 
 
 def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
-    """Send again what was saved but never sent, or was sent and not heard of since; the ids of those operations."""
+    """Send operations again that were saved but never sent, or have been silent since; return their ids."""
     now = rt.clock()
     swept = []
     for operation in rt.store.operations.look(cluster):
@@ -135,7 +137,7 @@ def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
 
 @contextmanager
 def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
-    """One cluster's trouble is its own: it is logged and remembered, and goes no further."""
+    """Log and record one cluster's failure, so that it does not affect the others."""
     try:
         yield
     except OutscalerError as error:

@@ -1,4 +1,4 @@
-"""When a cluster is looked at: slots inside the tick's minute, and which messages have nothing left to ask for.
+"""Computes scan slots within the tick's minute, and which messages request nothing new.
 
 EventBridge ticks once a minute; a scanInterval of 20 s is three messages, two of them delayed:
 
@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import math
 
-#: From one tick to the next.
+#: Seconds from one tick to the next.
 MINUTE = 60.0
 
-#: A slot this close to a tick is that tick's, not the one's before: whether its pass had begun could not be told.
+#: A slot this close to a tick belongs to that tick, not to the one before: it would be unclear whether its pass had
+#: begun.
 MARGIN = 5.0
 
 
 def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ...]:
-    """The instants at which passes are due from now until shortly before the next tick, none in the past.
+    """Return the instants at which passes are due from now until shortly before the next tick, none in the past.
 
-    last_pass: 0.0 for a cluster that was never looked at. A cluster that fell behind is due at once, and only once:
-    what was missed is not made up for.
+    last_pass: 0.0 for a cluster without a pass. A cluster that fell behind is due at once, and only once: missed passes
+    are not made up for.
     """
     first = max(now, last_pass + interval)
     if first < now + MARGIN:
@@ -35,9 +36,10 @@ def scan_slots(last_pass: float, interval: float, now: float) -> tuple[float, ..
 
 
 def is_superseded(at: float, last_pass: float, interval: float) -> bool:
-    """Whether a scheduled message meant for `at` asks for nothing new: a pass began then or later, or just before.
+    """Return whether a scheduled message meant for `at` requests nothing new: a pass began then or later, or just
+    before.
 
-    This is what makes repeated, late and piled-up messages cheap: the first one is a pass, the others are one read.
-    For scheduled messages only; a wake-up knows of something that an earlier pass may not have seen.
+    This makes repeated, late and accumulated messages cheap: the first one is a pass, each other one is a single read.
+    For scheduled messages only; a wake-up reports a change that an earlier pass may not have seen.
     """
     return last_pass > at - min(interval / 2, MARGIN)

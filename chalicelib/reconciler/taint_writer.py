@@ -1,7 +1,7 @@
-"""Taints outside of any operation: soft ones on and off, hard ones whose operation is over.
+"""Writes taints outside of operations: sets and removes soft taints, and removes hard taints whose operation is over.
 
-They follow from what the pass has seen, so nothing of it is persisted: what could not be done is planned again. Each is
-one conditional write after one read, so a node that has changed since the pass looked is judged as it is now.
+They follow from what the pass has seen, so none of it is persisted: a write that failed is planned again. Each is one
+conditional write after one read, so a node that has changed since the snapshot is judged by its current state.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _REFUSALS = 3
 def apply(
     marks: Sequence[TaintUpdate], cluster: KubeClient, options: Options, clock: Callable[[], float], name: str = ""
 ) -> tuple[TaintUpdate, ...]:
-    """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
-    with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
+    """Write the taints and return those that were written. Hard taints first, for at most CLEANING seconds; then soft
+    ones in the given order, with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds
+    are over (docs/reference/drain.md "Soft taints").
 
-    name: the cluster's, for the log. Raises nothing: what fails for one node is logged, and the next pass plans it
-    again. A cluster that refuses these writes altogether is not asked for the rest.
+    name: the cluster's, for the log. Raises nothing: a failure for one node is logged, and the next pass plans it
+    again. If a cluster refuses these writes altogether, the rest is skipped.
     """
     hard = [mark for mark in marks if mark.action == REMOVE_STALE_TAINT]
     soft = [mark for mark in marks if mark.action in (REMOVE_SOFT_TAINT, ADD_SOFT_TAINT)]
@@ -68,7 +69,7 @@ def apply(
 
 
 def _write(mark: TaintUpdate, cluster: KubeClient, clock: Callable[[], float], name: str) -> bool:
-    """One of them; whether it changed anything. Raises Forbidden, Unauthorized."""
+    """Write one update; return whether it changed anything. Raises Forbidden, Unauthorized."""
     try:
         changed = _WRITERS[mark.action](mark, cluster, clock())
     except NotFound:

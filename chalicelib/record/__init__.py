@@ -1,4 +1,4 @@
-"""Telling, after deciding and doing: the journal, Kubernetes events, metrics. Nothing is ever decided by what is told.
+"""Reports decisions and results: the journal, Kubernetes events, metrics. No decision depends on what is reported.
 
-A telling that fails is said in the log and changes nothing: a cluster whose events cannot be written is still scaled.
+A failure to report is logged and changes nothing: a cluster whose events cannot be written is still scaled.
 """

@@ -1,7 +1,7 @@
-"""What a pass leaves to the next one, and to those who look at metrics, in the row that it writes when it ends.
+"""Data that a pass carries over to the next one, and to readers of metrics, in the row that it writes when it ends.
 
-Nothing is decided by it: lost or unreadable, it is as at the first pass (events are told anew, counters begin at 0,
-which those who read counters know as a restart).
+No decision depends on it: if it is lost or unreadable, the next pass acts like the first one (events are reported
+again, counters begin at 0, which readers of counters treat as a restart).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LONGEST = 100_000
 
 
 class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The status ConfigMap as last written. digest: of all but its times; at: epoch seconds of the last attempt;
-    missing: there was none at that attempt, which was told then."""
+    """The status ConfigMap as last written. digest: of everything but its times; at: epoch seconds of the last attempt;
+    missing: the ConfigMap did not exist at that attempt, which was reported then."""
 
     digest: str = ""
     at: float = 0.0
@@ -30,8 +30,8 @@ class PublishedStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
-    """told: repeats.py. gauges: as of the last pass; counts: since the cluster is known (metrics.key). unready: nodes
-    being removed that were not ready, with the instant that was planned."""
+    """told: see event_dedup.py. gauges: of the last pass; counts: since the cluster was first seen (metrics.key).
+    unready: nodes being removed that were not ready, with the instant of their plan."""
 
     told: bytes = b""
     gauges: dict[str, float] = {}
@@ -40,18 +40,18 @@ class CarryOver(msgspec.Struct, frozen=True, omit_defaults=True):
     published: PublishedStatus = PublishedStatus()
 
     def counting(self, grown: Values) -> CarryOver:
-        """With counters grown."""
+        """Return it with counters incremented."""
         total = self.counts | {series: self.counts.get(series, 0.0) + more for series, more in grown.items()}
         return msgspec.structs.replace(self, counts=total)
 
     def removing(self, unready: Mapping[str, float], now: float) -> CarryOver:
-        """With more nodes that go although they are not ready, and without those of long ago."""
+        """Return it with further unready nodes that are being removed, and without outdated ones."""
         still = {node: at for node, at in (self.unready | dict(unready)).items() if now - at < UNREADY_KEPT}
         return msgspec.structs.replace(self, unready=still)
 
 
 def read(data: bytes) -> CarryOver:
-    """What `write` was given; Left() for anything else."""
+    """Return the value that `write` encoded; CarryOver() for any other bytes."""
     both = carry_over_rows.parts(data)
     try:
         if both is None:
@@ -62,7 +62,8 @@ def read(data: bytes) -> CarryOver:
 
 
 def write(left: CarryOver) -> bytes:
-    """As bytes for the rows, a kilobyte or two. What was told seldom changes: it is a part of its own (left_rows)."""
+    """Encode it for the rows, a kilobyte or two. `told` changes seldom, so it is a separate part
+    (store/carry_over_rows.py)."""
     often = _packed(msgspec.structs.replace(left, told=b""), _WORDS)
     if len(often) < carry_over_rows.LARGEST_INSIDE:
         return carry_over_rows.joined(often, _packed(CarryOver(told=left.told)) if left.told else b"")
@@ -79,7 +80,7 @@ def _packed(left: CarryOver, words: bytes = b"") -> bytes:
 
 
 def _unpacked(data: bytes) -> CarryOver:
-    """Raises zlib.error, MsgspecError; ValueError for more than is ever written."""
+    """Decompress. Raises zlib.error, MsgspecError; ValueError for more than is ever written."""
     if not data:
         return CarryOver()
     unpacker = zlib.decompressobj(zdict=_WORDS)
@@ -90,8 +91,8 @@ def _unpacked(data: bytes) -> CarryOver:
 
 
 def _words() -> bytes:
-    """What packed values begin with by agreement: the names of most series, as they are encoded. Rows are packed with
-    it, so it must never change; another one would need another mark in the rows."""
+    """Return the compression dictionary: the names of most series, as they are encoded. Stored rows depend on it, so it
+    must never change; another dictionary would need another prefix in the rows."""
     states = ("ready", "unready", "notStarted", "suspended", "unregistered", "longUnregistered")
     gauges = (
         "cluster_safe_to_autoscale",

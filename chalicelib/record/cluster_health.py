@@ -1,6 +1,6 @@
-"""The one word for how a cluster is doing, the same for the routes and the commands.
+"""Summarises a cluster's health in one word, the same for the routes and the commands.
 
-It is about this program's own passes. Whether nodes are well is in the plan.
+It is about Outscaler's own passes. The health of nodes is part of the plan.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ LATE_AFTER = 180.0
 
 
 def health(interval: float | None, pace: ScanState, now: float, *, planned: bool) -> str:
-    """The first of these that holds: unreadable (the stored policy), off, waiting (no pass yet), late (a pass is
-    overdue), `failing: CLASS since INSTANT`, ok. Of the last pass before an overdue one, `late, failing: …` says both.
+    """Return the first of these that applies: unreadable (the stored policy), off, waiting (no pass yet), late (a pass
+    is overdue), `failing: CLASS since INSTANT`, ok. If the last pass before an overdue one failed, `late, failing:
+    …` says both.
 
     interval: the policy's scanInterval in seconds, None where the policy cannot be read. planned: its mode makes plans.
     """
@@ -32,7 +33,7 @@ def health(interval: float | None, pace: ScanState, now: float, *, planned: bool
 
 
 def results(pace: ScanState) -> dict[str, Any]:
-    """lastPass, lastSuccess and lastError as JSON shows them: RFC 3339, null for never."""
+    """Return lastPass, lastSuccess and lastError as JSON values: RFC 3339, null for never."""
     failure = pace.failure
     return {
         "lastPass": _instant(pace.last_pass),

@@ -1,6 +1,6 @@
-"""The cluster as a place to write to (EventApi, Pinboard), connected at the first event.
+"""Writes Events and the status ConfigMap to the cluster (EventApi, ConfigMapApi), connecting at the first write.
 
-Nobody waits long for a telling: each write has half the time that others have.
+Reporting must not delay a pass: each write has half the time of other writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Object(msgspec.Struct, frozen=True):
 
 
 class ClusterWriter(LazyKubeClient):
-    """connect: called when the first event is posted."""
+    """Implements EventApi and ConfigMapApi. connect: called when the first event is posted."""
 
     def uid_of(self, kind: str, namespace: str, name: str) -> str:
         """See EventApi."""
@@ -51,11 +51,11 @@ class ClusterWriter(LazyKubeClient):
         )
 
     def find(self, namespace: str, name: str) -> ConfigMap:
-        """See Pinboard."""
+        """See ConfigMapApi."""
         return configmaps.get(self.connected, namespace, name)
 
     def change(
         self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
     ) -> None:
-        """See Pinboard."""
+        """See ConfigMapApi."""
         configmaps.patch(self.connected, namespace, name, found, data, annotations)

@@ -1,7 +1,8 @@
-"""What counters grow by when an operation takes a step or ends (state.md §12), and the closed lists of their labels.
+"""Counter increments for a step or the end of an operation, and the closed lists of their labels
+(docs/reference/reporting.md "Metrics").
 
-Each name and value that is counted is kept for good in the cluster's ledger. So a value comes from a list that is known
-beforehand; a vendor's own code never is one (it is a field of the log line and in the journal).
+Each name and value that is counted stays in the cluster's ledger permanently. A label value therefore comes from a list
+that is known in advance; a vendor's own code is never one (it is a field of the log line and in the journal).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__(
 OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {"ClusterError"}
 REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", "NotStarted", ABANDONED, "timeout"}
 
-#: The first that matches: what an exception counts as.
+#: The first match decides what an exception counts as.
 ERRORS: tuple[tuple[type[BaseException], str], ...] = (
     (ClusterError, "apiCallError"),
     (ProviderError, "cloudProviderError"),
@@ -31,17 +32,18 @@ ERRORS: tuple[tuple[type[BaseException], str], ...] = (
 
 
 def known_reason(cls: str) -> str:
-    """The class of an error as a label: one of REASONS, or Other."""
+    """Return the class of an error as a label: one of REASONS, or Other."""
     return cls if cls in REASONS else "Other"
 
 
 def of_error(error: BaseException) -> dict[str, float]:
-    """A pass that failed."""
+    """Return the increments for a pass that failed."""
     return {key("errors_total", type=next(name for kind, name in ERRORS if isinstance(error, kind))): 1.0}
 
 
 def of_step(step: OperationStep) -> dict[str, float]:
-    """Evictions: granted ones at once; refused ones, which are asked again, when the drain gives up on them."""
+    """Return the increments for evictions: granted ones at once; refused ones, which are retried, when the drain gives
+    up on them."""
     refused = step.outcome.refused if step.gives_up else ()
     counts = {"succeeded": len(step.outcome.evicted), "failed": len(refused)}
     return {
@@ -52,9 +54,10 @@ def of_step(step: OperationStep) -> dict[str, float]:
 def of_end(
     operation: Operation, outcome: Succeeded | Failed, unready: frozenset[str] = frozenset()
 ) -> dict[str, float]:
-    """An operation that is over. unready: nodes that were not ready when their removal was planned.
+    """Return the increments for an operation that is over. unready: nodes that were not ready when their removal was
+    planned.
 
-    One that we called off ourselves is nobody's failure and counts nothing.
+    An operation that Outscaler cancelled itself is not a failure and counts nothing.
     """
     if isinstance(outcome, Failed):
         return _failed(operation, outcome)
@@ -68,7 +71,8 @@ def of_end(
 
 
 def _removed(operation: Operation, outcome: Succeeded, unready: frozenset[str]) -> dict[str, float]:
-    """state.md §12: an unready node is unready; a ready one is underutilized if it was drained, else empty."""
+    """Label a removed node: an unready node is unready; a ready one is underutilized if it was drained, otherwise empty
+    (docs/reference/reporting.md "Removal labels")."""
     counts: dict[str, float] = {}
     for target in operation.spec.targets:
         if not kept(outcome, target.node):

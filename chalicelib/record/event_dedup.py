@@ -1,20 +1,22 @@
-"""What has been told lately, so that it is not told again: one event per fact and object in five minutes.
+"""Remembers recently reported events, so that each fact about an object is reported once in five minutes.
 
-Upstream keeps this in a process that lives for weeks. Here every invocation is another process, so it is kept in the
-table, and the question is what that costs. A row per event would be a thousand writes for a thousand pods; a row per
-*set* of events repeats all of them as soon as one more pod joins. So what was told is one small value, ten bytes per
-event, in a row that is written anyway:
+Upstream keeps this in a process that lives for weeks. Here every invocation may be another process, so it is stored in
+the table, and its cost matters. A row per event would be a thousand writes for a thousand pods; a row per *set* of
+events would repeat all of them as soon as one more pod joins. The reported events are therefore one small value, ten
+bytes per event, in a row that is written anyway:
 
-    told by       lies in                                reads  writes
+    reported by   stored in                              reads  writes
     a pass        the lease's row (store/leases.py)          0       0   read by acquire, written by release
     an executor   the cluster's ledger (journal.py)          1       1   only for a step that has events; the counters
                                                                          go with the same write
 
-The two never tell the same fact about the same object. What a pass could not write (it died after posting) is told
-once more five minutes early, and nothing else follows from it. The rule is upstream's (state.md §11).
+The two never report the same fact about the same object. If a pass could not write its events (it died after posting),
+they are posted once more within the five minutes, without further effects. The rule is upstream's
+(docs/reference/reporting.md "Event deduplication").
 
-A fact is not a reason: `marked the node` and `nodes removed` are both ScaleDown, and both are told. Upstream's filter
-swallows the second where it follows within five minutes. On the status ConfigMap the message is the fact (events.py).
+A fact is not a reason: `marked the node` and `nodes removed` both have reason ScaleDown, and both are reported.
+Upstream's filter suppresses the second where it follows within five minutes. On the status ConfigMap the message is the
+fact (events.py).
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ _STAYS, _PASSES = b"\xff", b"\xfe"
 
 
 def digest(*words: str, lasting: bool = False) -> bytes:
-    """Six bytes for a fact about an object; among 500 two are alike once in 2 billion times, which costs one event."""
+    """Return six bytes for a fact about an object. Among 500, a collision has a probability of 1 in 2 billion, and
+    costs one event."""
     made = hashlib.sha256("\0".join(words).encode()).digest()[:6]
     if lasting:
         return _STAYS + made[1:]
@@ -44,8 +47,8 @@ def digest(*words: str, lasting: bool = False) -> bytes:
 
 
 def recent(told: bytes, now: float) -> dict[bytes, int]:
-    """What was told within the last five minutes (or the last day, where it lasts), with its second. Rubbish is nothing
-    told; so is the future, where a clock went back."""
+    """Return what was reported within the last five minutes (or the last day, for a lasting fact), with its second.
+    Invalid bytes count as nothing reported; so do future instants, after a clock was set back."""
     whole = len(told) - len(told) % _ENTRY.size
     return {
         key: at
@@ -55,9 +58,9 @@ def recent(told: bytes, now: float) -> dict[bytes, int]:
 
 
 def filter_new(told: bytes, keys: Iterable[bytes], now: float) -> tuple[frozenset[bytes], bytes]:
-    """Those of the keys that are not known, and what is to be kept once they are told.
+    """Return those of the keys that are not known, and the value to store once they are reported.
 
-    Where nothing is fresh and nothing has run out, what is to be kept is the very same bytes.
+    Where no key is fresh and none has expired, the value is exactly the given bytes.
     """
     lately = recent(told, now)
     new = frozenset(keys) - lately.keys()

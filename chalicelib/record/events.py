@@ -1,8 +1,8 @@
-"""Kubernetes events, in upstream's reasons and shapes, so that `kubectl describe` and people's tools read the same.
+"""Kubernetes events with upstream's reasons and formats, so that `kubectl describe` and existing tools show the same.
 
-What an event is, whom it is about, and how events are posted. Which fact becomes which event is in two tables:
-happenings.py for what a pass saw and decided, endings.py for what an operation came to. Where nobody reads, nothing is
-lost: an API that refuses one event is not asked for the rest of them, and no event is ever waited for.
+Defines what an event is, which object it is about, and how events are posted. Two tables map facts to events:
+pass_events.py for what a pass saw and decided, operation_events.py for the results of operations. Events are best
+effort: if an API refuses one event, the rest of them are not posted, and no event is ever waited for.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ the same is the message (state.md §11)."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event to be posted. fact: the row of the table it comes from, which is what is not told twice. A Node has no
-    namespace. uid empty: not known yet; an event without its object's uid is not shown by `kubectl describe`.
-    api_version: the object's, empty for `v1`. lasting: a fact that is so for good, told once a day (repeats.py)."""
+    """One event to be posted. fact: the row of the table it comes from, which identifies repeated events. A Node has no
+    namespace. uid empty: not known yet; `kubectl describe` does not show an event without its object's uid.
+    api_version: the object's, empty for `v1`. lasting: a permanent fact, reported once a day (event_dedup.py)."""
 
     fact: str
     kind: str
@@ -46,7 +46,7 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> bytes:
-        """Two events with the same key are one within five minutes, or a day."""
+        """Return the key by which equal events within five minutes, or a day, are one."""
         by_message = self.kind == "ConfigMap" and (self.namespace, self.name) == _BY_MESSAGE
         return digest(
             self.kind,
@@ -59,10 +59,10 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EventApi(Protocol):
-    """The cluster as a place for events; the real one is record/board.py. Methods raise ClusterError."""
+    """The cluster's API for events; record/cluster_writer.py implements it. Methods raise ClusterError."""
 
     def uid_of(self, kind: str, namespace: str, name: str) -> str:
-        """The uid of a Pod or a ConfigMap. Missing: it is gone."""
+        """Return the uid of a Pod or a ConfigMap. Raises NotFound if it is gone."""
 
     def post(self, event: Event, now: float) -> None:
         """Write the event."""
@@ -78,7 +78,7 @@ def about_pods(
     uids: Mapping[str, str] | None = None,
     lasting: bool = False,
 ) -> list[Event]:
-    """The same event about each of the first PODS_TOLD pods (namespace/name)."""
+    """Return the same event about each of the first PODS_TOLD pods (namespace/name)."""
     known, events = uids or {}, []
     for key in sorted(pods)[:PODS_TOLD]:
         namespace, _, name = key.partition("/")
@@ -87,20 +87,20 @@ def about_pods(
 
 
 def about_node(fact: str, node: str, reason: str, message: str, *, type_: str = NORMAL, lasting: bool = False) -> Event:
-    """An event about a node, which upstream's recorder identifies by its name."""
+    """Return an event about a node, which upstream's recorder identifies by its name."""
     return Event(fact, "Node", node, reason, message, type_, uid=node, lasting=lasting)
 
 
 def about_status(fact: str, options: Options, reason: str, message: str, *, type_: str = NORMAL) -> list[Event]:
-    """An event on the status ConfigMap; none where the option says that there is no such ConfigMap, as upstream."""
+    """Return an event on the status ConfigMap; none where the option disables that ConfigMap, as upstream."""
     if not options.write_status_configmap:
         return []
     return [Event(fact, "ConfigMap", options.status_config_map_name, reason, message, type_, options.namespace)]
 
 
 def post_all(events: Iterable[Event], api: EventApi, clock: Callable[[], float]) -> tuple[int, str]:
-    """Post them, and stop at the first that is refused; how many were tried, and what ended it early, if anything did.
-    An object that is gone needs no event."""
+    """Post the events, and stop at the first that is refused. Returns how many were tried, and what stopped it early,
+    if anything did. An object that is gone needs no event."""
     tried, until = 0, clock() + POSTING
     uids: dict[tuple[str, str, str], str | None] = {}
     for event in events:
@@ -117,7 +117,8 @@ def post_all(events: Iterable[Event], api: EventApi, clock: Callable[[], float])
 
 
 def _post(event: Event, api: EventApi, now: float, uids: dict[tuple[str, str, str], str | None]) -> None:
-    """uids: of objects that were looked up already, None of one that is gone; several events may be about the same."""
+    """Post one event. uids: of objects that were looked up already, None for one that is gone; several events may be
+    about the same object."""
     if not event.uid:
         place = (event.kind, event.namespace, event.name)
         if place not in uids:
@@ -131,5 +132,5 @@ def _post(event: Event, api: EventApi, now: float, uids: dict[tuple[str, str, st
 
 
 def sizes(old: int, new: int, largest: int | None) -> str:
-    """`N instead of M (max: K)`, which the event of a scale-up's beginning and that of its end have in common."""
+    """Return `N instead of M (max: K)`, which the events of a scale-up's start and end share."""
     return f"{new} instead of {old}" + ("" if largest is None else f" (max: {largest})")

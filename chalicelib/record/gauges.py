@@ -1,4 +1,4 @@
-"""What a pass says of its cluster in numbers: gauges of what it saw, counters of what it met (state.md §12)."""
+"""Metrics of a pass: gauges of what it saw, counters of what happened (docs/reference/reporting.md "Metrics")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMITS = ((CPU, "CpuResourceLimit"), (MEMORY, "MemoryResourceLimit"))
 
 
 def of_pass(plan: Plan, options: Options, before: Values) -> dict[str, float]:
-    """Every gauge after this pass. before: those of the last pass, of which only two instants are kept."""
+    """Return every gauge after this pass. before: those of the last pass, of which only two instants are used."""
     health = plan.health
     gauges = {
         key("cluster_safe_to_autoscale"): float(health.healthy),
@@ -60,7 +60,8 @@ def of_pass(plan: Plan, options: Options, before: Values) -> dict[str, float]:
 
 
 def _waiting(plan: Plan) -> dict[str, int]:
-    """unschedulable: all that the scheduler refused, those that are being helped included, as upstream counts them."""
+    """unschedulable: all pods that the scheduler refused, including those for which nodes are coming, as upstream
+    counts them."""
     helped = sum(len(up.pods) for up in plan.scale_ups) + len(plan.fits_existing)
     unseen = sum(len(one.pods) for one in plan.ignored if one.reason.code is ReasonCode.NOT_YET_SEEN)
     return {
@@ -104,13 +105,13 @@ def _of_group(group: GroupVerdict) -> dict[str, float]:
 
 
 def _cause(backoff: Reason) -> str:
-    """The class of the error; its text and the vendor's code are in the status ConfigMap and the journal."""
+    """Return the class of the error; its text and the vendor's code are in the status ConfigMap and the journal."""
     words = (str(backoff.params.get(name, "")) for name in ("class", "code", "error"))
     return next((known for word in words if (known := known_reason(word.partition(":")[0])) != "Other"), "Other")
 
 
 def counted(plan: Plan) -> dict[str, float]:
-    """What the counters of a pass grow by."""
+    """Return the counter increments of a pass."""
     grown: Counter[str] = Counter()
     for group in plan.groups:
         for name in _limited(group.skipped, ReasonCode.RESOURCE_LIMIT):
@@ -138,7 +139,7 @@ def _limited(reason: Reason | None, code: ReasonCode) -> list[str]:
 
 
 def timed(seconds: Mapping[str, float]) -> dict[str, float]:
-    """The growth of the histogram: by function, how long it took."""
+    """Return the histogram increments: the durations by function."""
     grown, name = {}, "function_duration_seconds"
     for function, took in seconds.items():
         for bound in BUCKETS:

@@ -1,10 +1,10 @@
-"""What goes into the journal: an entry per operation that ended, and an entry per decision that differs from the last.
+"""Writes the journal: an entry per operation that ended, and an entry per decision that differs from the last.
 
-A pass every few seconds that decides the same would bury what a person looks for, and each entry is a paid write. So a
-decision is reduced to a digest of what was decided and why, without the numbers that run by themselves (ages,
-instants), and only a new digest is written. The last one comes with the lease and goes back with it (store/leases.py),
-so that knowing it costs nothing. A pass that dies between the entry and the lease leaves the old one behind: the entry
-is then written once more.
+A pass every few seconds that decides the same would hide what an operator looks for, and each entry is a paid write. A
+decision is therefore reduced to a digest of what was decided and why, without the numbers that change with time (ages,
+instants), and only a new digest is written. The last digest is stored with the lease (store/leases.py), so that reading
+it costs nothing. A pass that dies between the entry and the release of the lease leaves the old digest behind: the
+entry is then written once more.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ RULES = "rules"
 
 
 class Journal(Protocol):
-    """The store's journal, as wide as it is used here."""
+    """The methods of the store's journal that are used here."""
 
     def append(self, cluster: str, entry: JournalEntry) -> None:
         """Write one entry."""
 
     def ledger(self, cluster: str) -> CounterTotals:
-        """Counters, and what was told lately."""
+        """Return the counters, and which events were reported recently."""
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
         """Add to counters."""
 
     def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
-        """Add to counters and replace told, unless its version is another than expected."""
+        """Add to counters and replace `told`, unless its version differs from the expected one."""
 
 
 def of_plan(plan: Plan) -> JournalEntry:
-    """The entry of a decision: counts as facts, the plan itself as body (its operations have entries of their own)."""
+    """Return the entry of a decision: counts as facts, the plan itself as body (its operations have entries of their
+    own)."""
     facts: dict[str, str | int | float | bool] = {
         DIGEST: decision(plan),
         "healthy": plan.health.healthy,
@@ -66,7 +67,7 @@ def of_plan(plan: Plan) -> JournalEntry:
 
 
 def of_outcome(operation: Operation, outcome: Succeeded | Failed, now: float) -> JournalEntry:
-    """The entry of an operation that is over."""
+    """Return the entry of an operation that is over."""
     facts: dict[str, str | int | float | bool] = {
         "kind": operation.spec.kind.value,
         "provider": operation.spec.provider,
@@ -93,12 +94,12 @@ def of_outcome(operation: Operation, outcome: Succeeded | Failed, now: float) ->
 
 
 def failing(failure: PassFailure, now: float) -> JournalEntry:
-    """The entry of the first of several passes in a row that failed."""
+    """Return the entry of the first of several consecutive passes that failed."""
     return JournalEntry(at=now, kind=PASS, facts={"state": "failing", "class": failure.cls, "message": failure.message})
 
 
 def recovered(failure: PassFailure, began: float, now: float) -> JournalEntry:
-    """The entry of the first pass that succeeded again; began: its instant (epoch seconds)."""
+    """Return the entry of the first pass that succeeded again; began: its instant (epoch seconds)."""
     return JournalEntry(
         at=now,
         kind=PASS,
@@ -115,7 +116,7 @@ def recovered(failure: PassFailure, began: float, now: float) -> JournalEntry:
 def append_if_new(journal: Journal, plan: Plan, last: str) -> str:
     """Write the plan's entry unless the last decision was the same. last: its digest, "" where none is known.
 
-    The digest to remember for the next pass. No read, at most one write. Raises StoreError.
+    Returns the digest to store for the next pass. No read, at most one write. Raises StoreError.
     """
     new = decision(plan)
     if new != last:
@@ -124,9 +125,10 @@ def append_if_new(journal: Journal, plan: Plan, last: str) -> str:
 
 
 def decision(plan: Plan) -> str:
-    """The same for two passes that decide the same for the same reasons: 16 hexadecimal digits.
+    """Return 16 hexadecimal digits that are equal for two passes that decide the same for the same reasons.
 
-    Codes without their numbers: `not unneeded long enough` is one decision for ten minutes, not one per pass.
+    Reason codes are included without their numbers: `not unneeded long enough` is one decision for ten minutes, not one
+    per pass.
     """
     said = [
         plan.health.healthy,
@@ -150,15 +152,16 @@ def decision(plan: Plan) -> str:
 
 
 def _kept_for(verdict: NodeVerdict) -> tuple[str, str]:
-    """Why a node stays. A node is tried every five minutes, and kept in between for what was found then, which is no
-    other decision."""
+    """Return why a node stays. A node is simulated every five minutes, and in between it stays for the reason found
+    then, which is not a different decision."""
     if verdict.reason.code is ReasonCode.RECENTLY_UNREMOVABLE:
         return str(verdict.reason.params.get("was", verdict.reason.code)), verdict.pod
     return verdict.reason.code, verdict.pod
 
 
 def _asked(plan: Plan) -> list[object]:
-    """Rules and headroom. Without them a decision's digest is what it was before there were any."""
+    """Return the part about rules and headroom. Without them the digest equals that of releases without rules and
+    headroom."""
     return [
         [(up.group, up.rules, up.headroom) for up in plan.scale_ups],
         [

@@ -1,8 +1,8 @@
-"""Which few series a cluster has in CloudWatch where its policy asks for a summary.
+"""Selects the few series that a cluster sends to CloudWatch where its policy asks for a summary.
 
-CloudWatch charges for a metric in each hour in which it is sent. So a series is written only where it is not zero, and
-none has a label but the cluster: a quiet cluster writes nothing, and a busy one has six series at most. An alarm on one
-of them treats missing data as good. `GET /metrics` does not depend on this.
+CloudWatch charges for a metric in each hour in which it is sent. A series is therefore written only where it is not
+zero, and none has a label but the cluster: an idle cluster writes nothing, and a busy one has six series at most. An
+alarm on one of them treats missing data as good. `GET /metrics` does not depend on this.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ SERIES = (
 )
 """The names, each of which is one series per cluster: the sum over its labels."""
 
-_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}  # not those that the scheduler has not seen yet
+# excludes pods that the scheduler has not processed yet
+_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}
 
 
 def chosen(values: Values, metrics: Metrics) -> Values:
-    """The values that are written for CloudWatch. values: by metrics.key, of counters what they have grown by."""
+    """Return the values that are written to CloudWatch. values: by metrics.key, for counters the increments."""
     return _CHOICES[metrics](values)
 
 

@@ -1,14 +1,14 @@
-"""Which metrics there are, and how a value of one is named, stored and written for CloudWatch.
+"""Defines the metrics, and how their values are named, stored and written for CloudWatch.
 
-Names are upstream's (state.md §12), so that dashboards carry over; docs/metrics.md shows this table. Labels are the
-cluster, the node group (only where the option emitPerNodegroupMetrics asks for it), the reason, and those of upstream's
-own labels that have a handful of fixed values. Never a pod, a node or a machine type: every combination of values is a
-series that somebody pays for (demands.md 30), so a test counts them.
+Names are upstream's, so that dashboards carry over; docs/metrics.md shows this table. Labels are the cluster, the node
+group (only where the option emitPerNodegroupMetrics is set), the reason, and those of upstream's own labels that have a
+small number of fixed values. A label is never a pod, a node or a machine type: every combination of values is a series
+that costs money, so a test counts them.
 
-CloudWatch reads metrics from the log, in its embedded metric format. The lines are made by Powertools' serializer,
-which is given a whole line at once: so it has no memory from line to line, writes nothing by itself, and takes our
-instant instead of the wall clock's. Its front (`Metrics`) is not used, for it keeps everything in class attributes and
-prints.
+CloudWatch reads metrics from the log, in its embedded metric format. Powertools' serializer produces the lines and is
+given a whole line at once: it thus keeps no state between lines, writes nothing by itself, and uses the given instant
+instead of the wall clock's. Powertools' `Metrics` class is not used, because it keeps everything in class attributes
+and prints.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 CLUSTER, GROUP = "cluster", "node_group"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 """Upper bounds of the histogram in seconds; a function lives 120 at most."""
-_PER_LINE = 100  # metrics in one line of CloudWatch's format, at most
+_PER_LINE = 100  # maximum metrics in one line of CloudWatch's format
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """One row of the table. labels: beside the cluster, in the order in which they are written."""
+    """One row of the table. labels: in addition to the cluster, in the order in which they are written."""
 
     name: str
     type: str
@@ -81,27 +81,27 @@ Values = Mapping[str, float]
 
 
 def key(name: str, **labels: str) -> str:
-    """A series without its cluster as text: `nodes_count;state=ready`. Labels in the order of the table."""
+    """Return a series without its cluster as text: `nodes_count;state=ready`. Labels in the order of the table."""
     return ";".join([name, *(f"{label}={quote(value, safe='/:@ ,.+')}" for label, value in labels.items())])
 
 
 def parts(series: str) -> tuple[str, dict[str, str]]:
-    """The name and labels that key() was given."""
+    """Return the name and labels that key() was given."""
     name, *labels = series.split(";")
     pairs = (label.partition("=") for label in labels)
     return name, {label: unquote(value) for label, _, value in pairs}
 
 
 def to_stdout(line: str) -> None:
-    """Where CloudWatch reads metrics of a Lambda function."""
+    """Print a line to standard output, where CloudWatch reads metrics of a Lambda function."""
     sys.stdout.write(line + "\n")
 
 
 def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str] | None = None) -> Iterator[str]:
-    """Lines of CloudWatch's format, one for all series with the same labels. now: epoch seconds.
+    """Return lines of CloudWatch's format, one for all series with the same labels. now: epoch seconds.
 
-    values: of counters what they have grown by. fields: what log queries may want to find beside the numbers; they are
-    no dimensions and make no series.
+    values: for counters the increments. fields: further fields for log queries; they are not dimensions and create no
+    series.
     """
     by_labels: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for series, value in values.items():
@@ -121,11 +121,11 @@ def _cut(named: Iterable[tuple[str, float]]) -> Iterator[dict[str, float]]:
 
 
 def _provider(now: float) -> AmazonCloudWatchEMFProvider:
-    # When it is used: the page of GET /metrics needs the table above only.
+    # Imported here because the page of GET /metrics needs only the table above.
     from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
     provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
-    provider.service = ""  # else the environment's would be one more dimension
+    provider.service = ""  # otherwise the environment's would be one more dimension
     provider.timestamp = int(now * 1000)
     return provider
 

@@ -1,7 +1,8 @@
-"""What a step or the end of an operation was, as events: an ordered table from fact to event (state.md §11).
+"""Converts a step or the end of an operation to events: an ordered table from fact to event
+(docs/reference/reporting.md "Kubernetes events").
 
-The operation's row is written before anything is told, and only the executor that wrote it tells: each fact comes here
-once, however often its message did.
+The operation's row is written before the report, and only the executor that wrote it reports: each fact is reported
+once, even if its message was delivered several times.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class OperationEnd(msgspec.Struct, frozen=True):
 
 
 class OperationStep(msgspec.Struct, frozen=True):
-    """A step that did not end its operation. why: of a step that is being taken back, what was in the way."""
+    """A step that did not end its operation. why: the reason, for a step that is being rolled back."""
 
     before: Operation
     outcome: InProgress
@@ -37,12 +38,12 @@ class OperationStep(msgspec.Struct, frozen=True):
 
     @property
     def gives_up(self) -> bool:
-        """What comes next is the roll-back of (some of) its nodes."""
+        """Return whether the next step is the rollback of (some of) its nodes."""
         return self.outcome.step == "undo"
 
 
 def events_of_end(ending: OperationEnd) -> list[Event]:
-    """Every event of an operation's end."""
+    """Return every event of an operation's end."""
     return [
         event
         for fact, kind, outcome, tell in ENDS
@@ -52,17 +53,18 @@ def events_of_end(ending: OperationEnd) -> list[Event]:
 
 
 def events_of_step(step: OperationStep) -> list[Event]:
-    """Every event of a step."""
+    """Return every event of a step."""
     return [event for fact, tell in STEPS for event in tell(fact, step)]
 
 
 def triggered(group: str, old: int, new: int, largest: int | None) -> str:
-    """scale-up.md §10: `pod triggered scale-up: [{g 1->3 (max: 5)}]`."""
+    """Return the message `pod triggered scale-up: [{g 1->3 (max: 5)}]` (docs/reference/reporting.md "Scale-up
+    messages")."""
     bound = "" if largest is None else f" (max: {largest})"
     return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
 
 
-# -- ends
+# -- ends of operations
 
 
 def _grown(fact: str, end: OperationEnd) -> list[Event]:
@@ -86,7 +88,8 @@ def _not_grown(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def _let_down(fact: str, end: OperationEnd) -> list[Event]:
-    """The pods that wanted it are told as well: whoever looks at one learns of the vendor's answer (demands.md 15)."""
+    """Report the failure on the pods that triggered the scale-up as well, so that their owners see the vendor's
+    response."""
     return about_pods(fact, end.operation.spec.pods, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
 
 
@@ -109,7 +112,7 @@ def _removed(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def _left(fact: str, end: OperationEnd) -> list[Event]:
-    """On each node what became of it: of several, some may have been kept."""
+    """Report each node's own result, because some of several nodes may have been kept."""
     events = []
     for target in end.operation.spec.targets:
         why = kept(end.outcome, target.node)
@@ -123,7 +126,7 @@ def _left(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def kept(outcome: Succeeded | Failed, node: str) -> str:
-    """Why this node of a removal is still there, empty if it is not."""
+    """Return why this node of a removal still exists, empty if it does not."""
     return outcome.message if isinstance(outcome, Failed) else str(outcome.facts.get(f"kept {node}", ""))
 
 
@@ -157,7 +160,7 @@ def _not_discarded(fact: str, end: OperationEnd) -> list[Event]:
 
 
 def _error(end: OperationEnd) -> str:
-    """The vendor's words with our class and its code, which is what people search for."""
+    """Return the vendor's message with the error class and the vendor's code, which operators search for."""
     failed = end.outcome
     assert isinstance(failed, Failed)
     name = f"{failed.error_class}.{failed.code}" if failed.code else failed.error_class
@@ -179,7 +182,7 @@ ENDS: tuple[tuple[str, OperationKind, type[Succeeded] | type[Failed], _End], ...
 )
 
 
-# -- steps
+# -- steps of operations
 
 
 def _marked(fact: str, step: OperationStep) -> list[Event]:
@@ -209,7 +212,8 @@ def _evicted(fact: str, step: OperationStep) -> list[Event]:
 
 
 def _not_evicted(fact: str, step: OperationStep) -> list[Event]:
-    """A refusal is asked again every few seconds; it is told when the drain gives up, as upstream does."""
+    """Report a refused eviction only when the drain gives up, as upstream does, because it is retried every few
+    seconds."""
     if not step.gives_up:
         return []
     return about_pods(

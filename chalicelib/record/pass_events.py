@@ -1,7 +1,8 @@
-"""What a pass saw and decided, as events: one ordered table from fact to event (state.md §11).
+"""Converts a pass's observations and decisions to events: an ordered table from fact to event
+(docs/reference/reporting.md "Kubernetes events").
 
-Important things come first, for posting may end early; the many (pods that got nothing) come last. What is told twice
-within five minutes is sorted out afterwards (repeats.py), so nothing here needs to remember anything.
+Important events come first, because posting may stop early; the numerous ones (pods without a place) come last.
+event_dedup.py removes repetitions within five minutes afterwards, so this module keeps no state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, abou
 
 
 class PassFacts(msgspec.Struct, frozen=True):
-    """One pass. marks: taints outside of operations that were written (handlers/marking.py)."""
+    """One pass. marks: taints outside of operations that were written (reconciler/taint_writer.py)."""
 
     plan: Plan
     snapshot: Snapshot
@@ -35,13 +36,14 @@ class PassFacts(msgspec.Struct, frozen=True):
 
 
 def events_of_pass(seen: PassFacts) -> list[Event]:
-    """Every event of this pass, at most PODS_TOLD per fact."""
+    """Return every event of this pass, at most PODS_TOLD per fact."""
     return [event for fact, tell in FACTS for event in tell(fact, seen)[:PODS_TOLD]]
 
 
 def not_triggered(verdict: UnschedulablePods, text: Callable[[Reason], str] = reason_text.text) -> str:
-    """scale-up.md §10: how many groups have which reason, the most frequent first, equally frequent ones by their text.
-    A reason that a group has several times counts once for it. Where all say that the cluster is full, only that."""
+    """Return how many groups have which reason, the most frequent first, equally frequent ones by their text
+    (docs/reference/reporting.md "Scale-up messages"). A reason that a group has several times counts once for it.
+    Where all say that the cluster is full, only that is reported."""
     said = [{reason.key: reason for reason in reasons}.values() for reasons in verdict.reasons.values()]
     if said and all(reason.code is ReasonCode.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
         return text(next(iter(said[0])))
@@ -51,7 +53,8 @@ def not_triggered(verdict: UnschedulablePods, text: Callable[[Reason], str] = re
 
 
 def _unhealthy(fact: str, seen: PassFacts) -> list[Event]:
-    """state.md §4. A cluster without (ready) nodes is only a matter where it may not be grown from nothing."""
+    """Report an unhealthy cluster (docs/reference/node-groups.md "Cluster health"). A cluster without (ready) nodes is
+    reported only where scaling up from zero is disabled."""
     health, stuck = seen.plan.health, not seen.options.scale_up_from_zero
     words = next(
         (
@@ -78,7 +81,7 @@ def _full(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def _growing(fact: str, seen: PassFacts) -> list[Event]:
-    """For each scale-up whose operation was saved: it begins."""
+    """Report the start of each scale-up whose operation was saved."""
     most = {up.group: up.max for up in seen.plan.scale_ups}
     return [
         event
@@ -95,7 +98,7 @@ def _growing(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def _removing(fact: str, seen: PassFacts, *, occupied: bool) -> list[Event]:
-    """For each removal whose operation was saved: it begins."""
+    """Report the start of each removal whose operation was saved."""
     begun = {
         target.node
         for operation in seen.plan.operations
@@ -126,8 +129,8 @@ def _removing(fact: str, seen: PassFacts, *, occupied: bool) -> list[Event]:
 
 
 def utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
-    """By node, what all its pods ask for of what it can give: `cpu 12%, memory 5%`. For people only: what decides is
-    plan/utilization.py, which leaves some pods out."""
+    """Return the requested share of each node's allocatable by all its pods: `cpu 12%, memory 5%`. For display only:
+    decisions use plan/scale_down/utilization.py, which excludes some pods."""
     asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
     for pod in snapshot.pods:
         if pod.node in asked:
@@ -193,8 +196,8 @@ _PRIORITIES = {
 
 
 def _priorities(fact: str, seen: PassFacts) -> list[Event]:
-    """On the ConfigMap of the priority expander (scale-up.md §8); each group that no rule matches is a fact of its
-    own."""
+    """Report on the ConfigMap of the priority expander (docs/reference/expanders.md "priority"); each group that no
+    rule matches is a separate fact."""
     return [
         Event(
             f"{fact} {note.params.get('group', '')}".rstrip(),
@@ -211,7 +214,7 @@ def _priorities(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def _not_helped(fact: str, seen: PassFacts) -> list[Event]:
-    """Pods for which nothing is bought, with upstream's words; those that fit on a node that exists need none."""
+    """Report pods that get no new node, in upstream's words; pods that fit on an existing node need none."""
     uids = {pod.key: pod.uid for pod in seen.snapshot.pods if not pod.node}
     return [
         event

@@ -1,8 +1,8 @@
-"""One thing to tell, told everywhere it belongs: what a pass decided, what an operation came to.
+"""Reports one pass or operation to all destinations: the journal, the status ConfigMap, events and metrics.
 
-The journal is the account, its errors are the caller's. The status ConfigMap, events and metrics are for those who
-watch: each is tried for itself, what fails is answered in words for the log, and nothing that was done is undone or
-done again for it.
+The journal is the authoritative record, and its errors are raised to the caller. The status ConfigMap, events and
+metrics are for observers: each is tried separately, failures are returned as text for the log, and no work is undone or
+repeated for them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,13 @@ _TRIES = 5
 
 
 class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
-    """The cluster, to be written to."""
+    """The cluster's API for writing events and the ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Where to tell. board None: nobody in the cluster is told (a cluster in shadow is not written to at all).
-    clock: epoch seconds. emit: one line of metrics.
-    metrics: what is written for CloudWatch."""
+    """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
+    written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -58,7 +57,7 @@ class Recorder:
 
 
 class RecordResult(msgspec.Struct, frozen=True):
-    """A pass, told. left, decision: for the next pass. trouble: what could not be told, in words."""
+    """Result of reporting a pass. left, decision: for the next pass. trouble: what could not be reported, in words."""
 
     left: CarryOver
     decision: str
@@ -75,12 +74,13 @@ def record_plan(
     seconds: Mapping[str, float],
     marks: Sequence[TaintUpdate] = (),
 ) -> RecordResult:
-    """Tell a decision. before, last: what the last pass left, and the digest of its decision. seconds: how long the
-    parts of the pass took, by metrics' names of functions. marks: taints outside of operations that were written.
+    """Report a decision. before, last: what the last pass carried over, and the digest of its decision. seconds:
+    durations of the parts of the pass, by their names in metrics. marks: taints outside of operations that were
+    written.
 
-    A pass that decides what the last one decided writes nothing into the journal and posts no event for five minutes.
+    A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
-    from chalicelib.record import pass_events  # of passes only: executors tell what operations came to
+    from chalicelib.record import pass_events  # of passes only: executors report the results of operations
 
     trouble: list[str] = []
     decision = last
@@ -104,14 +104,15 @@ def record_plan(
 def record_failure(
     cluster: str, error: BaseException, recorder: Recorder, before: CarryOver, seconds: Mapping[str, float]
 ) -> CarryOver:
-    """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
+    """Report that a pass failed: an error of its type is counted. Returns what is carried over to the next pass."""
     grown = counters.of_error(error)
     _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": published_name(error)})
     return before.counting(grown | gauges.timed(seconds))
 
 
 def record_step(step: operation_events.OperationStep, recorder: Recorder) -> str:
-    """Tell a step of an operation that goes on. What cut the events short, empty if nothing did. Raises StoreError."""
+    """Report a step of an operation that continues. Returns what stopped the events early, empty if nothing did. Raises
+    StoreError."""
     operation, grown = step.before, counters.of_step(step)
     _emit(operation.spec.cluster, grown, recorder, recorder.clock(), {"node_group": operation.spec.group})
     return _entered(operation.spec.cluster, grown, operation_events.events_of_step(step), recorder)
@@ -125,8 +126,9 @@ def record_outcome(
     largest: int | None = None,
     unready: frozenset[str] = frozenset(),
 ) -> str:
-    """Tell the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
-    were not ready when their removal was planned. Answer as above. Raises StoreError."""
+    """Report the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
+    were not ready when their removal was planned. Returns what stopped the events early, empty if nothing did.
+    Raises StoreError."""
     now, grown = recorder.clock(), counters.of_end(operation, outcome, unready)
     fields = {"node_group": operation.spec.group}
     if isinstance(outcome, Failed) and outcome.code:
@@ -150,7 +152,8 @@ def _measured(
 
 
 def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
-    """Nodes that this pass removes although they are not ready, for the executor, who sees only that they go."""
+    """Return the nodes that this pass removes although they are not ready, for the executor, which only sees their
+    removal."""
     leaving = {
         target.node
         for operation in plan.operations
@@ -161,7 +164,7 @@ def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, floa
 
 
 def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
-    """CloudWatch makes its own statistics of single durations; buckets are for the page."""
+    """Return single durations, of which CloudWatch makes its own statistics; buckets are for the Prometheus page."""
     return {metrics.key("function_duration_seconds", function=name): round(took, 3) for name, took in seconds.items()}
 
 
@@ -176,8 +179,8 @@ def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, 
 def _published(
     plan: Plan, options: Options, before: PublishedStatus, board: WritableRecord
 ) -> tuple[PublishedStatus, str]:
-    """A refusal counts as written: it is tried again in a minute, not in every pass. That there is no such ConfigMap is
-    told once, until it was there again."""
+    """Publish the status. A refusal counts as written: it is retried in a minute, not in every pass. A missing
+    ConfigMap is reported once, until it has existed again."""
     try:
         return status_configmap.publish(plan, options, before, board), ""
     except ClusterError as error:
@@ -187,10 +190,10 @@ def _published(
 
 
 def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:
-    """Post what is not known yet; what is known afterwards.
+    """Post events that are not known yet; return the known ones afterwards.
 
-    The event that was refused counts as told, those after it do not: an API that takes none is asked once per pass, and
-    one object that cannot have events (its namespace is going) does not stand in front of the others for ever.
+    The event that was refused counts as reported, those after it do not: an API that accepts none is called once per
+    pass, and one object that cannot have events (its namespace is being deleted) does not block the others permanently.
     """
     assert recorder.board is not None
     chosen = _chosen(told_of, event_dedup.filter_new(told, [event.key for event in told_of], now)[0], recorder)
@@ -199,17 +202,17 @@ def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: f
 
 
 def _chosen(told_of: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
-    """Each fact once; all of them where the option recordDuplicatedEvents asks for that."""
+    """Return each fact once; all of them where the option recordDuplicatedEvents is set."""
     if recorder.options.record_duplicated_events:
         return list(told_of)
     return list({event.key: event for event in reversed(told_of) if event.key in new}.values())[::-1]
 
 
 def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], recorder: Recorder) -> str:
-    """Write counters and what is told into the ledger, then post: one write, and one read where there are events.
+    """Write counters and the reported events to the ledger, then post: one write, and one read where there are events.
 
-    Told first and posted afterwards: a crash in between loses an event, never repeats one. Where others write the
-    ledger all the time, or the table fails, everything counts as new and is posted.
+    The events are recorded before they are posted: a crash in between loses an event and never repeats one. Where other
+    writers keep changing the ledger, or the table fails, all events count as new and are posted.
     """
     if recorder.board is None:
         told_of = ()
@@ -226,7 +229,7 @@ def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], reco
 
 
 def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorder: Recorder) -> frozenset[bytes]:
-    """Those of the keys that were not told yet. Raises StoreError."""
+    """Return those of the keys that were not reported yet. Raises StoreError."""
     for _ in range(_TRIES if keys else 0):
         ledger = recorder.journal.ledger(cluster)
         new, told = event_dedup.filter_new(ledger.state, keys, recorder.clock())

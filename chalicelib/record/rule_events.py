@@ -1,7 +1,8 @@
-"""What rules came to in a pass, and what a cluster should not have, as events (huaweicloud-cce.md A2-A4, A10).
+"""Converts to events: the results of scaling rules in a pass, and taints and annotations that a cluster should not
+have.
 
-An event about a rule is on the object that the rule is written in, so that who wrote it sees it there; a rule of the
-policy has no object, and is told on the status ConfigMap.
+An event about a rule is posted on the object that contains the rule, so that its author sees it there; a rule of the
+policy has no object, and its event is posted on the status ConfigMap.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _UNUSABLE = {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "
 
 
 def objects_refused(fact: str, seen: PassFacts) -> list[Event]:
-    """Objects that are refused whole, for their own mistakes or because others came first."""
+    """Report objects that are refused as a whole, for their own mistakes or because other objects take precedence."""
     why = {each.key: "; ".join(each.problems) for each in seen.snapshot.rule_objects or () if each.problems}
     for note in seen.plan.notes:
         if note.code is ReasonCode.RULE_OBJECT_INVALID:
@@ -43,7 +44,7 @@ def objects_refused(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def objects_warned(fact: str, seen: PassFacts) -> list[Event]:
-    """Objects that are obeyed, but for something that is passed over."""
+    """Report objects that are in force but have ignored fields."""
     return [
         event
         for each in seen.snapshot.rule_objects or ()
@@ -61,7 +62,7 @@ def objects_warned(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def scaled_up(fact: str, seen: PassFacts) -> list[Event]:
-    """Rules that add nodes, once the operations are saved."""
+    """Report rules that add nodes, once the operations are saved."""
     saved = {
         operation.spec.group for operation in seen.plan.operations if operation.spec.kind is OperationKind.SCALE_UP
     }
@@ -83,17 +84,17 @@ def scaled_up(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def expired(fact: str, seen: PassFacts) -> list[Event]:
-    """Occurrences of cron rules that are dropped (A4)."""
+    """Report occurrences of cron rules that are dropped because they are too late."""
     return _stopped(fact, seen, _EXPIRED)
 
 
 def unusable(fact: str, seen: PassFacts) -> list[Event]:
-    """Rules that are not in force on a pool, or have none."""
+    """Report rules that are not in force on a pool, or have no pool."""
     return _stopped(fact, seen, _UNUSABLE)
 
 
 def avoid_taint(fact: str, seen: PassFacts) -> list[Event]:
-    """A10: once for each node."""
+    """Report the discouraged taint once for each node."""
     return [
         about_node(
             fact, str(note.params.get("node", "")), note.code.value, text.sentence(note), type_=WARNING, lasting=True
@@ -104,7 +105,7 @@ def avoid_taint(fact: str, seen: PassFacts) -> list[Event]:
 
 
 def avoid_annotation(fact: str, seen: PassFacts) -> list[Event]:
-    """A10: once for each pod."""
+    """Report the discouraged annotation once for each pod."""
     found = {
         str(note.params.get("pod", "")): note for note in seen.plan.notes if note.code is ReasonCode.AVOID_ANNOTATION
     }
@@ -135,7 +136,8 @@ def _stopped(fact: str, seen: PassFacts, codes: Mapping[ReasonCode, str]) -> lis
 
 
 def _about(fact: str, verdict: RuleVerdict, seen: PassFacts, reason: str, message: str, type_: str) -> list[Event]:
-    """fact: made one of its own for the rule, the pool and the occurrence, so that none hides another."""
+    """Return the event about a rule. fact: extended by the rule, the pool and the occurrence, so that none suppresses
+    another."""
     fact = " ".join((fact, _key(verdict), verdict.pool, str(int(verdict.due))))
     return (_on_object(fact, verdict.source, seen, reason, message, type_) if verdict.source else []) or about_status(
         fact, seen.options, reason, message, type_=type_
@@ -145,8 +147,8 @@ def _about(fact: str, verdict: RuleVerdict, seen: PassFacts, reason: str, messag
 def _on_object(
     fact: str, key: str, seen: PassFacts, reason: str, message: str, type_: str, *, lasting: bool = False
 ) -> list[Event]:
-    """None for an object that was not seen in this pass, or whose uid is not known: `kubectl describe` would not show
-    it."""
+    """Return the event on the object; None for an object that was not seen in this pass, or whose uid is not known:
+    `kubectl describe` would not show it."""
     found = _seen(key, seen)
     if found is None or not found.uid:
         return []
@@ -171,7 +173,7 @@ def _seen(key: str, seen: PassFacts) -> RuleObject | None:
 
 
 def _key(verdict: RuleVerdict) -> str:
-    """What scale-ups name the rule by (model/rules.Rule.key)."""
+    """Return the key by which scale-ups name the rule (model/scaling_rules.Rule.key)."""
     return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
 
 

@@ -1,9 +1,10 @@
-"""The status ConfigMap, in upstream's schema (state.md §10): what people's tools read instead of asking us.
+"""Writes the status ConfigMap in upstream's schema (docs/reference/reporting.md "Status ConfigMap"), which existing
+tools read.
 
 Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its times has changed, and
-else every EVERY seconds: tools take an old lastProbeTime for an autoscaler that stands still, and a minute is well
-within what they wait, while a write every ten seconds is one more load on the cluster's API. In between it is not even
-read. lastTransitionTime is kept from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
+otherwise every EVERY seconds. Tools take an old lastProbeTime for an autoscaler that has stopped, and a minute is well
+within their limits, while a write every ten seconds would add load to the cluster's API. In between it is not even
+read. lastTransitionTime is preserved from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ Document = dict[str, Any]
 
 
 class ConfigMapApi(Protocol):
-    """Where the ConfigMap is; the real one is record/board.py. Methods raise ClusterError, see kube/configmaps.py."""
+    """The API for the ConfigMap; record/cluster_writer.py implements it. Methods raise ClusterError, see
+    kube/configmaps.py."""
 
     def find(self, namespace: str, name: str) -> ConfigMap:
-        """As it is; raises Missing."""
+        """Return the current ConfigMap; raises NotFound."""
 
     def change(
         self, namespace: str, name: str, found: ConfigMap, data: dict[str, str], annotations: dict[str, str]
     ) -> None:
-        """Set these keys; raises Conflict, Missing."""
+        """Set these keys; raises Conflict, NotFound."""
 
 
 def publish(plan: Plan, options: Options, before: PublishedStatus, board: ConfigMapApi) -> PublishedStatus:
-    """Write the status if it is due; what is known of it afterwards. Raises ClusterError: then it was not written;
-    Missing where there is no such ConfigMap. It is never made: RBAC cannot limit that to a name, and who may make any
-    ConfigMap of kube-system may make those that other programs believe."""
+    """Write the status if it is due; return what is known of it afterwards. Raises ClusterError if it was not written;
+    NotFound where there is no such ConfigMap. It is never created: RBAC cannot limit creation to a name, and
+    permission to create any ConfigMap in kube-system would include those that other programs trust."""
     said = digest(document(plan, {}))
     if said == before.digest and 0.0 <= plan.at - before.at < EVERY:
         return before
@@ -60,7 +62,7 @@ def publish(plan: Plan, options: Options, before: PublishedStatus, board: Config
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
             board.change(*place, found, data, annotations)
-        except (Conflict, NotFound):  # changed or deleted by somebody else just now: look again
+        except (Conflict, NotFound):  # changed or deleted concurrently: read it again
             if attempt == _TRIES:
                 raise
         else:
@@ -69,7 +71,7 @@ def publish(plan: Plan, options: Options, before: PublishedStatus, board: Config
 
 
 def how_to_make(options: Options) -> str:
-    """What a person is to do where the ConfigMap is not there."""
+    """Return what an operator has to do where the ConfigMap does not exist."""
     return (
         f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
         "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
@@ -78,7 +80,7 @@ def how_to_make(options: Options) -> str:
 
 
 def document(plan: Plan, before: Document) -> Document:
-    """The status as upstream has it. before: the last one as read back; whatever is no status in it is passed over."""
+    """Return the status in upstream's schema. before: the last one as read back; its invalid parts are ignored."""
     wide, groups = _at(before, "clusterWide"), _named(before)
     growing = any(group.in_progress for group in plan.groups)
     candidates, count = _candidates(len(plan.unneeded))
@@ -126,7 +128,8 @@ def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) ->
 
 
 def _growth(group: GroupVerdict) -> tuple[str, Document]:
-    """state.md §10: InProgress, then Unhealthy, then Backoff, then NoActivity."""
+    """Return the group's scale-up status by precedence: InProgress, Unhealthy, Backoff, NoActivity
+    (docs/reference/reporting.md "Group status")."""
     states: tuple[tuple[bool, str], ...] = (
         (group.in_progress, "InProgress"),
         (not group.healthy, "Unhealthy"),
@@ -140,7 +143,7 @@ def _growth(group: GroupVerdict) -> tuple[str, Document]:
 
 
 def shortened(message: str) -> str:
-    """At most 500 characters, the last eleven of a longer one saying that it was cut."""
+    """Return at most 500 characters; the last eleven of a longer text say that it was truncated."""
     return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
 
 
@@ -185,18 +188,18 @@ def _counts(health: Health) -> Document:
 
 
 def long_time(at: float) -> str:
-    """`2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a time, with all nine digits."""
+    """Return `2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a time, with all nine digits."""
     whole, rest = divmod(round(at * 1e9), 10**9)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
 
 
 def render(status: Document) -> str:
-    """As YAML, keys in upstream's order."""
+    """Return the status as YAML, keys in upstream's order."""
     return yaml.dump(status, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=10_000)
 
 
 def parse(text: str) -> Document:
-    """What the ConfigMap says; {} where that is no YAML mapping. Times stay text."""
+    """Return the ConfigMap's status; {} where the text is not a YAML mapping. Times stay text."""
     try:
         found = parsed(text, texts=True)
     except (yaml.YAMLError, ValueError, RecursionError):
@@ -205,7 +208,7 @@ def parse(text: str) -> Document:
 
 
 def digest(status: Document) -> str:
-    """The same for two documents that differ in their times only."""
+    """Return a digest that is equal for two documents that differ in their times only."""
     return hashlib.sha256(msgspec.json.encode(_timeless(status))).hexdigest()[:16]
 
 
@@ -220,7 +223,7 @@ def _timeless(value: Any) -> Any:
 
 
 def _at(value: Any, name: str) -> Document:
-    """A mapping within a mapping; {} where there is something else."""
+    """Return a nested mapping; {} where there is another value."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -1,11 +1,11 @@
-"""From a stored document to the policy in force, the same way for every function.
+"""Turns a stored document into the policy in force, in the same way for every function.
 
-A document has schedules: what is in force is what it says at an instant. Whoever asks whether a cluster may be looked
-at or changed asks of now, so that a cluster that a schedule switched off is looked at again when its window closes.
+A document has schedules: the policy in force is what it says at an instant. Checks whether a cluster may be read or
+changed use the current time, so that passes resume for a cluster that a schedule switched off when its window closes.
 
 A stored document was checked when it was applied, and is checked again whenever it is read: it may be older than a
-rule, or may have been stored past this program. If it cannot be read now (an older program reads a newer document) or
-names what the deployment does not permit, that cluster is left alone and says so, and the others go on.
+rule, or may have been stored without this program. If it cannot be read now (an older program reads a newer document)
+or names what the deployment does not permit, that cluster is skipped with an error, and the others continue.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
-    """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs, also for what the
-    deployment (the strictest there is, if not given) does not permit."""
+    """Return what a stored document says at `now` (epoch seconds), with its version. Raises InputErrors, also for what
+    the deployment does not permit (the strictest deployment, if not given)."""
     return instant(read(stored.text, stored.name, stored.version, stored.compiled, deployment), now)
 
 
 def instant(policy: Policy, now: float) -> Policy:
-    """A policy as it is at `now`. The planner's part of it, which knows cron and time zones, is loaded only where there
-    are schedules: functions that only pass messages on begin without it."""
+    """Return a policy as it is at `now`. The code that evaluates cron and time zones is loaded only where there are
+    schedules, so that functions that only forward messages start without it."""
     if not policy.schedules:
         return policy
     from chalicelib.schedules.apply import apply_schedules
@@ -43,11 +43,10 @@ def instant(policy: Policy, now: float) -> Policy:
 
 @functools.lru_cache(maxsize=256)
 def read(text: str, name: str, version: int, compiled: bytes | None = None, deployment: Deployment = STRICT) -> Policy:
-    """The policy in this text, schedules not applied, under the name and version it was stored as. Raises BadInputs.
+    """Return the policy in this text, schedules not applied, under the name and version it was stored as. Raises
+    InputErrors.
 
-    compiled: policy/compiled.py's form of the same, which spares the import of the policy reader and of YAML. The text
-    is read where there is none that this release can use.
-    Kept by the process: a version's text never changes, and every function begins by reading a policy.
+    The result is cached in the process: a version's text never changes, and every function begins by reading a policy.
     """
     policy = _from_compiled(compiled, text, name, version, deployment) if compiled else None
     if policy is None:
@@ -75,6 +74,6 @@ def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Po
 
 
 def current(name: str, rt: Runtime) -> Policy | None:
-    """The policy in force of a cluster now, None if there is no such cluster; raises BadInputs, StoreError."""
+    """Return the policy of a cluster in force now, None if there is no such cluster; raises InputErrors, StoreError."""
     stored = rt.store.policies.current(name)
     return in_force(stored, rt.clock(), rt.deployment) if stored else None

@@ -1,8 +1,8 @@
-"""The peak of one pass's memory, as the kernel counts it for this process.
+"""Measures the peak memory of one pass, as the kernel counts it for this process.
 
-`ru_maxrss` says the highest that the process ever had, which in a warm process may be an earlier pass of another
-cluster. So the mark is set back before each pass where the kernel permits it, and what the process had kept from
-earlier passes is told as uncertain (model/pass_memory.Reading). Where /proc cannot be read nothing is measured.
+`ru_maxrss` is the highest value of the process's life, which in a warm process may come from an earlier pass of another
+cluster. The kernel's peak is therefore reset before each pass where this is permitted, and memory retained from earlier
+passes is reported as uncertain (model/pass_footprint.Reading). Where /proc cannot be read, nothing is measured.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from pathlib import Path
 from chalicelib.model.pass_footprint import Reading
 
 _PROCESS = Path("/proc/self")
-_SET_BACK = "5"  # proc(5), clear_refs: the peak becomes what is resident now
+_SET_BACK = "5"  # proc(5), clear_refs: sets the peak to the resident size
 _KILOBYTES_PER_MB = 1024
 
 
 class Gauge:
-    """For one process, which makes one pass at a time. process: its folder in /proc."""
+    """Measures one process, which makes one pass at a time. process: its directory in /proc."""
 
     def __init__(self, process: Path = _PROCESS) -> None:
         self._process = process
         self._least_ever = self._began = 0
 
     def begin(self) -> None:
-        """A pass begins."""
-        with contextlib.suppress(OSError):  # the mark stays, and the reading is less certain
+        """Start measuring a pass."""
+        with contextlib.suppress(OSError):  # the peak is not reset, and the reading is less certain
             (self._process / "clear_refs").write_text(_SET_BACK, "ascii")
         self._began = self._read().get("VmRSS", 0)
         self._least_ever = min(self._least_ever or self._began, self._began)
 
     def end(self) -> Reading | None:
-        """The peak since `begin`; None where it cannot be measured."""
+        """Return the peak since `begin`; None where it cannot be measured."""
         peak = self._read().get("VmHWM", 0)
         if not (peak and self._began):
             return None
@@ -40,7 +40,7 @@ class Gauge:
         return Reading(least=max(0, peak - kept) // _KILOBYTES_PER_MB, most=-(-peak // _KILOBYTES_PER_MB))
 
     def _read(self) -> dict[str, int]:
-        """Sizes in kB, by their names in proc(5)."""
+        """Return sizes in kB by their names in proc(5)."""
         try:
             lines = (self._process / "status").read_text("ascii", "replace").splitlines()
         except OSError:

@@ -1,10 +1,10 @@
-"""Everything a handler needs from outside, in one frozen bundle, built once per process.
+"""All external dependencies of a handler in one frozen bundle, built once per process.
 
-Lambda gives a function an event and a context and nothing else, so there must be one place where a process keeps its
-clients. This is it, and the only one: `runtime()` builds the bundle from the environment at first use, `install()` puts
-another in its place (the local emulation, the tests). Everything below the handlers gets what it needs as parameters.
+Lambda gives a function only an event and a context, so a process needs one place for its clients. This is the only one:
+`runtime()` builds the bundle from the environment at first use, `install()` replaces it (the local emulation, the
+tests). All code below the handlers receives its dependencies as parameters.
 
-The rooms are imported when they are first used: the webhook needs no HTTP client, tick no planner.
+Packages are imported when they are first used: the webhook needs no HTTP client, tick no planner.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from chalicelib.store import Store
     from chalicelib.store.policies import StoredWebhook
 
-#: What Lambda sets in every function's environment, and nothing else does.
+#: Set by Lambda in every function's environment, and nowhere else.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # MB
 
-#: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
+#: Set by the deployment where the event source has ReportBatchItemFailures (handlers/lambda_entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
-#: How long a secret that was read is used, unless what it holds is refused before (Secrets.fresh).
+#: How long a secret is used before it is read again, unless its content is refused earlier (SecretCache.fresh).
 SECRET_KEPT_FOR = 600.0
 
 ReadSecret = Callable[[str], str]
@@ -58,14 +58,14 @@ class PassGauge(Protocol):
     """Measures the memory of one pass at a time."""
 
     def begin(self) -> None:
-        """A pass begins."""
+        """Start measuring a pass."""
 
     def end(self) -> Reading | None:
-        """The peak since then; None where it is not measured."""
+        """Return the peak since then; None where it is not measured."""
 
 
 class NoGauge:
-    """Measures nothing: outside Lambda a process has no memory of its own that a pass could be judged by."""
+    """Measures nothing: outside Lambda a process's memory does not belong to its passes alone."""
 
     def begin(self) -> None:
         """See PassGauge."""
@@ -85,14 +85,14 @@ def _to_stdout(line: str) -> None:
 
 @dataclass(frozen=True)
 class Runtime:
-    """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's clouds, for one pass.
+    """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's providers, for one pass.
 
-    owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
-    batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
-    checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
-    deployment: what policies may name. memory_size: MB that this function has, 0 where that is not known. gauge:
-    measures a pass. hand_over: gives a message of the reconcile queue to the large function, raises NotInvoked; None
-    where there is no large function.
+    owner: creates a new name for each lease or claim. doors: the webhook's cache of policies and keys.
+    batch_failures_reported: whether the function's event source has ReportBatchItemFailures. checkpoint: called between
+    a change and its record, so that a test can stop the process there. emit: writes one line of metrics. deployment:
+    what policies may name. memory_size: MB that this function has, 0 where unknown. gauge: measures a pass. hand_over:
+    gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
+    function.
     """
 
     clock: Callable[[], float]
@@ -127,12 +127,12 @@ def build(
     chance: Callable[[], float] = random.random,
     hosted: bool = False,
 ) -> Runtime:
-    """A runtime of these parts; what is left out is what Lambda uses.
+    """Build a runtime from these parts; parts not given are those that Lambda uses.
 
-    reach: how any cluster is reached, by the way to it and a reader of the secrets that may be used for it; a provider
-    may need another way than the policy's own. sleep and chance (uniform in [0, 1)): how clients of clusters and
-    vendors wait, and what spreads them. deployment: what policies may name, by default the least. hosted:
-    whether this is a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
+    reach: connects to a cluster by its connection settings, with a reader of the secrets that may be used for it; a
+    provider may need other settings than the policy's own. sleep and chance (uniform in [0, 1)): how clients of
+    clusters and vendors wait, and their jitter. deployment: what policies may name, by default the least. hosted:
+    whether this is a Lambda function, which connects to no loopback address and ignores proxies of the environment.
     """
 
     def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
@@ -197,7 +197,7 @@ def build(
 
 
 def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
-    """What the functions of a deployment use; raises BadInput naming the variable that is missing."""
+    """Build the runtime of a deployed function; raises BadInput that names the missing variable."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.store import Store
 
@@ -219,7 +219,7 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
 
 
 def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
-    """With what decides which function makes a pass, in a function whose memory is known."""
+    """Add what decides which function makes a pass, in a function whose memory is known."""
     from chalicelib.runtime.memory_usage import Gauge
 
     size = environment.get(MEMORY_SIZE, "")
@@ -231,10 +231,10 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
 
 
 class SecretCache:
-    """Reads secrets, and each of them again when ten minutes have passed. Clients of clusters and vendors, and the
-    webhook, ask for it again at once when what it holds is refused, so that a rotated one works at the first refusal.
+    """Reads secrets and caches each for ten minutes. Clients of clusters and vendors, and the webhook, read a secret
+    again at once when its content is refused, so that a rotated secret works at the first refusal.
 
-    While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
+    While AWS does not respond, the last value is used. Raises BadInput, SecretUnavailable.
     """
 
     def __init__(self, reader: SecretsManagerReader, clock: Callable[[], float]) -> None:
@@ -242,7 +242,7 @@ class SecretCache:
         self._until: dict[str, float] = {}
 
     def __call__(self, name: str) -> str:
-        """The secret's text, at most ten minutes old."""
+        """Return the secret's text, at most ten minutes old."""
         until = self._until.get(name)
         if until is None:
             return self.fresh(name)
@@ -254,7 +254,7 @@ class SecretCache:
             return self._reader(name)
 
     def fresh(self, name: str) -> str:
-        """The secret's text as it is now; for those whose credential was refused."""
+        """Return the secret's current text, for callers whose credential was refused."""
         text = self._reader.fresh(name)
         self._until[name] = self._clock() + SECRET_KEPT_FOR
         return text
@@ -265,18 +265,18 @@ def _new_owner() -> str:
 
 
 class _Cell:
-    """The one process-wide place (see above)."""
+    """Holds the process-wide runtime (see the module)."""
 
     runtime: Runtime | None = None
 
 
 def runtime() -> Runtime:
-    """The bundle of this process."""
+    """Return the runtime of this process."""
     if _Cell.runtime is None:
         _Cell.runtime = from_environment(os.environ)
     return _Cell.runtime
 
 
 def install(replacement: Runtime | None) -> None:
-    """Put another runtime in place of this process's; None: build it from the environment when it is next needed."""
+    """Replace this process's runtime; None: build it from the environment when it is next needed."""
     _Cell.runtime = replacement

@@ -1,7 +1,7 @@
-"""Asking for a pass now: one delayed message per window, whoever asks and however often (hook.py draws the window).
+"""Requests a pass now: one delayed message per debounce window, for any number of requests (handlers/webhook/handler.py
+draws the window).
 
-The webhook and the executors share the window, so an operation that ends in the middle of a storm of events adds no
-pass of its own.
+The webhook and the executors share the window, so an operation that ends during a storm of events adds no extra pass.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ SHORTEST_WINDOW = 1.0
 
 
 def request_reconcile(policy: Policy, cause: Cause, rt: Runtime) -> bool:
-    """Whether this is the first of its window, and so sent the message that ends it. Raises StoreError, NotSent."""
+    """Return whether this call is the first of its window and so sent the message that ends it. Raises StoreError,
+    NotSent."""
     window, debounce, by = max(policy.webhook.debounce, SHORTEST_WINDOW), rt.store.debounce, rt.owner()
     try:
         if not debounce.wake(policy.name, window, by=by):
             return False
         message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
         rt.sender.send(RECONCILE, encode(message), whole_delay(window))
-    except OutscalerError:  # no message: an open window would swallow what comes next
+    except OutscalerError:  # not sent: an open window would suppress later wake-ups
         cancel_request(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
         raise
     return True
 
 
 def cancel_request(cluster: str, forget: Callable[[], None]) -> None:
-    """Undo what is ours before an error is passed on; where that fails too, the row ends by itself."""
+    """Undo this writer's change before an error is raised; if that fails, too, the row expires by itself."""
     try:
         forget()
     except StoreError as error:

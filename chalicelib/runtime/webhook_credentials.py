@@ -1,17 +1,17 @@
-"""The webhook's cache: which clusters there are, the keys that their callers must have, and their policies.
+"""The webhook's cache of cluster names, the keys that callers must have, and policies.
 
-Anybody on the Internet can call the webhook, with any name and any proof. So a call that proves nothing must cost no
-call to AWS. One query a minute brings the webhook's part of all policies: the names and the webhooks' secrets, small
-rows whatever the policies' size. It answers for known and unknown names alike, so what a process remembers is bounded
-by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once in ten
-minutes, and its policy only for callers that have proved who they are.
+The webhook is public: anyone may call it, with any name and any credentials. An unauthenticated call must therefore
+cause no call to AWS. One query a minute reads the webhook's part of all policies: the names and the webhooks' secret
+names, in rows whose size does not depend on the policies. It serves known and unknown names alike, so the size of the
+cache is bounded by the clusters of the deployment and not by the names in requests. A known cluster's secret is read
+once in ten minutes, and its policy only for authenticated callers.
 
-A proof that does not fit may be made with a secret that was just rotated. The secret is then read again at once, at
-most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies
-are known after a minute at the latest.
+A signature or token that does not match may be made with a secret that was just rotated. The secret is then read again
+at once, at most twice a minute for each cluster, so that a flood of invalid requests does not cause a flood of reads.
+New clusters and policies are known after a minute at the latest.
 
-A name that is not known gets empty keys: the same digests are made against a random key. The status 404 says that
-there is no such cluster.
+An unknown name gets empty keys: the same digests are computed with a random key. Status 404 says that there is no such
+cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from chalicelib.runtime.log import logger
 from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
 
 KEPT_FOR = 60.0
-APART = 30.0  # seconds between two reads of one cluster's secret for proofs that did not fit
+APART = 30.0  # seconds between two reads of one cluster's secret after failed authentication
 MAX_DOORS = 512
 MAX_POLICIES = 128
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A stored policy as the webhook needs it: its text, and what tells whether it has changed."""
+    """A stored policy as the webhook needs it: its text, and the fields that show whether it has changed."""
 
     text: str
     version: int
@@ -50,20 +50,20 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Webhook(Protocol):
-    """The webhook's part of a policy (store.policies.StoredWebhook). secret: None where only the text says it."""
+    """The webhook's part of a policy (store.policies.StoredWebhook). secret: None where only the text contains it."""
 
     @property
     def version(self) -> int:
-        """The policy's."""
+        """Return the policy's version."""
 
     @property
     def secret(self) -> str | None:
-        """The name of the webhook's secret, "" for none."""
+        """Return the name of the webhook's secret, "" for none."""
 
 
 @dataclass(frozen=True)
 class ClusterCredentials:
-    """known: whether there is such a cluster. keys: what opens the webhook to its callers."""
+    """known: whether there is such a cluster. keys: the keys that authenticate its callers."""
 
     known: bool
     keys: WebhookKeys
@@ -79,14 +79,14 @@ class _CachedValue(Generic[T]):
 
 
 class _Shelf(Generic[T]):
-    """Values by cluster, at most so many; the one that was not asked for the longest goes first."""
+    """A bounded cache of values by cluster; the least recently used value is evicted first."""
 
     def __init__(self, most: int) -> None:
         self._kept: OrderedDict[str, _CachedValue[T]] = OrderedDict()
         self._most = most
 
     def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
-        """What is kept for this version, or else what `make` returns."""
+        """Return the cached value for this version, or otherwise what `make` returns."""
         kept = self._kept.get(name)
         if kept is None or kept.version != version or _is_over(kept.until, now):
             kept = _CachedValue(make(), version, now + KEPT_FOR)
@@ -94,7 +94,7 @@ class _Shelf(Generic[T]):
         return self._bounded(name)
 
     def put(self, name: str, version: int, now: float, value: T) -> None:
-        """Keep this value from now on."""
+        """Cache this value."""
         self._kept[name] = _CachedValue(value, version, now + KEPT_FOR)
         self._bounded(name)
 
@@ -106,7 +106,7 @@ class _Shelf(Generic[T]):
 
 
 def _is_over(until: float, now: float) -> bool:
-    """Whether the time is up. A clock that was put back must not make it longer."""
+    """Return whether the instant has passed. A clock that was set back must not extend the time."""
     return not now < until <= now + KEPT_FOR
 
 
@@ -138,7 +138,7 @@ class WebhookCredentials:
         self.decoy = secrets.token_bytes(32)
 
     def for_cluster(self, name: str) -> ClusterCredentials:
-        """The door of this name; raises StoreError if the table cannot be read, and nothing else."""
+        """Return the credentials for this name; raises StoreError if the table cannot be read, and nothing else."""
         with self._lock:
             webhook = self._webhook(name)
             if webhook is None:
@@ -147,8 +147,8 @@ class WebhookCredentials:
             return ClusterCredentials(known=True, keys=keys)
 
     def again(self, name: str) -> ClusterCredentials | None:
-        """The door with its secret read anew, for a caller whose proof did not fit; None where it was read anew lately,
-        or where it is the same. Raises StoreError."""
+        """Return the credentials with the secret read anew, for a request whose authentication failed; None where it
+        was read anew recently, or is unchanged. Raises StoreError."""
         with self._lock:
             webhook, now = self._webhook(name), self._clock()
             if webhook is None or not self._may_read_again(name, now):
@@ -157,12 +157,12 @@ class WebhookCredentials:
             try:
                 keys = self._read_keys(name, webhook, fresh=True)
             except SecretUnavailable:
-                return None  # the keys that are known stay
+                return None  # the cached keys stay
             self._keys.put(name, webhook.version, now, keys)
             return ClusterCredentials(known=True, keys=keys) if keys != before else None
 
     def _may_read_again(self, name: str, now: float) -> bool:
-        """Whether the last time was long ago, which is noted. Names are those of known clusters only."""
+        """Return whether the last read was long enough ago, and record this one. Only for names of known clusters."""
         last = self._read_again.get(name)
         if last is not None and 0 <= now - last < APART:
             return False
@@ -172,8 +172,8 @@ class WebhookCredentials:
         return True
 
     def policy(self, name: str) -> Policy | None:
-        """The cluster's policy without its schedules, at most a minute old; None where there is none, or none that can
-        be read. For callers that have proved who they are. Raises StoreError."""
+        """Return the cluster's policy without its schedules, at most a minute old; None where there is none, or none
+        that can be read. For authenticated callers. Raises StoreError."""
         with self._lock:
             webhook = self._webhook(name)
             if webhook is None:

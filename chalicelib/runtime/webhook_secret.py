@@ -1,14 +1,14 @@
-"""What a webhook secret holds, and never shows.
+"""Parses a webhook secret without ever revealing its content.
 
-The secret is either JSON, `{"hmac": "…", "bearer": "…"}`, or plain text. JSON says which kind of proof is accepted: a
-key that is left out is a way in that is closed. Plain text is one value that is good for both, for those who want to
-type as little as possible. Each value may be a list of two, the new one and the old one, so that a secret can be
-rotated without losing an event: put in [new, old], move the exporters, put in [new].
+The secret is either JSON, `{"hmac": "…", "bearer": "…"}`, or plain text. JSON says which kind of authentication is
+accepted: a kind that is left out is disabled. Plain text is one value for both kinds, as the shortest configuration.
+Each value may be a list of two, the new one and the old one, so that a secret can be rotated without losing an event:
+store [new, old], update the exporters, store [new].
 
-`"bodySignatures": true` in the JSON also accepts signatures of the older form, which do not say what cluster they are
-for (verify.py). It is for the time in which exporters are changed.
+`"bodySignatures": true` in the JSON also accepts signatures of the older form, which do not name the cluster they are
+for (handlers/webhook/signature.py). It is meant for the period in which exporters are updated.
 
-Values under 16 characters are refused: a webhook that guesses can open is worse than none.
+Values under 16 characters are refused, because a secret that can be guessed is worse than none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXAMPLE = 'store {"hmac": "…"}, {"bearer": "…"} or both, or plain text; a v
 
 @dataclass(frozen=True, repr=False)
 class WebhookKeys:
-    """The values that are accepted now, as bytes; both empty means that nobody gets in."""
+    """The values accepted now, as bytes; if both are empty, every request is refused."""
 
     hmac: tuple[bytes, ...] = ()
     bearer: tuple[bytes, ...] = ()
@@ -44,7 +44,8 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 def read_keys(text: str, place: str) -> WebhookKeys:
-    """The keys in a secret's text. place: the secret's name. Raises BadInput, in which no part of the text appears."""
+    """Parse the keys in a secret's text. place: the secret's name. Raises BadInput, which contains no part of the
+    text."""
     if not text.lstrip().startswith("{"):
         value = _checked(text.strip(), place)
         return WebhookKeys(hmac=(value,), bearer=(value,))

@@ -1,8 +1,8 @@
-"""Schedules (demands.md 18): what a policy says at one instant, windows with a time zone taken into account.
+"""Applies schedules: returns the policy and the bounds that are in force at one instant.
 
-A schedule is open as a maintenance window is (plan/windows.py). Nothing is remembered of one: what it set is as it was
-the instant it closes, and sizes follow by themselves. Of two that set the same, which the policy's check refuses, the
-later one in the document has the word.
+A schedule is open like a maintenance window (schedules/maintenance_windows.py). No state is stored: its settings end
+the instant it closes, and sizes follow. If two schedules set the same value, which the policy check refuses, the later
+one in the document wins. See docs/reference/schedules.md "Schedules".
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from chalicelib.model.snapshot import Snapshot
 
 
 def apply_schedules(policy: Policy, now: float) -> Policy:
-    """The policy with what the schedules say that are open at `now` (epoch seconds): the mode, the headroom, and wider
-    bounds in spec.nodeGroups, which providers keep to when they are asked for nodes. Twice is the same as once."""
+    """Return the policy with the settings of the schedules that are open at `now` (epoch seconds): the mode, the
+    headroom, and wider bounds in spec.nodeGroups, which providers enforce when nodes are requested. Idempotent."""
     for each in _open(policy.schedules, now):
         policy = _applied(policy, each)
     return policy
 
 
 def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Snapshot:
-    """The snapshot with the bounds that open schedules give its node groups.
+    """Return the snapshot with the bounds that open schedules give its node groups.
 
-    A schedule's maximum replaces a group's own, its minimum too, and is enforced whatever enforceNodeGroupMinSize says.
-    Where both meet and the minimum is the larger, the maximum holds for both. Several groups of one pool are bounded
-    together where the pool is meant: by its id or name, or by a schedule that names nobody. A group of one of the
-    policy's providers stays within the bounds that were read, which `at_instant` has widened where nodeGroups gives
-    some: what its provider would refuse is not planned, else pods would go without the nodes that they could have had.
+    A schedule's maximum replaces a group's own, and so does its minimum, which is enforced regardless of
+    enforceNodeGroupMinSize. If the minimum is larger than the maximum, the maximum applies to both. Several groups of
+    one pool are bounded together if the schedule means the pool: by its id or name, or by naming no group. A group of
+    one of the policy's providers stays within the bounds that were read, which `apply_schedules` has widened where
+    nodeGroups gives some. The planner must not plan what the provider would refuse, because pods would then miss nodes
+    that they could have had.
     """
     here = [each for each in _open(policy.schedules, now) if each.min is not None or each.max is not None]
     if not here:
@@ -52,7 +53,7 @@ def apply_scheduled_bounds(snapshot: Snapshot, policy: Policy, now: float) -> Sn
 
 
 def _open(schedules: Iterable[Schedule], now: float) -> list[Schedule]:
-    """Those that are open. Cron and time zones are only paid for where there are schedules."""
+    """Return the open schedules. Cron and time zones are evaluated only if there are schedules."""
     found = list(schedules)
     if not found:
         return found
@@ -62,7 +63,7 @@ def _open(schedules: Iterable[Schedule], now: float) -> list[Schedule]:
 
 
 def _applied(policy: Policy, schedule: Schedule) -> Policy:
-    # Only the guard looks at modes; here the word is passed on as it stands.
+    # Only dispatch/mode_guard.py reads modes; here the value is passed on unchanged.
     word = msgspec.structs.asdict(schedule)["mode"]
     if word:
         policy = in_mode(policy, word)
@@ -80,8 +81,8 @@ def _applied(policy: Policy, schedule: Schedule) -> Policy:
 
 
 def _replaced(entries: tuple[Headroom, ...], schedule: Schedule) -> tuple[Headroom, ...]:
-    """Headroom with the schedule's percentage: of the entries that have one of its groups, or that have none where it
-    has none. Where no entry has this scope, the schedule brings its own. 0 percent: none."""
+    """Return headroom with the schedule's percentage: of the entries that have one of its groups, or of those without
+    groups if it has none. If no entry has this scope, the schedule adds its own. 0 percent: none."""
     percent = schedule.headroom or 0
     names = frozenset(schedule.groups)
     mine = [each for each in entries if (names.intersection(each.groups) if names else not each.groups)]
@@ -93,10 +94,12 @@ def _replaced(entries: tuple[Headroom, ...], schedule: Schedule) -> tuple[Headro
 
 
 def _with_bounds(entry: GroupPolicy, schedule: Schedule) -> GroupPolicy:
-    """Bounds that a provider has to know of so that it does what `bounded` allows: wider ones, never narrower ones.
+    """Return bounds that a provider must know to do what `apply_scheduled_bounds` allows: wider ones, never narrower
+    ones.
 
-    A provider refuses bounds that contradict its own (a group of three at most that has six at least), and with them
-    the group or all it has. So nothing is said of a bound that neither the entry nor the schedule pairs with another.
+    A provider rejects bounds that contradict its own (a group with a maximum of three and a minimum of six), and with
+    them the group or all its groups. A bound that neither the entry nor the schedule combines with the opposite bound
+    is therefore left out.
     """
     low, high = (schedule.min if schedule.groups or entry.min is not None else None), schedule.max
     least, most = entry.min, entry.max
@@ -110,7 +113,7 @@ def _with_bounds(entry: GroupPolicy, schedule: Schedule) -> GroupPolicy:
 
 
 def _bounded(group: NodeGroup, schedules: Iterable[Schedule], *, together: bool, own: bool) -> NodeGroup:
-    """together: others share its pool. own: its provider keeps to the bounds that it gave the group."""
+    """together: other groups share its pool. own: its provider enforces the bounds that it reported for the group."""
     read = group
     for each in schedules:
         names, pool = frozenset(each.groups), group.pool
@@ -131,7 +134,8 @@ def _bounded(group: NodeGroup, schedules: Iterable[Schedule], *, together: bool,
 
 
 def _range(bounds: tuple[int, int], schedule: Schedule, within: tuple[int, int] | None) -> tuple[int, int]:
-    """Bounds as a schedule sets them; -1 as the maximum is none. within: what is not passed in either direction."""
+    """Return bounds as a schedule sets them; a maximum of -1 means none. within: limits that are not exceeded in either
+    direction."""
     least = bounds[0] if schedule.min is None else schedule.min
     most = bounds[1] if schedule.max is None else schedule.max
     if within is not None:

@@ -1,8 +1,8 @@
-"""When cron came last and when it comes next, on the clock of a time zone (huaweicloud-cce.md A4).
+"""Computes the last and next occurrence of a cron expression on the clock of a time zone.
 
-What is asked here is asked of every rule in every pass, so that a pass works each pair of expression and zone out once.
-What cron means where a clock is changed is cronsim's rule (plan/windows.py says which); whatever the clock does, each
-occurrence is one instant, and the same one from wherever it is looked for.
+Every pass evaluates every rule, so each pair of expression and zone is computed once per pass. Around clock changes
+cronsim's rules apply (see schedules/maintenance_windows.py). Whatever the clock does, each occurrence is one instant,
+independent of the instant from which it is computed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim, CronSimError
 
-_CHANGE = 3 * 3600.0  # longer than any zone's clock is put back by
-_FEW = 8  # occurrences that may lie behind one that is looked for, where a clock was put back
+_CHANGE = 3 * 3600.0  # longer than any zone's clock is set back
+_FEW = 8  # occurrences that may lie behind the one found, where a clock was set back
 
 
 class CronTimes(msgspec.Struct, frozen=True):
-    """last: the latest occurrence up to now; following: the first after it; 0.0: there is none. problem: why this is
-    not known."""
+    """last: the latest occurrence up to now; following: the first after it; 0.0: there is none. problem: why they are
+    unknown."""
 
     last: float = 0.0
     following: float = 0.0
@@ -29,14 +29,15 @@ class CronTimes(msgspec.Struct, frozen=True):
 
 
 class LocalClock:
-    """The times of one pass. now: epoch seconds."""
+    """The occurrence times of one pass. now: epoch seconds."""
 
     def __init__(self, now: float) -> None:
         self._now = now
         self._known: dict[tuple[str, str], CronTimes] = {}
 
     def times(self, cron: str, zone: str) -> CronTimes:
-        """Of five fields of cron in a time zone. What is neither has a problem instead: never an exception."""
+        """Return the times of a five-field cron expression in a time zone. An invalid expression or zone is reported in
+        `problem`, never as an exception."""
         found = self._known.get((cron, zone))
         if found is None:
             found = self._known[cron, zone] = self._find(cron, zone)
@@ -51,8 +52,8 @@ class LocalClock:
 
 
 def _latest(cron: str, zone: ZoneInfo, now: float) -> float:
-    """Going back compares what the clock shows. Where it was put back a short while ago it shows an earlier time again,
-    and what came in between would be passed over: there the last hours are gone through forwards."""
+    """Search backwards by the local clock. Where the clock was set back a short while ago, it shows an earlier time
+    again, and occurrences in between would be missed; there, the last hours are searched forwards."""
     back = next(_instants(cron, zone, math.floor(now) + 1.0, reverse=True), 0.0)
     if _shown(zone, now).utcoffset() == _shown(zone, now - _CHANGE).utcoffset():
         return back
@@ -80,6 +81,6 @@ def _instants(cron: str, zone: ZoneInfo, at: float, *, reverse: bool = False) ->
 
 
 def _shown(zone: ZoneInfo, at: float) -> datetime:
-    """What the zone's clock shows; UTC goes by the name that cronsim knows to need no care."""
+    """Return the zone's local time; UTC uses the name for which cronsim skips clock changes."""
     shown = datetime.fromtimestamp(at, UTC)
     return shown if zone.key == "UTC" else shown.astimezone(zone)

@@ -1,11 +1,12 @@
-"""Maintenance windows: when removals are allowed at all (Policy.maintenance_windows).
+"""Maintenance windows: when removals are allowed (Policy.maintenance_windows).
 
-A window opens when its cron expression matches on the clock of its time zone, and lasts so many real seconds, also over
-a night in which clocks are changed. What cron means on such a night is cronsim's (and Debian's) rule: an hour and
-minute that the clock skips are the first minute after the gap, and of two that it shows the first counts; expressions
-with a star for the hour or the minute match in real time, as often as the clock shows it.
+A window opens when its cron expression matches on the clock of its time zone, and lasts a fixed number of real seconds,
+even over a night with a clock change. On such a night cronsim's (and Debian's) rules apply: a skipped hour and minute
+match the first minute after the gap, and a repeated one matches the first time; expressions with a star for the hour or
+the minute match in real time, as often as the clock shows it.
 
-A window that forbids wins over any that allows. Timers of nodes run on outside.
+A window that forbids removals overrides any that allows them. Unneeded timers continue outside windows. See
+docs/reference/schedules.md "Windows".
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from chalicelib.model.policy import Window
 from chalicelib.model.reason import Reason, ReasonCode
 
 _YEAR = 366 * 86400.0
-_AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is put back by
-_STEPS = 400  # openings and closings, times windows, that are looked at before "not known"
-_MANY_STEPS = 3000  # the same where nothing waits for the answer
+_AMBIGUOUS = 3 * 3600.0  # longer than any zone's clock is set back
+_STEPS = 400  # openings and closings, times windows, that are checked before the answer is "unknown"
+_MANY_STEPS = 3000  # the same limit where nothing waits for the answer
 _SAMPLE = 100
 _SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)  # the beginning of a leap year
 
 
 def outside(windows: Sequence[Window], now: float) -> Reason | None:
-    """Why nothing is removed just now, None if it may be.
+    """Return why removals are not allowed now, None if they are.
 
-    window: the one that forbids, or else all that would allow; until: when removals are allowed next, absent where that
-    is not known or over a year away.
+    window: the one that forbids, otherwise all that would allow; until: when removals are allowed next, absent if that
+    is unknown or over a year away.
     """
     forbidding = next((each for each in windows if not each.removals and _closes(each, now) is not None), None)
     allowing = [each for each in windows if each.removals]
@@ -46,29 +47,31 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
 
 
 def is_open(window: Window, now: float) -> bool:
-    """Whether a window is open, whatever it is for. Its ends count as a maintenance window's do: open at the instant it
-    opens, closed at the one it closes. Schedules (plan/timetable.py) ask the same."""
+    """Return whether a window is open, whatever its purpose: open at the instant it opens, closed at the instant it
+    closes. Schedules (schedules/apply.py) use it too."""
     return _closes(window, now) is not None
 
 
 def called(window: Window) -> str:
-    """What people know a window by."""
+    """Return the name of a window for messages."""
     return window.name or window.cron
 
 
 def next_allowed(windows: Sequence[Window], now: float) -> float | None:
-    """The first instant from now on at which removals are allowed; None: not within a year, or too far to be found."""
+    """Return the first instant from now on at which removals are allowed; None: not within a year, or not found within
+    the search limit."""
     at = _next(windows, now, _STEPS)
     return None if at is None or math.isinf(at) else at
 
 
 def never_allowed(windows: Sequence[Window]) -> bool:
-    """Whether these windows surely leave no room for any removal, looked at over some year."""
+    """Return whether these windows certainly never allow a removal, checked over one year."""
     return _next(windows, _SOME_DAY.timestamp(), _MANY_STEPS) == math.inf
 
 
 def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
-    """The first instant from now on at which removals are allowed. inf: not within a year; None: not found in time."""
+    """Return the first instant from now on at which removals are allowed. inf: not within a year; None: not found
+    within the search limit."""
     at = now
     allowing = [each for each in windows if each.removals]
     for _ in range(steps // max(1, len(windows))):
@@ -88,7 +91,7 @@ def _next(windows: Sequence[Window], now: float, steps: int) -> float | None:
 
 
 def check_cron(cron: str) -> None:
-    """Raises BadInput, without a place, for what is not five fields of cron or never comes."""
+    """Raise BadInput, without a place, for an expression that is not five cron fields or never matches."""
     if len(cron.split()) != 5:
         raise BadInput("", f"{cron[:60]!r} is not five fields of cron", 'write it like "0 22 * * 1-5"')
     try:
@@ -105,25 +108,26 @@ def check_cron(cron: str) -> None:
 
 
 def check_zone(name: str) -> None:
-    """Raises BadInput, without a place, for a time zone that the zone database does not have."""
+    """Raise BadInput, without a place, for a time zone that is not in the zone database."""
     try:
         ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # OSError: a folder of zones, such as America
+    except (KeyError, ValueError, OSError):  # OSError: a directory of zones, such as America
         raise BadInput("", f"{name[:60]!r} is not a time zone", "write it like Europe/Zurich or UTC") from None
 
 
 def shortest_gap(cron: str) -> float:
-    """Seconds between openings where they are closest, by a clock that is never changed. cron: one that was checked."""
+    """Return the shortest time in seconds between openings, on a clock that never changes. cron: a validated
+    expression."""
     soon = _until((start.timestamp() for start in CronSim(cron, _SOME_DAY)), _SOME_DAY.timestamp() + 5 * _YEAR)
     starts = list(islice(soon, _SAMPLE))
     return min((b - a for a, b in pairwise(starts)), default=_YEAR)
 
 
 def _closes(window: Window, now: float) -> float | None:
-    """When the window that is open now will have closed, None if it is not open.
+    """Return when the currently open window will close, None if it is not open.
 
-    Going back from now may miss an opening of the last hours where the clock was put back meanwhile: cronsim compares
-    what the clock shows, and it shows an earlier time again. So the last hours are gone through forwards.
+    A backward search from now may miss an opening of the last hours if the clock was set back meanwhile: cronsim
+    compares local times, and an earlier time is shown again. The last hours are therefore searched forwards.
     """
     start = next(_openings(window, math.floor(now) + 1, back=True), -math.inf)
     if start + window.duration <= now:
@@ -139,6 +143,6 @@ def _until(instants: Iterator[float], last: float) -> Iterator[float]:
 
 
 def _openings(window: Window, at: float, *, back: bool = False) -> Iterator[float]:
-    """Instants at which it opens, strictly after (or before) that one."""
+    """Yield instants at which it opens, strictly after (or before) the given one."""
     clock = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(window.time_zone))
     return (start.timestamp() for start in CronSim(window.cron, clock, reverse=back))

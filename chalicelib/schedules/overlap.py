@@ -1,8 +1,8 @@
-"""Whether two schedules can be open at once: a policy in which two of them set the same thing has no answer then.
+"""Checks whether two schedules can be open at the same time: if both set the same value, the policy is ambiguous.
 
-Instants are real: both crons run on the clocks of their own zones over fourteen months from a fixed day, which hold
-every month, a leap day and two changes of the clock. The work is bounded: of crons that open very often, the first
-2,000 openings of the one that opens less often are looked at.
+Both crons are evaluated on the clocks of their own zones over fourteen months from a fixed day, which include every
+month, a leap day and two clock changes. The work is bounded: for crons that open very often, only the first 2,000
+openings of the one that opens less often are checked.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from zoneinfo import ZoneInfo
 import msgspec
 from cronsim import CronSim
 
-_FIRST = date(2023, 12, 1)  # a month before 2024, a leap year: what is open by then
+_FIRST = date(2023, 12, 1)  # a month before the leap year 2024, to include what is open when it begins
 _LAST = date(2025, 2, 1)
 _DAY = 86400.0
 _STEPS = 2000
 
 
 class Span(msgspec.Struct, frozen=True):
-    """When something is open: from each match of cron on the clock of time_zone, for `duration` seconds."""
+    """The times when something is open: from each match of cron on the clock of time_zone, for `duration` seconds."""
 
     cron: str
     time_zone: str
@@ -33,9 +33,10 @@ class Span(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1024)
 def both_open(one: Span, other: Span) -> float | None:
-    """An instant (epoch seconds) at which both are open, the first that is found; None where there is none.
+    """Return an instant (epoch seconds) at which both are open, the first that is found; None if there is none.
 
-    Crons and zones have been checked (plan/windows.py). An instant at which one ends and the other begins is none.
+    Crons and zones have been validated (schedules/maintenance_windows.py). An instant at which one ends and the other
+    begins does not count.
     """
     rare, dense = sorted((one, other), key=lambda span: len(starts(span.cron, span.time_zone)))
     known, length = starts(dense.cron, dense.time_zone), rare.duration
@@ -44,7 +45,7 @@ def both_open(one: Span, other: Span) -> float | None:
         found = bisect_right(known, start - before)
         if found < many:
             after = known[found]
-        elif many < _STEPS:  # all of them are known
+        elif many < _STEPS:  # all openings are known
             break
         else:
             after = next(_openings(dense.cron, dense.time_zone, start - before), start + length)
@@ -54,8 +55,9 @@ def both_open(one: Span, other: Span) -> float | None:
 
 
 def by_change_of_clock(one: Span, other: Span) -> bool:
-    """Whether two spans of one zone that do meet would not on a clock that is never changed. Of day and night, each of
-    which ends when the other begins, the night ends an hour late when the clock is put forward: it lasts as it does."""
+    """Return whether two spans of one zone that overlap would not overlap on a clock that never changes. For example,
+    of day and night schedules that begin when the other ends, the night ends an hour late when the clock is set
+    forward, because its duration does not change."""
     if one.time_zone != other.time_zone:
         return False
     steady = (Span(span.cron, "UTC", span.duration) for span in (one, other))
@@ -64,10 +66,10 @@ def by_change_of_clock(one: Span, other: Span) -> bool:
 
 @lru_cache(maxsize=256)
 def starts(cron: str, time_zone: str) -> tuple[float, ...]:
-    """Its openings within the fourteen months, ascending, at most _STEPS of them.
+    """Return its openings within the fourteen months, ascending, at most _STEPS of them.
 
-    A policy is read whenever a function starts, so this must be fast: on the days on which the clock is not changed,
-    which are nearly all, the hours and minutes are counted from midnight; cronsim goes through the others.
+    A policy is parsed on every cold start, so this must be fast: on days without a clock change, which are nearly all,
+    hours and minutes are computed from midnight; cronsim evaluates the other days.
     """
     sim = CronSim(cron, datetime(_FIRST.year, _FIRST.month, _FIRST.day, tzinfo=UTC))
     minutes = [hour * 3600.0 + minute * 60.0 for hour in sorted(sim.hours) for minute in sorted(sim.minutes)]
@@ -86,7 +88,7 @@ def starts(cron: str, time_zone: str) -> tuple[float, ...]:
 
 @lru_cache(maxsize=64)
 def _days(time_zone: str) -> tuple[tuple[date, float, float], ...]:
-    """(day, the instant it begins at, seconds that it lasts) of the fourteen months."""
+    """Return (day, start instant, length in seconds) for the fourteen months."""
     zone = ZoneInfo(time_zone)
     days = [_FIRST + timedelta(days=number) for number in range((_LAST - _FIRST).days + 1)]
     instants = [datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() for day in days]
@@ -98,6 +100,6 @@ def _until(instants: Iterator[float], end: float) -> Iterator[float]:
 
 
 def _openings(cron: str, time_zone: str, at: float) -> Iterator[float]:
-    """Openings strictly after an instant, as plan/windows.py has them."""
+    """Yield openings strictly after an instant, as schedules/maintenance_windows.py defines them."""
     clock = datetime.fromtimestamp(at, UTC).astimezone(ZoneInfo(time_zone))
     return (start.timestamp() for start in CronSim(cron, clock))

@@ -1,1 +1,2 @@
-"""The world -> model.Snapshot. Reads only; what could not be read is listed in the snapshot's gaps, never guessed."""
+"""Builds model.Snapshot from a cluster or saved files. Reads only; data that could not be read is listed in the
+snapshot's gaps, never guessed."""

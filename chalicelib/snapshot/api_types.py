@@ -1,8 +1,8 @@
-"""The few fields of the API's JSON that a decision needs, as msgspec sees them on the wire.
+"""API types for msgspec: the few fields of the API's JSON that planning needs.
 
-Why typed and so narrow: reading is the dearest part of a pass (ecosystem.md §4). Fields that are not named here are
-skipped without becoming objects. A pod's spec, labels and owners stay raw bytes: equal bytes are one pod class, so
-they are decoded once per class and not once per pod (snapshot/pods.py).
+The types are narrow because decoding is the most expensive part of a pass: fields that are not named here are skipped
+without creating objects. A pod's spec, labels and owners stay raw bytes: equal bytes are one pod class, so they are
+decoded once per class and not once per pod (snapshot/pod_classes.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Annotations(
         "mirror": "kubernetes.io/config.mirror",
     },
 ):
-    """The annotations of a pod that mean something to an autoscaler."""
+    """The annotations of a pod that the planner uses."""
 
     safe_to_evict: str = ""
     safe_local_volumes: str = ""
@@ -63,7 +63,7 @@ class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiPod(msgspec.Struct, gc=False, frozen=True):
-    """A Pod on the wire. kind is empty in the API's own lists, which name it once for all items."""
+    """A Pod of the API. kind is empty in the API's own lists, which name it once for all items."""
 
     metadata: PodMeta
     spec: msgspec.Raw
@@ -82,7 +82,7 @@ class PodCondition(msgspec.Struct, gc=False, frozen=True):
 
 
 class ContainerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """What the kubelet has given a container, while its spec may already say something else."""
+    """The resources that the kubelet has allocated to a container; its spec may already differ."""
 
     name: str = ""
     allocated_resources: dict[str, Quantity] | None = None
@@ -159,7 +159,7 @@ class PreferredNodes(msgspec.Struct, gc=False, frozen=True):
 
 
 class NodeAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec.affinity.nodeAffinity: what is required, and what is merely preferred."""
+    """spec.affinity.nodeAffinity: required and preferred terms."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
@@ -211,13 +211,13 @@ class ApiSpreadConstraint(msgspec.Struct, gc=False, frozen=True, rename="camel")
 
 
 class ApiNamed(msgspec.Struct, gc=False, frozen=True):
-    """Something of which only the name counts: a scheduling gate, a resource claim."""
+    """An object of which only the name is used: a scheduling gate, a resource claim."""
 
     name: str = ""
 
 
 class BoundTo(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """Of a pod's spec only where it runs."""
+    """The part of a pod's spec that names its node."""
 
     node_name: str | None = None
 
@@ -246,7 +246,7 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """metadata of anything but a pod."""
+    """metadata of any object but a pod."""
 
     name: str
     namespace: str = ""
@@ -292,7 +292,7 @@ class NodeStatus(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiNode(msgspec.Struct, gc=False, frozen=True):
-    """A Node on the wire."""
+    """A Node of the API."""
 
     metadata: ApiMeta
     spec: NodeSpec = NodeSpec()
@@ -317,7 +317,7 @@ class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiBudget(msgspec.Struct, gc=False, frozen=True):
-    """A PodDisruptionBudget on the wire."""
+    """A PodDisruptionBudget of the API."""
 
     metadata: ApiMeta
     spec: BudgetSpec = BudgetSpec()
@@ -348,7 +348,7 @@ class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiController(msgspec.Struct, gc=False, frozen=True):
-    """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job on the wire."""
+    """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job of the API."""
 
     metadata: ApiMeta
     spec: ControllerSpec = ControllerSpec()
@@ -357,7 +357,7 @@ class ApiController(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiNamespace(msgspec.Struct, gc=False, frozen=True):
-    """A Namespace on the wire."""
+    """A Namespace of the API."""
 
     metadata: ApiMeta
     kind: str = ""
@@ -365,7 +365,7 @@ class ApiNamespace(msgspec.Struct, gc=False, frozen=True):
 
 
 class Head(msgspec.Struct, gc=False, frozen=True):
-    """What a document is, before its items are read."""
+    """The type of a document, before its items are read."""
 
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
@@ -376,7 +376,7 @@ T = TypeVar("T")
 
 
 class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
-    """A list whose items are all of one kind, in one go."""
+    """A list whose items are all of one kind, decoded at once."""
 
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")

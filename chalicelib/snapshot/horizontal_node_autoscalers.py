@@ -1,7 +1,7 @@
-"""HorizontalNodeAutoscaler objects among the documents that a snapshot is made of.
+"""Collects HorizontalNodeAutoscaler objects from the documents of a snapshot.
 
-Kept apart from the other kinds: they are a vendor's, most clusters have none, and one that nobody can make sense of is
-no gap but an object that is refused, which its owner is told (policy/horizontal.py).
+They are separate from the other kinds because they are a vendor's and most clusters have none. An invalid one is not a
+gap but a rejected object, which is reported to its owner (policy/horizontal_node_autoscaler.py).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ WEAKENS = ("rules of HorizontalNodeAutoscalers: the last good ones are in force"
 
 
 def is_one(kind: str) -> bool:
-    """Whether a kind is theirs, in whatever spelling, a single object's or a list's."""
+    """Return whether a kind is HorizontalNodeAutoscaler, in any spelling, of a single object or a list."""
     return kind.casefold().removesuffix("list") == KIND.casefold()
 
 
 class RuleObjects:
-    """Collects them by namespace and name."""
+    """Collects the objects by namespace and name."""
 
     def __init__(self) -> None:
         self._found: dict[str, RuleObject] | None = None
 
     def listed(self) -> None:
-        """They were asked for, though there may be none."""
+        """Record that they were listed, even if there are none."""
         self._found = self._found or {}
 
     def forget(self) -> None:
-        """As if they had never been asked for."""
+        """Restore the state before they were listed."""
         self._found = None
 
     def fold(self, raw: msgspec.Raw) -> None:
-        """One object. Raises BadInput for what has no name to be known by, and msgspec.DecodeError."""
+        """Add one object. Raises BadInput for an object without a name, and msgspec.DecodeError."""
         body: Any = msgspec.json.decode(raw)
         found = read_object(body)
         if not found.name:
@@ -47,5 +47,5 @@ class RuleObjects:
         self._found = {**(self._found or {}), found.key: found}
 
     def all(self) -> tuple[RuleObject, ...] | None:
-        """In the order of their names; None if they were not read."""
+        """Return the objects sorted by name; None if they were not read."""
         return None if self._found is None else tuple(self._found[key] for key in sorted(self._found))

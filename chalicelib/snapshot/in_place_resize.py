@@ -1,7 +1,8 @@
-"""What a running pod holds while it is being resized in place: the kubelet's word, which may be more than the spec's.
+"""Computes the requests of a running pod during an in-place resize: the kubelet's allocation may be larger than the
+spec's.
 
-Apart from classes.py because it is asked of a handful of pods at a time: a pod whose conditions do not speak of a
-resize holds what its spec asks. Sidecars among the init containers count by their spec.
+This is separate from pod_classes.py because it concerns only a few pods: a pod whose conditions do not indicate a
+resize has the requests of its spec. Sidecars among the init containers count by their spec.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ _SPEC = msgspec.json.Decoder(api_types.PodSpec)
 
 
 def held_requests(spec: bytes, statuses: msgspec.Raw) -> dict[str, int]:
-    """The request of a pod (scale-up.md §5.2) with each container at the larger of its spec, what was allocated to it
-    and what is in force. Raises BadInput for a malformed quantity."""
+    """Return the requests of a pod, with each container at the largest of its spec, what was allocated to it and what
+    is in force. Raises BadInput for a malformed quantity."""
     held: dict[str, dict[str, int]] = {}
     for status in (_STATUSES.decode(statuses) if statuses else None) or ():
         in_force = status.resources.requests if status.resources else None

@@ -1,15 +1,17 @@
-"""How much one pod, and all pods of a cluster together, may ask of the planner.
+"""Limits on the scheduling rules of one pod and of all pods of a cluster.
 
-A pod may carry 1.5 MB of rules, and whoever may create pods in one namespace may create thousands. Every rule is
-compared with every node and with other pods, so that one tenant could use up the time and the memory of a pass. The
-limits below are far above real use. What exceeds one is left out of the class, and `PodClass.excess` names the limit:
-such a pod is not simulated. Its cpu, memory and ephemeral storage are counted as ever, the node it runs on is held, and
-where what was left out may keep other pods away (`PodClass.excess_bars`), nothing is promised there.
+A pod may carry 1.5 MB of rules, and a user who may create pods in one namespace may create thousands. Every rule is
+compared with every node and with other pods, so one tenant could exhaust the time and the memory of a pass. The limits
+below are far above real use. Fields that exceed one are left out of the class, and `PodClass.excess` names the limit:
+such a pod is not simulated. Its cpu, memory and ephemeral storage still count, the node it runs on is not removed, and
+where the omitted fields may keep other pods away (`PodClass.excess_bars`), no pod is promised a place.
 
-    PER_POD      each limit by itself; what exceeds it is left out
-    PER_CLUSTER  sums over all classes; the namespaces that use most lose first, and of their classes the dearest
+    PER_POD      limits of a single pod; fields that exceed one are left out
+    PER_CLUSTER  sums over all classes; the namespaces with the largest use lose first, and of their classes the
+    costliest
 
-The second kind is shared out evenly: a namespace that uses no more than its share loses nothing, whatever others do.
+Cluster limits are divided evenly: a namespace that uses no more than its share loses nothing, whatever other namespaces
+use.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _CORE = (CPU, MEMORY, EPHEMERAL)
 
 
 class Cap(msgspec.Struct, frozen=True):
-    """One limit of a pod. drops: the fields of its class that are left out beyond it; bars: whether what is left out
+    """One limit of a pod. drops: the fields of its class that are left out beyond it; bars: whether the omitted fields
     may keep other pods off its node."""
 
     what: str
@@ -39,8 +41,8 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """One limit of a cluster. uses: the distinct things that a class counts for. weigher: makes, of all classes, how
-    much one of these things counts; each counts 1 where there is none."""
+    """One limit of a cluster. uses: the distinct items that a class counts for. weigher: returns, for all classes, a
+    function that weighs one item; each weighs 1 without it."""
 
     what: str
     most: int
@@ -120,7 +122,8 @@ PER_POD: tuple[Cap, ...] = (
     Cap("scheduling gates", 100, lambda cls: len(cls.gates), ("gates",)),
 )
 CONTAINERS = 500
-"""Containers of a pod, init containers included. They are not part of a class, so they are counted where it is made."""
+"""Maximum containers of a pod, init containers included. They are not part of a class, so they are counted when it is
+created."""
 
 
 def _rules(cls: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
@@ -134,8 +137,9 @@ def _claimed(cls: PodClass) -> Iterable[Hashable]:
 
 
 def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
-    """How many expressions are tried to find the pods that a rule of `_rules` means. A selector that asks for a value
-    of a label is tried on the classes that have it (plan/topology/matching.py), each other one on all classes."""
+    """Return how many expressions are evaluated to find the pods that a rule of `_rules` selects. A selector that
+    requires a value of a label is evaluated on the classes with that label
+    (simulation/pod_topology/selector_index.py), any other one on all classes."""
     rules = [rule for cls in classes for rule in _rules(cls)]
     keys = {asked.key for _, rule in rules if (asked := _asked(rule.selector)) is not None}
     having = Counter((key, cls.labels[key]) for cls in classes for key in keys & cls.labels.keys())
@@ -173,7 +177,7 @@ _RULES = ("ports", *_NEIGHBOURS, "volumes")
 
 
 def within(cls: PodClass, containers: int = 0) -> PodClass:
-    """The class without what exceeds a limit of one pod; the same object where nothing does."""
+    """Return the class without the fields that exceed a limit of one pod; the same object if none does."""
     over = [cap for cap in PER_POD if cap.count(cls) > cap.most]
     named = [f"{cap.count(cls)} {cap.what}, at most {cap.most}" for cap in over]
     if containers > CONTAINERS:
@@ -191,7 +195,7 @@ def _without(cls: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -
 
 
 def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
-    """The classes, those without their rules that lie beyond a limit of the cluster."""
+    """Return the classes, with rules removed from those beyond a limit of the cluster."""
     found = list(classes)
     for total in PER_CLUSTER:
         uses = [frozenset(total.uses(cls)) for cls in found]
@@ -218,7 +222,7 @@ def _beyond(
     weights: Mapping[Hashable, int],
     most: int,
 ) -> list[int]:
-    """Which classes lose what they use, so that the rest uses no more than `most`."""
+    """Return which classes lose their items, so that the rest uses no more than `most`."""
     mine: dict[str, list[int]] = {}
     for at, cls in enumerate(classes):
         if uses[at]:
@@ -244,7 +248,7 @@ def _beyond(
 
 
 def _level(sizes: Sequence[int], most: int) -> int:
-    """The largest share that everybody can have, where those who need less leave the rest to the others."""
+    """Return the largest equal share if namespaces that need less leave the rest to the others."""
     left = most
     for at, size in enumerate(sizes):
         each = left // (len(sizes) - at)

@@ -1,8 +1,8 @@
-"""A live cluster read into a snapshot: one ordered table of what is read, and of what is lost where it may not be.
+"""Reads a live cluster into a snapshot, by one ordered table of what is read and of what depends on it.
 
-Nodes and pods are required: without them there is nothing to decide, and ClusterError says why. Everything else makes
-verdicts surer. If the cluster forbids it or does not serve it, the snapshot carries a gap that names those verdicts,
-and the pass goes on. The same table is the source of the read rules in infra/kubernetes/rbac-workload.yaml.
+Nodes and pods are required: without them no plan is possible, and ClusterError gives the reason. Everything else makes
+verdicts more certain. If the cluster forbids it or does not serve it, the snapshot has a gap that names those verdicts,
+and the pass continues. The read rules in infra/kubernetes/rbac-workload.yaml come from the same table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _CONTROLLERS = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReac
 
 
 class ListedResource(msgspec.Struct, frozen=True):
-    """One list to read. weakens: the verdicts that are less sure without it; required: there is no plan without it."""
+    """One list to read. weakens: the verdicts that are less certain without it; required: there is no plan without
+    it."""
 
     kind: str
     group: str
@@ -40,8 +41,9 @@ class ListedResource(msgspec.Struct, frozen=True):
     weakens: tuple[str, ...] = ()
 
 
-# In the order of folding. Nodes from the server's watch cache (resourceVersion 0), as upstream's informers see them;
-# pods from the store, because the cache ignores `limit` on many versions (ecosystem.md §4) and they are the many.
+# In the order of reading. Nodes come from the server's watch cache (resourceVersion 0), as Cluster Autoscaler's
+# informers see them; pods come from the store, because the cache ignores `limit` on many versions and pods are
+# numerous.
 RESOURCES: tuple[ListedResource, ...] = (
     ListedResource("Node", "", "nodes", "/api/v1/nodes", {"resourceVersion": "0"}, required=True),
     ListedResource(
@@ -108,11 +110,11 @@ RESOURCES: tuple[ListedResource, ...] = (
         weakens=("NotEnoughStorage",),
     ),
 )
-# Read where the policy says so (policy/horizontal.obeyed), in the one namespace that counts.
+# Read if the policy says so (policy/horizontal_node_autoscaler.obeyed), only in the relevant namespace.
 RULE_OBJECTS = ListedResource(
     KIND, GROUP, PLURAL, horizontal_node_autoscalers.PATH, weakens=horizontal_node_autoscalers.WEAKENS
 )
-# The one object that is read by name: what the priority expander is told, if anything.
+# The only object that is read by name: the priority expander's configuration, if any.
 PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
@@ -123,18 +125,18 @@ def read_live_cluster(
 ) -> Snapshot:
     """Read everything in the table and the priority expander's ConfigMap, then the node groups.
 
-    rules: HorizontalNodeAutoscalers count, and are read too; else there are none (which is not "not read": the last
-    good ones would stay in force).
+    rules: whether HorizontalNodeAutoscalers apply and are read too; otherwise they count as absent (not as unread,
+    which would keep the last good ones in force).
 
     observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
-    instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError where nodes or pods cannot be
-    read, or where anything fails for another cause than a refusal (403) or a missing resource (404): that passes, and
-    the next pass sees more.
+    instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError if nodes or pods cannot be
+    read, or if anything fails for another cause than a refusal (403) or a missing resource (404): such a failure is
+    temporary, and the next pass reads more.
     """
     folder = SnapshotBuilder(namespace)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="list") as pool:
         try:
-            # The first page of everything is on its way before the first is folded.
+            # The first page of every list is requested before the first one is processed.
             started = [_Ahead(pool, kube.list_pages(r.path, query=r.query)) for r in RESOURCES]
             objects = _Ahead(pool, kube.list_pages(RULE_OBJECTS.path)) if rules else ()
             priorities = pool.submit(kube.get, PRIORITY_CONFIG.format(path_segment(namespace)))
@@ -151,14 +153,14 @@ def read_live_cluster(
 
 
 def _fold_rules(pages: Iterable[Page], folder: SnapshotBuilder) -> None:
-    """Fold the rule objects. They are an extra of a vendor: whatever keeps them from being read (a webhook of their own
-    that is down, say) is a gap, and stops nothing. A cluster that does not know the kind has none."""
+    """Read the rule objects. They are a vendor's extension: any failure to read them (such as an unavailable conversion
+    webhook) is a gap and stops nothing. A cluster that does not know the kind has none."""
     try:
         for page in pages:
             if page.first:
                 folder.reset(KIND)
             folder.add_page(page.body, RULE_OBJECTS.path, KIND)
-        folder.mark_absent(KIND)  # no page: nobody wants them, and there are none
+        folder.mark_absent(KIND)  # no page: they are not used, so there are none
     except NotFound:
         folder.reset(KIND)
         folder.mark_absent(KIND)
@@ -168,7 +170,7 @@ def _fold_rules(pages: Iterable[Page], folder: SnapshotBuilder) -> None:
 
 
 def _fold_priorities(reading: Future[bytes], namespace: str, folder: SnapshotBuilder) -> None:
-    """Fold the ConfigMap; that there is none is nothing to speak of, that it may not be read is a gap."""
+    """Read the ConfigMap; a missing one is normal, a forbidden one is a gap."""
     place = PRIORITY_CONFIG.format(namespace)
     try:
         folder.add_page(reading.result(), place, "ConfigMap")
@@ -189,7 +191,8 @@ def _fold_priorities(reading: Future[bytes], namespace: str, folder: SnapshotBui
 
 
 class _Ahead:
-    """The pages of one list, each asked for while the one before it is folded: memory stays at two pages per list."""
+    """Prefetches the pages of one list: each is requested while the one before is processed, so at most two pages per
+    list are in memory."""
 
     def __init__(self, pool: ThreadPoolExecutor, pages: Iterator[Page]) -> None:
         self._pool, self._pages = pool, pages
@@ -205,7 +208,7 @@ class _Ahead:
 
 
 def _fold_all(resource: ListedResource, pages: Iterable[Page], folder: SnapshotBuilder) -> None:
-    """Fold one list, or leave a gap if it may be missing and is; raises every other ClusterError."""
+    """Read one list, or record a gap if it is optional and unavailable; raises every other ClusterError."""
     try:
         for page in pages:
             if page.first:
@@ -218,5 +221,5 @@ def _fold_all(resource: ListedResource, pages: Iterable[Page], folder: SnapshotB
         folder.gap(
             MissingData(resource.kind, refusal.message, place=resource.path, affected_decisions=resource.weakens)
         )
-    except BadInput as error:  # complete JSON, but no list of objects: something else answers in the server's place
+    except BadInput as error:  # complete JSON, but not a list of objects: another server answered
         raise Unavailable(str(error)) from error

@@ -1,8 +1,8 @@
-"""Manifests as people write them, turned into pods to add to a cluster (plan/whatif.py): a Pod, or any workload with a
+"""Converts user-written manifests to pods that are added to a cluster (plan/what_if.py): a Pod, or any workload with a
 pod template.
 
-They go through the same folding as a cluster's own pods, so that a pod added from a file and the same pod read from a
-cluster are of one class. What the API server would have filled in is filled in as far as a snapshot knows it.
+They are processed like a cluster's own pods, so that a pod added from a file and the same pod read from a cluster have
+the same class. Defaults of the API server are filled in as far as a snapshot knows them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 _BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _REMEDY = "give Pods, or workloads with a pod template, as JSON or YAML"
-#: Where each kind keeps its pod template and the number of its pods; the controller that the pods will name.
+#: For each kind: the path of its pod template and of the number of its pods, and the controller that the pods name.
 _TEMPLATES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "Deployment": (("spec", "template"), ("spec", "replicas"), "ReplicaSet"),
     "ReplicaSet": (("spec", "template"), ("spec", "replicas"), "ReplicaSet"),
@@ -33,7 +33,7 @@ _ELSE = (("spec", "template"), ("spec", "replicas"), "")
 
 
 def flatten_manifests(document: Any) -> list[dict[str, Any]]:
-    """The objects of a decoded document: those of a List, or the one it is."""
+    """Return the objects of a decoded document: the items of a List, or the single object."""
     if isinstance(document, list):
         return [each for part in document for each in flatten_manifests(part)]
     if not isinstance(document, dict):
@@ -51,10 +51,10 @@ def _named(item: Any, kind: str) -> Any:
 def pods_to_add(
     objects: Sequence[Mapping[str, Any]], place: str, known: Sequence[PodClass]
 ) -> tuple[tuple[AddedPods, ...], tuple[str, ...]]:
-    """What to add, one entry per object, and the kinds that were passed over because they have no pods.
+    """Return what to add, one entry per object, and the kinds that were skipped because they have no pods.
 
     place: the file, for errors. known: the cluster's classes; a priority class that one of them names gets its value.
-    Raises BadInput for a pod that could not be one.
+    Raises BadInput for an invalid pod.
     """
     priorities = {cls.priority_class: cls.priority for cls in known if cls.priority_class and cls.priority is not None}
     found: list[AddedPods] = []
@@ -87,7 +87,7 @@ def _at(thing: Any, path: Sequence[str]) -> Any:
 
 
 def _map(value: Any) -> Mapping[str, Any]:
-    """What should be a mapping, if it is."""
+    """Return a value that should be a mapping, if it is one."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -104,7 +104,8 @@ def _owners(pod: Mapping[str, Any]) -> Any:
 
 
 def _owned(workload: Mapping[str, Any], controller: str) -> list[dict[str, Any]]:
-    """As the pods of a workload that does not exist yet would name their controller."""
+    """Return the owner reference with which the pods of a workload that does not exist yet would name their
+    controller."""
     meta = _map(workload.get("metadata"))
     name = str(meta.get("name") or meta.get("generateName") or "added").rstrip("-")
     return [
@@ -121,7 +122,7 @@ def _owned(workload: Mapping[str, Any], controller: str) -> list[dict[str, Any]]
 def _made(
     template: Mapping[str, Any], named: Mapping[str, Any], where: str, priorities: Mapping[str, int], owners: Any
 ) -> AddedPods:
-    """One entry: the spec of `template`, the name and namespace of `named`."""
+    """Return one entry: the spec of `template`, the name and namespace of `named`."""
     meta, names = _map(template.get("metadata")), _map(named.get("metadata"))
     spec = template.get("spec")
     if not isinstance(spec, dict) or not spec.get("containers"):

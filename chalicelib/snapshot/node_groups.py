@@ -1,6 +1,7 @@
-"""All node groups of a cluster, whatever cloud they are on: one provider that fails is a gap and stops no other.
+"""Reads all node groups of a cluster, on any cloud: a provider that fails becomes a gap and does not affect the others.
 
-Machines that more than one Node claims are told here for all providers; what follows from it is plan/identity.py's.
+Instances that more than one Node claims are reported here for all providers; plan/state/node_identity.py determines the
+consequences.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
 
 MOST = 20
-"""Contested machines that are told, by their ids: more of them have one cause."""
+"""Maximum reported instances with several claimants, sorted by id: many of them usually have one cause."""
 _SHOWN = 300  # characters of an unexpected error
 
 
 def read_node_groups(
     providers: Sequence[Provider], nodes: Sequence[Node]
 ) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
-    """Groups and gaps of every provider, in the order of the providers."""
+    """Return groups and gaps of every provider, in the order of the providers."""
     groups: list[NodeGroup] = []
     gaps: list[MissingData] = []
     for provider in providers:
@@ -40,7 +41,7 @@ def read_node_groups(
             )
             continue
         except MALFORMED as error:
-            # Each provider isolates its objects; what slips through must not cost the other providers their pass.
+            # Each provider isolates its objects; an error that escapes must not cost the other providers their pass.
             gaps.append(
                 MissingData(
                     kind=f"provider/{provider.name}",
@@ -55,7 +56,7 @@ def read_node_groups(
 
 
 def _contested(groups: Sequence[NodeGroup], nodes: Sequence[Node]) -> Iterator[MissingData]:
-    """One for each machine of which it cannot be known which Node it is."""
+    """Yield one gap for each instance whose Node cannot be determined."""
     found = contested(groups, nodes)
     owners = {instance.id: group for group in groups for instance in group.instances if instance.id in found}
     for instance, names in sorted(found.items()):

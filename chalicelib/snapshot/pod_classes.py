@@ -1,9 +1,9 @@
-"""Pods become classes here, once per distinct spec and not once per pod.
+"""Converts pods to classes, once per distinct spec and not once per pod.
 
-Two pods are of one class when the scheduler and the drain rules cannot tell them apart. What differs between siblings
-without meaning is cut away before the bytes are compared: the node a pod is bound to, and the random suffix of its
-service-account volume. DaemonSet pods carry their node's name in an affinity as well; it is replaced, or a cluster of
-5,000 nodes would have 5,000 classes per DaemonSet.
+Two pods are of one class if the scheduler and the drain rules cannot tell them apart. Meaningless differences between
+siblings are removed before the bytes are compared: the node to which a pod is bound, and the random suffix of its
+service-account volume. DaemonSet pods also carry their node's name in an affinity; it is replaced, because otherwise a
+cluster of 5,000 nodes would have 5,000 classes per DaemonSet.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _TOKEN_VOLUME = b"kube-api-access-"
 _NAME = b'"nodeName"'
 _BOUND_TO = msgspec.json.Decoder(api_types.BoundTo)
 _POD_LEVEL = ("cpu", "memory")
-_TPU = "cloud-tpus.google.com/"  # asked of a cloud, and of no node (scale-up.md §2)
+_TPU = "cloud-tpus.google.com/"  # requested from a cloud, not from a node
 
 
 class _Sibling(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is bound, as its siblings are recognised. pieces: its spec without the node's name, the first of them
-    `starts` bytes long; fixed: names of nodes that may not be put between them."""
+    """The pattern by which siblings of a bound pod are recognised. pieces: its spec without the node's name, the first
+    of them `starts` bytes long; fixed: names of nodes that may not be inserted between them."""
 
     cls: int
     namespace: str
@@ -55,7 +55,7 @@ class _Sibling(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClassTable:
-    """Interns pod classes. Not shared between threads."""
+    """Interns pod classes. Not safe for several threads."""
 
     def __init__(self) -> None:
         self.classes: list[PodClass] = []
@@ -67,10 +67,10 @@ class ClassTable:
     def bound(
         self, namespace: str, spec: bytes, labels: msgspec.Raw, owners: bytes, annotations: api_types.Annotations | None
     ) -> tuple[int, str]:
-        """The class of a pod with this spec (raw JSON), and the name of the node it is bound to, or empty.
+        """Return the class of a pod with this spec (raw JSON), and the name of the node to which it is bound, or "".
 
-        Nearly every pod is the sibling of one before it, and their specs are the same bytes but for the node's name.
-        So they are neither decoded nor searched again. Raises as intern does.
+        Nearly every pod is a sibling of an earlier one, and their specs have the same bytes except for the node's name.
+        Such specs are neither decoded nor searched again. Raises the errors of intern.
         """
         text = _without_token(spec) if _TOKEN_VOLUME in spec else spec
         last = self._last.get(owners)
@@ -105,9 +105,9 @@ class ClassTable:
         annotations: api_types.Annotations | None,
         node: bytes,
     ) -> int:
-        """The index of the class of a pod with this spec (raw JSON). node: the raw name it is bound to, or empty.
+        """Return the index of the class of a pod with this spec (raw JSON). node: the raw name of its node, or "".
 
-        Raises msgspec.ValidationError or BadInput for a spec that is not one.
+        Raises msgspec.ValidationError or BadInput for an invalid spec.
         """
         if node:
             spec = _without_node(spec, node, daemon=b'"DaemonSet"' in owners)
@@ -134,7 +134,7 @@ class ClassTable:
         return found
 
     def add(self, cls: PodClass) -> int:
-        """The index of an equal class, or of this one, newly added."""
+        """Return the index of an equal class, or of this one after adding it."""
         value = msgspec.msgpack.encode(cls, order="deterministic")
         found = self._by_value.get(value)
         if found is None:
@@ -143,16 +143,16 @@ class ClassTable:
         return found
 
     def at_least(self, cls: int, amounts: Mapping[str, int]) -> int:
-        """The class that differs from another by asking for no less than this."""
+        """Return a class that differs from another only by requesting at least this much."""
         was = self.classes[cls]
         return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
 
 
 def _pieces(spec: bytes, node: bytes, *, daemon: bool) -> tuple[tuple[bytes, ...], frozenset[bytes]] | None:
-    """What stands around the node's name in a spec, and the names for which the same text would mean something else.
+    """Return the parts of a spec around the node's name, and the names for which the same text would have another
+    meaning.
 
-    None where the name stands anywhere but in nodeName, and in the affinity of a daemon: `_without_node` would leave
-    some of it in.
+    None if the name occurs outside nodeName and a daemon's affinity: `_without_node` would leave some of it in.
     """
     values = [match.group(1) for match in _PINNED.finditer(spec)] if daemon else []
     parts = spec.split(b'"' + node + b'"')
@@ -164,15 +164,17 @@ def _pieces(spec: bytes, node: bytes, *, daemon: bool) -> tuple[tuple[bytes, ...
 
 
 def _without_token(spec: bytes) -> bytes:
-    """The spec without the random suffix of its service-account volume."""
+    """Return the spec without the random suffix of its service-account volume."""
     at = spec.find(_TOKEN_VOLUME)
     return spec if at < 0 else spec.replace(spec[at : at + len(_TOKEN_VOLUME) + 5], _TOKEN_VOLUME)
 
 
 def _without_node(spec: bytes, node: bytes, *, daemon: bool) -> bytes:
-    """The spec as it would be without its node: the one nodeName, and a daemon's one list that holds just that name.
+    """Return the spec without its node: without the single nodeName, and without a daemon's single list that contains
+    just that name.
 
-    A spec in which the words stand more than once is left alone: it becomes a class of its own, which is only slower.
+    A spec in which these words occur more than once is not changed: it becomes a class of its own, which is only
+    slower.
     """
     spec = _without(_BOUND, node, spec)
     return _without(_PINNED, node, spec) if daemon else spec
@@ -182,7 +184,7 @@ _BOUND, _PINNED = re.compile(rb'"nodeName":\s*"([^"\\]*)"'), re.compile(rb'"valu
 
 
 def _without(pattern: re.Pattern[bytes], node: bytes, spec: bytes) -> bytes:
-    """The one place where the pattern names the node, emptied."""
+    """Return the spec with the single match of the node's name emptied."""
     found = [match.span(1) for match in pattern.finditer(spec) if match.group(1) == node]
     if len(found) != 1:
         return spec
@@ -197,7 +199,7 @@ def _labels(raw: bytes) -> dict[str, str]:
 def make_class(
     namespace: str, spec: api_types.PodSpec, labels: dict[str, str], owners: bytes, notes: api_types.Annotations
 ) -> PodClass:
-    """A PodClass from a decoded spec; raises BadInput for a malformed quantity."""
+    """Return a PodClass from a decoded spec; raises BadInput for a malformed quantity."""
     affinity = spec.affinity or api_types.Affinity()
     nodes = affinity.node_affinity or api_types.NodeAffinity()
     grace = spec.termination_grace_period_seconds
@@ -235,7 +237,8 @@ def make_class(
 
 
 def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
-    """scale-up.md §5.2: containers and sidecars, the peak of the init containers, pod-level values, overhead."""
+    """Return the requests as the scheduler computes them: containers and sidecars, the peak of the init containers,
+    pod-level values, overhead."""
     steady: dict[str, int] = {}
     for container in spec.containers:
         _add_to(steady, _requests(container.resources))
@@ -257,13 +260,13 @@ def pod_requests(spec: api_types.PodSpec) -> dict[str, int]:
 
 
 def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
-    """In place: a pod may have thousands of containers with a resource name each."""
+    """Add in place: a pod may have thousands of containers with a different resource name each."""
     for name, amount in more.items():
         total[name] = total.get(name, 0) + amount
 
 
 def _requests(resources: api_types.Requirements | None) -> dict[str, int]:
-    """Requests, with the API server's own default: a limit without a request is a request."""
+    """Return requests with the API server's default: a limit without a request is a request."""
     if resources is None:
         return {}
     amounts = _amounts(resources.limits)
@@ -272,7 +275,7 @@ def _requests(resources: api_types.Requirements | None) -> dict[str, int]:
 
 
 def _amounts(raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:
-    """Raises BadInput naming the resource."""
+    """Parse amounts. Raises BadInput naming the resource."""
     return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
 
 

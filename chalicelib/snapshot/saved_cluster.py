@@ -1,9 +1,9 @@
-"""A cluster saved as files: what `kubectl get … -A -o json` prints, and a manifest of its node groups.
+"""Reads a cluster saved as files: the output of `kubectl get … -A -o json`, and a manifest of its node groups.
 
-`outscaler plan --snapshot DIR` reads this; it needs no AWS and no cluster. Any *.json or *.json.gz with Lists or
-single objects counts; manifest.json (or --node-groups FILE) lists the groups as bench/generate.py writes them. A node
-belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`; where the vendor's
-ids say no such thing, a group lists its `nodes` by name or gives the `nodeLabels` they have.
+`outscaler plan --snapshot DIR` uses this; it needs no AWS and no cluster. Any *.json or *.json.gz with Lists or single
+objects is read; manifest.json (or --node-groups FILE) lists the groups. A node belongs to the group named by the host
+part of its providerID: `example://general-a/general-a-0`. If the vendor's ids do not contain the group, a group lists
+its `nodes` by name or gives their `nodeLabels`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from chalicelib.snapshot.storage import NAMESPACE
 _PROVIDER = "file"
 
 
-# Kinds a saved cluster should have: words that a file's name may say them by (an empty mixed List says nothing itself),
-# and the verdicts that are less sure without them. No verdicts: without that kind there is no plan.
+# Kinds that a saved cluster should have: words that identify them in a file name (an empty mixed List has no kind),
+# and the verdicts that are less certain without them. No verdicts: without that kind there is no plan.
 _CONTROLLED = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
 KINDS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("Node", ("node",), ()),
@@ -66,7 +66,8 @@ class _Manifest(msgspec.Struct):
 def read(
     directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float, namespace: str = NAMESPACE
 ) -> Snapshot:
-    """The snapshot saved in a directory; raises BadInput naming the file and place. namespace: options.namespace."""
+    """Return the snapshot saved in a directory; raises BadInput naming the file and place. namespace:
+    options.namespace."""
     manifest = node_groups or directory / "manifest.json"
     folder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
@@ -77,7 +78,7 @@ def read(
 
 
 def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequence[Path]) -> None:
-    """Nodes and pods must have been saved, though there may be none of them; anything else that was not is a gap."""
+    """Require that nodes and pods were saved, even if there are none; any other missing kind is a gap."""
     for kind, words, weakens in KINDS:
         if kind in folder.kinds or any(word in path.name.lower() for path in documents for word in words):
             continue
@@ -94,7 +95,8 @@ def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequen
 
 
 def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path]) -> None:
-    """Storage matters where a pod has a claim on a volume, and only there; one gap for all that was not saved of it."""
+    """Add one gap for all storage kinds that were not saved, if any pod has a volume claim; otherwise they do not
+    matter."""
     absent = [
         kind
         for kind, words in _CLAIMED
@@ -138,7 +140,7 @@ def _load(path: Path) -> bytes:
 
 
 def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
-    """The node groups a manifest lists, with these nodes as their members; raises BadInput."""
+    """Return the node groups that a manifest lists, with these nodes as their members; raises BadInput."""
     try:
         raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
@@ -147,7 +149,7 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
             f"is not a manifest of node groups ({error})",
             'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}',
         ) from None
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: an endless number
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: an infinite number
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         raise BadInput(path.name, f"is not complete JSON ({why})", "fetch it again") from None
     members: dict[str, list[Node]] = {}
@@ -164,13 +166,14 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
 
 
 def group_of(node: Node) -> str:
-    """The group a saved node names in its providerID, `scheme://group/…`; empty if it names none."""
+    """Return the group that a saved node names in its providerID, `scheme://group/…`; "" if it names none."""
     _, scheme, rest = node.provider_id.partition("://")
     return rest.partition("/")[0] if scheme else ""
 
 
 def _is_member(node: Node, group: _SavedGroup) -> bool:
-    """By what the manifest says of the group's nodes, else by the node's own providerID."""
+    """Return whether a node belongs to a group, by the manifest's data on the group's nodes, otherwise by the node's
+    own providerID."""
     if group.nodes or group.nodeLabels:
         labelled = bool(group.nodeLabels) and group.nodeLabels.items() <= node.labels.items()
         return node.name in group.nodes or labelled
@@ -178,8 +181,8 @@ def _is_member(node: Node, group: _SavedGroup) -> bool:
 
 
 def _template(item: api_types.ApiNode) -> Node:
-    """A group's template; its allocatable is empty where only the capacity is given, and the planner says what is left
-    of it (plan/template.with_allocatable)."""
+    """Return a group's template; its allocatable is empty if only the capacity is given, and the planner computes it
+    (plan/state/node_templates.with_allocatable)."""
     node = node_from_wire(item)
     known = item.status is not None and item.status.allocatable
     return node if known else msgspec.structs.replace(node, allocatable={})

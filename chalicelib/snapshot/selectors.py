@@ -1,4 +1,4 @@
-"""Selectors and node terms from their wire form to the model's, for every kind of object that has one."""
+"""Converts selectors and node terms from the API's types to the model's, for every kind of object that has them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_REQUIREMENTS, MOST_VALUES = 200, 1_000
 
 
 def selector(raw: api_types.LabelSelector | None) -> Selector | None:
-    """A LabelSelector as data; None stays None, which matches nothing where Kubernetes says so."""
+    """Return a LabelSelector as data; None stays None, which matches nothing where Kubernetes defines it so."""
     if raw is None:
         return None
     equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
@@ -20,7 +20,7 @@ def selector(raw: api_types.LabelSelector | None) -> Selector | None:
 
 
 def bounded(raw: api_types.LabelSelector | None) -> Selector | None:
-    """The same for objects other than pods; raises BadInput for one that is larger than any that is in use."""
+    """Return a selector of an object other than a pod; raises BadInput for one that is larger than any in real use."""
     found = selector(raw)
     if found is not None and (
         len(found.requirements) > MOST_REQUIREMENTS
@@ -31,15 +31,15 @@ def bounded(raw: api_types.LabelSelector | None) -> Selector | None:
 
 
 def expressions(raw: Iterable[api_types.Expression] | None) -> tuple[Requirement, ...]:
-    """matchExpressions or matchFields."""
+    """Return matchExpressions or matchFields as requirements."""
     return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in raw or ())
 
 
 def node_term(raw: api_types.SelectorTerm) -> NodeTerm:
-    """One nodeSelectorTerm."""
+    """Return one nodeSelectorTerm as data."""
     return NodeTerm(expressions(raw.match_expressions), expressions(raw.match_fields))
 
 
 def node_terms(raw: api_types.NodeSelector | None) -> tuple[NodeTerm, ...] | None:
-    """A NodeSelector; None: nothing is required, (): nothing matches."""
+    """Return a NodeSelector as terms; None: nothing is required, (): nothing matches."""
     return None if raw is None else tuple(map(node_term, raw.node_selector_terms or ()))

@@ -1,7 +1,7 @@
-"""Documents in, a snapshot out: each object is folded into the model as it is read, and the JSON is let go.
+"""Builds a snapshot from documents: each object is added to the model as it is read, and its JSON is released.
 
-One malformed object among many is a gap, named with its place; a document that is not JSON at all is the caller's
-error. A malformed pod that is bound to a node makes that node's usage unknown, and the gap says which node.
+One malformed object among many becomes a gap with its place; a document that is not JSON at all is the caller's error.
+A malformed pod that is bound to a node makes that node's usage unknown, and the gap names the node.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _CONDITIONS = msgspec.json.Decoder(list[api_types.PodCondition] | None)
 _NO_CONDITION = api_types.PodCondition()
 _NULL = b"null"
 _FOREIGN = "of another API group"
-_RESIZED = b'"PodResize'  # how the conditions of a pod begin whose resources are being changed
-_LONGEST_NAME, _LONGEST_DETAIL = 300, 500  # characters of a bad object's name, and of what is wrong, that are kept
+_RESIZED = b'"PodResize'  # prefix of the pod conditions that indicate a resize
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500  # characters of a bad object's name, and of its problem, that are kept
 
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Decoding makes objects by the million and no cycles; the collector would cost 4x (ecosystem.md §4)."""
+    """Pause the garbage collector: decoding creates millions of objects without cycles, and the collector would make it
+    four times slower."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -56,16 +57,17 @@ def collector_paused() -> Iterator[None]:
 
 
 class SnapshotBuilder:
-    """Collects one cluster's objects. Feed it documents, then ask for the snapshot once.
+    """Collects one cluster's objects: add all documents, then request the snapshot once.
 
-    namespace: where Outscaler's own ConfigMaps are looked for (options.namespace).
+    namespace: where Outscaler's own ConfigMaps are looked up (options.namespace).
     """
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self._table = ClassTable()
         self._storage = StorageFolder(namespace)
         self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}  # by namespace and name, with what sorts before all others between
+        # by namespace and name, joined by a separator that sorts before all other characters
+        self._pods: dict[str, Pod] = {}
         self._budgets: list[Budget] = []
         self._controllers: list[Controller] = []
         self._daemonsets: list[DaemonSet] = []
@@ -78,16 +80,16 @@ class SnapshotBuilder:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes folded so far, in the order of their names."""
+        """Return the nodes read so far, sorted by name."""
         return tuple(self._nodes[name] for name in sorted(self._nodes))
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The kinds that were listed, or of which an object was seen, well-formed or not."""
+        """Return the kinds that were listed, or of which an object was seen, well-formed or not."""
         return frozenset(self._listed | self._seen)
 
     def reset(self, kind: str) -> None:
-        """Drop what was folded of one kind: a list that expired half-way starts again (kube/client.list_pages)."""
+        """Drop all objects of one kind: a list that expired half-way is restarted (kube/client.list_pages)."""
         if kind == "Pod":
             self._pods.clear()
         elif kind == "Node":
@@ -106,24 +108,24 @@ class SnapshotBuilder:
 
     @property
     def claims(self) -> bool:
-        """Whether any pod has a claim on a volume, so that storage matters."""
+        """Return whether any pod has a volume claim, so that storage matters."""
         return any(volume.claim or volume.template for cls in self._table.classes for volume in cls.volumes)
 
     def mark_absent(self, kind: str) -> None:
-        """There are none: the cluster does not serve the kind, or nobody wants any."""
+        """Record that there are no objects of a kind: the cluster does not serve it, or it is not used."""
         self._listed.add(kind)
         if kind == RULE_OBJECT:
             self._rules.listed()
 
     def gap(self, gap: MissingData) -> None:
-        """Note something that could not be read."""
+        """Record data that could not be read."""
         self._gaps.append(gap)
 
     def add_page(self, body: bytes, place: str, kind: str = "") -> None:
-        """Fold a document: a List of anything, a typed list such as PodList, or one object.
+        """Read a document: a List of anything, a typed list such as PodList, or one object.
 
-        kind: what the items are where the document does not say (the API's own lists do not repeat it per item).
-        Raises BadInput if the document is not JSON or is cut off.
+        kind: the kind of the items if the document does not name it (the API's own lists do not repeat it per item).
+        Raises BadInput if the document is not JSON or is truncated.
         """
         with collector_paused():
             try:
@@ -138,7 +140,7 @@ class SnapshotBuilder:
                 if is_one(kind):
                     self._rules.listed()
                 if len(head.items) == len(_NULL) and bytes(head.items) == _NULL:
-                    return  # Go's way of writing an empty list
+                    return  # how Go writes an empty list
                 if not head.items:
                     self._one(msgspec.Raw(body), kind, place)
                     return
@@ -154,20 +156,21 @@ class SnapshotBuilder:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
     def _listing(self, body: bytes, likely: str, kind: str, place: str) -> bool:
-        """Fold a list in one go, if it is one and all its items are well-formed and of this kind; else nothing."""
+        """Read a list at once if it is one and all its items are well-formed and of this kind, and return True;
+        otherwise do nothing."""
         if likely not in _FOLDS:
             return False
         decoder, fold = _FOLDS[likely]
         try:
             listing = decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False  # whatever it is, is found out item by item
+            return False  # the error is found item by item
         named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
         if not kind and named and named != likely:
             return self._listing(body, named, named, place)
         kind = kind or named
         if is_foreign(kind, listing.api_version):
-            return True  # a list of another group's objects: there is nothing of ours in it
+            return True  # a list of another API group's objects: nothing in it is used
         if not listing.items or not (kind or all(item.kind == likely for item in listing.items)):
             return False
         self._listed.add(kind)
@@ -196,7 +199,7 @@ class SnapshotBuilder:
             self._malformed(kind, place, str(error), raw)
 
     def _each(self, fold: _Fold, objects: Iterable[Any], body: bytes, kind: str, place: str) -> None:
-        """Fold what a list decoded to; a bad one is named by its own text, for what was decoded of it is not all."""
+        """Read the items of a decoded list; a bad one is named by its own text, because it was decoded only in part."""
         texts: list[msgspec.Raw] = []
         for at, item in enumerate(objects):
             try:
@@ -207,7 +210,7 @@ class SnapshotBuilder:
                 self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
 
     def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
-        """A gap that names the object as well as its wreck allows."""
+        """Record a gap that names the object as far as its bytes allow."""
         left = unreadable_objects.of(bytes(raw))
         if kind == "Node" and (node := unreadable_objects.node(left)) is not None:
             self._nodes.setdefault(node.name, node)
@@ -219,7 +222,7 @@ class SnapshotBuilder:
         )
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
-        """Everything folded so far, in an order that does not depend on the order of reading."""
+        """Return everything read so far, in an order that does not depend on the order of reading."""
         self._settle_claims()
         return Snapshot(
             cluster=cluster,
@@ -240,7 +243,7 @@ class SnapshotBuilder:
         )
 
     def _settle_claims(self) -> None:
-        """Pending pods with ephemeral volumes, once all claims are known: see StorageFolder.own_claim."""
+        """Resolve pending pods with ephemeral volumes, once all claims are known: see StorageFolder.own_claim."""
         if CLAIMS not in self.kinds:
             return
         own = {at for at, cls in enumerate(self._table.classes) if any(volume.template for volume in cls.volumes)}
@@ -254,7 +257,7 @@ class SnapshotBuilder:
     def _pod(self, item: api_types.ApiPod) -> None:
         meta, status = item.metadata, item.status
         if status.phase in {"Succeeded", "Failed"}:
-            return  # never listed (scale-up.md §2); the live reader leaves them at the server
+            return  # never listed; the live reader excludes them at the server
         namespace, spec = meta.namespace or "default", bytes(item.spec)
         cls, node = self._table.bound(namespace, spec, meta.labels, bytes(meta.owner_references), meta.annotations)
         condition = _NO_CONDITION
@@ -328,7 +331,7 @@ _Fold = Callable[[SnapshotBuilder, Any], None]
 
 
 def _unready(conditions: bytes) -> bool:
-    """Whether a pod's condition Ready is False; most pods have no condition that is, and are not decoded."""
+    """Return whether a pod's condition Ready is False; most pods have no false condition, and are not decoded."""
     if b'"False"' not in conditions:
         return False
     return any(each.type == "Ready" and each.status == "False" for each in _CONDITIONS.decode(conditions) or ())
@@ -371,7 +374,7 @@ _ONE: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 def _kind_of(raw: msgspec.Raw) -> str:
-    """The kind that an item says it is, `_FOREIGN` if it is not the built-in one, "" if it says none."""
+    """Return the kind that an item names, `_FOREIGN` if it is not the built-in one, "" if it names none."""
     try:
         item = _KIND.decode(raw)
         return _FOREIGN if is_foreign(item.kind, item.api_version) else item.kind
@@ -380,8 +383,8 @@ def _kind_of(raw: msgspec.Raw) -> str:
 
 
 def _first_kind(body: bytes) -> str:
-    """What the items of a list may all be. Only a guess, from where the API writes the kind of a list and of its first
-    item; whoever uses it looks at each item."""
+    """Guess the common kind of a list's items, from where the API writes the kind of a list and of its first item; the
+    caller verifies each item."""
     kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
     return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
 
@@ -394,7 +397,7 @@ def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[s
 
 
 def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
-    """What a Node may hold at most, far above real ones, and what it holds: its kubelet writes it."""
+    """Limits of a Node, far above real ones, and its actual sizes: its kubelet writes it."""
     status = item.status or api_types.NodeStatus()
     yield "labels", 2_000, len(item.metadata.labels or ())
     yield "taints", 500, len(item.spec.taints or ())
@@ -403,7 +406,7 @@ def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
 
 
 def node_from_wire(item: api_types.ApiNode) -> Node:
-    """A Node; raises BadInput if it lacks the status a decision needs."""
+    """Return a Node; raises BadInput if it lacks a status field that planning needs."""
     status, meta, spec = item.status, item.metadata, item.spec
     if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
         raise BadInput("node", f"has {large}", "")

@@ -1,7 +1,8 @@
-"""Volumes, claims and what they are made from, folded into model/storage.py; and the priority expander's ConfigMap.
+"""Converts volumes, claims and related objects to model/storage.py, and reads the priority expander's ConfigMap.
 
-Apart from fold.py, which owns documents, pods and gaps: these kinds have rules of their own about what counts as bound,
-and which CSI driver stands behind a disk of an in-tree plugin. Refuses to judge: whether a pod fits is the planner's.
+This is separate from snapshot_builder.py, which handles documents, pods and gaps: storage kinds have their own rules
+about what counts as bound, and which CSI driver replaces an in-tree plugin. It makes no decisions: the planner
+determines whether a pod fits.
 """
 
 from __future__ import annotations
@@ -48,26 +49,26 @@ _DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()
 
 
 class StorageFolder:
-    """Collects a cluster's objects of these kinds. namespace: where the priority expander's ConfigMap is looked for."""
+    """Collects a cluster's objects of these kinds. namespace: where the priority expander's ConfigMap is looked up."""
 
     def __init__(self, namespace: str = NAMESPACE) -> None:
         self._held: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDS}
         self._namespace = namespace
 
     def fold(self, kind: str, item: Any) -> None:
-        """Take in one decoded object; raises BadInput for a malformed quantity."""
+        """Add one decoded object; raises BadInput for a malformed quantity."""
         meta = item.metadata
         if kind == "ConfigMap" and (meta.namespace, meta.name) != (self._namespace, PRIORITIES):
             return
         self._held[kind][f"{meta.namespace}/{meta.name}"] = FOLDS[kind][1](item)
 
     def forget(self, kind: str) -> None:
-        """Drop what was folded of one kind."""
+        """Drop all objects of one kind."""
         if kind in self._held:
             self._held[kind].clear()
 
     def storage(self) -> Storage:
-        """All of it, ordered by name."""
+        """Return all storage objects, sorted by name."""
 
         def of(kind: str) -> tuple[Any, ...]:
             return tuple(value for _, value in sorted(self._held[kind].items()))
@@ -83,14 +84,15 @@ class StorageFolder:
 
     @property
     def priorities(self) -> PriorityConfig | None:
-        """What the priority expander is told; None where the cluster has no such ConfigMap."""
+        """Return the priority expander's configuration; None if the cluster has no such ConfigMap."""
         return next(iter(self._held["ConfigMap"].values()), None)
 
     def own_claim(self, pod: Pod, cls: PodClass) -> PodClass:
-        """The class of a pending pod with ephemeral volumes, once it is known what became of their claims.
+        """Return the class of a pending pod with ephemeral volumes, once the state of their claims is known.
 
-        A claim made from the template and still waiting is what every sibling has, so they stay one class. One that is
-        bound, promised to a node, going or missing is the pod's own: its volume then names it (`<pod>-<volume>`).
+        A claim that was created from the template and is still unbound is the same for all siblings, so they stay one
+        class. A claim that is bound, assigned to a node, being deleted or missing is specific to the pod: its volume
+        then names it (`<pod>-<volume>`).
         """
 
         def settled(volume: Volume) -> Volume:
@@ -109,14 +111,15 @@ def _bytes(raw: Quantity | None) -> int | None:
 
 
 def _class_name(name: str | None, notes: wire.Notes | None) -> str:
-    """The old annotation, where it is still there, has the last word."""
+    """Return the storage class name; the deprecated annotation takes precedence if it is present."""
     old = (notes or _NO_NOTES).old_class
     return (name or "") if old is None else old
 
 
 def _claim(item: wire.ApiClaim) -> Claim:
     meta, spec, notes = item.metadata, item.spec, item.metadata.annotations or _NO_NOTES
-    # A claim that names a volume is bound once the volume controller says so; saved by hand, it may say nothing at all.
+    # A claim that names a volume is bound once the volume controller reports it; a manually saved claim may have no
+    # status.
     bound = bool(spec.volume_name) and (notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""})
     return msgspec.structs.replace(
         claim_from_spec(spec),
@@ -132,7 +135,7 @@ def _claim(item: wire.ApiClaim) -> Claim:
 
 
 def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
-    """A nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
+    """Return a nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
     asked = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
     return Claim(
         namespace="",
@@ -167,7 +170,7 @@ def _volume(item: wire.ApiVolume) -> PersistentVolume:
 
 
 def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
-    """The CSI driver that attaches a volume, and the volume's name to it; empty where nothing is attached."""
+    """Return the CSI driver that attaches a volume, and the volume's name in it; empty if nothing is attached."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle
     in_tree = {
@@ -216,7 +219,7 @@ def _capacity(item: wire.ApiStorageCapacity) -> StorageCapacity:
 
 
 def _publishing(item: wire.ApiCsiDriver) -> str:
-    """The driver's name if it publishes what is left, else nothing."""
+    """Return the driver's name if it publishes its capacity, otherwise nothing."""
     return item.metadata.name if item.spec.storage_capacity else ""
 
 
@@ -226,7 +229,7 @@ def _priorities(item: wire.ApiConfigMap) -> PriorityConfig:
     return priority_configmap.read(None if given is None else {priority_configmap.KEY: given})
 
 
-# kind -> (what it is on the wire, what is kept of it)
+# kind -> (its API type, what is kept of it)
 FOLDS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
     CLAIMS: (wire.ApiClaim, _claim),
     "PersistentVolume": (wire.ApiVolume, _volume),
@@ -242,7 +245,8 @@ def _text(source: Mapping[str, Any], *keys: str) -> str:
     return "/".join(str(source.get(key) or default) for key, _, default in (key.partition("=") for key in keys))
 
 
-# What says which disk an in-tree volume is: the keys of its source, each with the API server's default behind `=`.
+# Fields that identify the disk of an in-tree volume: the keys of its source, each with the API server's default
+# after `=`.
 _DISKS = {
     "gcePersistentDisk": ("pdName",),
     "awsElasticBlockStore": ("volumeID",),
@@ -256,7 +260,7 @@ _DISKS = {
 
 
 def pod_volume(raw: Mapping[str, Any]) -> Volume:
-    """spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a malformed claim template."""
+    """Convert spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a malformed claim template."""
     kind = next((key for key in sorted(raw) if key != "name"), "")
     source = raw.get(kind)
     details: Mapping[str, Any] = source if isinstance(source, dict) else {}

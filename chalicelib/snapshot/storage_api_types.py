@@ -1,7 +1,7 @@
-"""The fields of volumes, claims, storage classes and CSI objects that decide where a pod may run, as the API has them.
+"""API types of volumes, claims, storage classes and CSI objects: the fields that decide where a pod may run.
 
-Apart from wire.py because only pods with claims need them, and the two grow for different reasons. Everything else of
-these objects (mount options, secrets, parameters) is skipped and never becomes an object.
+These are separate from api_types.py because only pods with claims need them. All other fields of these objects (mount
+options, secrets, parameters) are skipped without being decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Notes(
         "was_default": "storageclass.beta.kubernetes.io/is-default-class",
     },
 ):
-    """The annotations that mean something: of a claim the first three, of a volume the third, of a class the rest."""
+    """The annotations that are used: of a claim the first three, of a volume the third, of a class the rest."""
 
     selected_node: str = ""
     bind_completed: str | None = None
@@ -45,7 +45,7 @@ class StorageMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class Amounts(msgspec.Struct, gc=False, frozen=True):
-    """An amount of storage, as requests and capacity give it."""
+    """An amount of storage, as in requests and capacity."""
 
     storage: Quantity | None = None
 
@@ -57,7 +57,7 @@ class ClaimResources(msgspec.Struct, gc=False, frozen=True):
 
 
 class ClaimSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """spec of a PersistentVolumeClaim, or of the template of one."""
+    """spec of a PersistentVolumeClaim, or of its template."""
 
     access_modes: list[str] | None = None
     resources: ClaimResources | None = None
@@ -74,7 +74,7 @@ class Phase(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiClaim(msgspec.Struct, gc=False, frozen=True):
-    """A PersistentVolumeClaim on the wire."""
+    """A PersistentVolumeClaim of the API."""
 
     metadata: StorageMeta
     spec: ClaimSpec
@@ -121,7 +121,7 @@ class DiskSource(
     frozen=True,
     rename={"volume_id": "volumeID", "pd_name": "pdName", "disk_uri": "diskURI", "volume_path": "volumePath"},
 ):
-    """A disk of an in-tree plugin that a CSI driver has taken over; each vendor names it by a field of its own."""
+    """A disk of an in-tree plugin that a CSI driver has replaced; each vendor identifies it by a different field."""
 
     volume_id: str = ""
     pd_name: str = ""
@@ -130,7 +130,7 @@ class DiskSource(
 
     @property
     def name(self) -> str:
-        """Which disk it is."""
+        """Return the identifier of the disk."""
         return self.volume_id or self.pd_name or self.disk_uri or self.volume_path
 
 
@@ -153,7 +153,7 @@ class VolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiVolume(msgspec.Struct, gc=False, frozen=True):
-    """A PersistentVolume on the wire."""
+    """A PersistentVolume of the API."""
 
     metadata: StorageMeta
     spec: VolumeSpec
@@ -176,7 +176,7 @@ class TopologyTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiStorageClass(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """A StorageClass on the wire."""
+    """A StorageClass of the API."""
 
     metadata: StorageMeta
     provisioner: str = ""
@@ -206,7 +206,7 @@ class NodeDrivers(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiCsiNode(msgspec.Struct, gc=False, frozen=True):
-    """A CSINode on the wire."""
+    """A CSINode of the API."""
 
     metadata: StorageMeta
     spec: NodeDrivers = NodeDrivers()
@@ -221,7 +221,7 @@ class DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ApiCsiDriver(msgspec.Struct, gc=False, frozen=True):
-    """A CSIDriver on the wire."""
+    """A CSIDriver of the API."""
 
     metadata: StorageMeta
     spec: DriverSpec = DriverSpec()
@@ -230,7 +230,7 @@ class ApiCsiDriver(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiStorageCapacity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """A CSIStorageCapacity on the wire."""
+    """A CSIStorageCapacity of the API."""
 
     metadata: StorageMeta
     storage_class_name: str = ""
@@ -248,7 +248,7 @@ class Priorities(msgspec.Struct, gc=False, frozen=True):
 
 
 class ApiConfigMap(msgspec.Struct, gc=False, frozen=True):
-    """A ConfigMap on the wire, whatever else it holds."""
+    """A ConfigMap of the API; other keys are ignored."""
 
     metadata: StorageMeta
     data: msgspec.Raw = msgspec.Raw(b"")

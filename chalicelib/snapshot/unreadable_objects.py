@@ -1,7 +1,8 @@
-"""What can still be said of an object that could not be read: its name, the node a pod is on, and a Node to hold.
+"""Recovers what is readable of a malformed object: its name, a pod's node, and a placeholder for a Node.
 
-Apart from fold.py because nothing here may fail, whatever the bytes are. A Node that is registered but unreadable is
-kept as a node that offers nothing: its machine has joined, so that it must not be taken for one that never did.
+This is separate from snapshot_builder.py because nothing here may fail, whatever the bytes are. A Node that is
+registered but unreadable is kept as a node without capacity: its instance has joined, so it must not be treated as one
+that never did.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from chalicelib.model.node import Node
 from chalicelib.model.timestamps import parse_time
 
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]{1,253})"')
-_LONGEST = 253  # characters of a name in Kubernetes
+_LONGEST = 253  # maximum characters of a name in Kubernetes
 
 
 class Wreck(msgspec.Struct, frozen=True):
-    """body: the decoded JSON, {} for what is no JSON object. node: where a pod runs, empty for one without a node."""
+    """body: the decoded JSON, {} if it is not a JSON object. node: the node of a pod, empty if it has none."""
 
     body: dict[str, Any]
     name: str
@@ -29,12 +30,12 @@ class Wreck(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """namespace/name, or the name alone."""
+        """Return namespace/name, or the name alone."""
         return "/".join(part for part in (self.namespace, self.name) if part)
 
 
 def of(raw: bytes) -> Wreck:
-    """What the bytes of one object still say. Never raises."""
+    """Return what is readable in the bytes of one object. Never raises."""
     try:
         found = msgspec.json.decode(raw.decode("utf-8", "replace"))
     except MALFORMED:
@@ -48,7 +49,7 @@ def of(raw: bytes) -> Wreck:
 
 
 def node(left: Wreck) -> Node | None:
-    """A Node that offers nothing, is not ready and keeps its identity; None if it has no name."""
+    """Return a Node that has no capacity, is not ready and keeps its identity; None if it has no name."""
     if not left.name:
         return None
     meta, spec = _part(left.body.get("metadata")), _part(left.body.get("spec"))
@@ -68,7 +69,7 @@ def _part(value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A name as text; empty for what is none."""
+    """Return a name as text; "" if it is not one."""
     if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > 2**63):
         return ""
     return str(value)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""What Outscaler remembers, in one DynamoDB table. `Store` is the door; its errors are in errors.py."""
+"""Persistent state in DynamoDB. `Store` is the entry point; its errors are in errors.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A person lets go of the brake for a while (plan/brake.py, `outscaler release`).
+"""An operator's temporary override of the circuit breaker (plan/scale_down/circuit_breaker.py, `outscaler release`).
 
-The word is a row of its own, beside the brake that passes write: a person does not wait for a lease, and a pass that
-plans meanwhile must neither lose the word nor be made stale by it. It comes with the query that loads memory.
+The override is a row of its own, separate from the breaker state that passes write: an operator does not wait for a
+lease, and a concurrent pass must neither lose the override nor become stale because of it. It is read with the query
+that loads memory.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ TIDY_AFTER = 86400  # seconds after its end that the row may be deleted by Dynam
 
 
 class BreakerOverrides:
-    """Writing the word. Reading it is part of loading memory: Memory.released_until."""
+    """Writes the override. Loading memory reads it: Memory.released_until."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def release(self, cluster: str, until: float) -> None:
-        """The brake is let go until that instant (epoch seconds); the last word counts, also if it is the shorter."""
+        """Override the circuit breaker until that instant; the last call counts, even if it ends earlier."""
         self._table.write(
             self._table.put(ReleaseRow(cluster, RELEASE, until=until, expires_at=int(until) + TIDY_AFTER))
         )

@@ -1,8 +1,8 @@
-"""What is dear to ask a vendor for and seldom changes: the table of its instance types, for one.
+"""A shared cache for vendor data that is expensive to read and seldom changes, such as the table of instance types.
 
-Every pass is a new process as far as it knows, so without a shelf each would ask for hundreds of instance types again.
-What is kept here is public and can be asked for again at any time: nothing is lost with it, and no decision depends on
-whether it was found. So nothing here raises, and a row that cannot be read counts as none.
+Every pass may be a new process, so without this cache each would request hundreds of instance types again. The cached
+data is public and can be requested again at any time: its loss is harmless, and no decision depends on whether it was
+found. No method raises, therefore, and an unreadable row counts as missing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from chalicelib.store.rate_limits import DIFFERENCE
 from chalicelib.store.table_client import Table
 from chalicelib.store.tables import SHELF, ShelfRow
 
-LARGEST = 8 * 2**20  # bytes before compression; what is larger is no table of instance types
+LARGEST = 8 * 2**20  # bytes before compression; larger than any table of instance types
 TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete a row
 _LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
 class SharedCache:
-    """providers/means.py's Shelf, over the table; one row per key, compressed."""
+    """Implements the Cache of providers/services.py on the table; one row per key, compressed."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
     def get(self, key: str) -> bytes | None:
-        """What was put there and is not too old; None otherwise, also where the table does not answer."""
+        """Return the stored value if it has not expired; None otherwise, also where the table does not respond."""
         try:
             row = self._table.get(ShelfRow, SHELF, _item(key))
         except StoreError:
@@ -41,7 +41,8 @@ class SharedCache:
         return _unpacked(row.blob)
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        """Keep it for so long. What is too large for a row (compressed, 300,000 bytes) is not kept."""
+        """Store a value for this many seconds. A value too large for a row (compressed, 300,000 bytes) is not
+        stored."""
         if not 0 < seconds < math.inf or len(value) > LARGEST:
             return
         blob = zlib.compress(value, 6)
@@ -56,7 +57,7 @@ class SharedCache:
 
 
 def _unpacked(blob: bytes) -> bytes | None:
-    """The bytes, unless they were cut, or are more than were ever put there."""
+    """Return the bytes, unless they were truncated, or exceed what is ever stored."""
     unpacker = zlib.decompressobj()
     try:
         value = unpacker.decompress(blob, LARGEST + 1)
@@ -66,5 +67,5 @@ def _unpacked(blob: bytes) -> bytes | None:
 
 
 def _item(key: str) -> str:
-    """The key as it is, for people who look into the table; a digest where it is too long for one."""
+    """Return the key as it is, so that the table is readable; a digest where it is too long."""
     return key if len(key.encode()) <= _LONGEST_KEY else hashlib.sha256(key.encode()).hexdigest()

@@ -1,12 +1,13 @@
-"""What a pass leaves to the next one, where it is too large for the lease's row: a row of its own.
+"""A separate row for carried-over data that is too large for the lease's row.
 
-The lease's row is written three times a minute, and DynamoDB charges the whole row each time. So what changes with
-every pass lies in the lease's row while it is small, and what seldom changes lies here and is written when it does.
-`joined` says which is which. What is not joined lies in one of the two rows, by its size.
+The lease's row is written three times a minute, and DynamoDB charges the whole row each time. Data that changes with
+every pass is therefore stored in the lease's row while it is small, and data that seldom changes is stored here and
+written only when it does. `joined` separates the two parts. A value that is not joined is stored in one of the two
+rows, depending on its size.
 
-The lease's row has precedence: a release before this row knows the lease's row only, writes all into it, and is then
-the newer one. A process that dies between the two writes leaves an older value in force, which costs the counts of one
-pass.
+The lease's row takes precedence: a release before this row knows only the lease's row, writes everything into it, and
+its value is then the newer one. A process that dies between the two writes leaves an older value in force, which costs
+the counts of one pass.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ LARGEST_INSIDE = 512
 """Bytes of `left` in the lease's row. Its keys and its other attributes are 400 bytes at most while passes succeed, so
 that the row stays within 1 KB."""
 
-_JOINED = b"\x02"  # no other form of what is left begins with it
+_JOINED = b"\x02"  # no other encoding of the data begins with it
 _DIGITS = 2
 
 
 def joined(often: bytes, seldom: bytes) -> bytes:
-    """One value of two parts. often: what changes with every pass, LARGEST_INSIDE bytes at most without the mark;
-    seldom: the rest."""
+    """Join two parts into one value. often: data that changes with every pass, LARGEST_INSIDE bytes at most without the
+    prefix; seldom: the rest."""
     return _JOINED + len(often).to_bytes(_DIGITS, "big") + often + seldom
 
 
 def parts(left: bytes) -> tuple[bytes, bytes] | None:
-    """The two parts of a value that `joined` made; None for any other."""
+    """Return the two parts of a value that `joined` made; None for any other."""
     if not left.startswith(_JOINED):
         return None
     start = len(_JOINED) + _DIGITS
@@ -40,7 +41,7 @@ def parts(left: bytes) -> tuple[bytes, bytes] | None:
 
 
 def stored(left: bytes) -> tuple[bytes, bytes | None]:
-    """What the lease's row gets, b"" for nothing, and what the row of its own gets, None to leave it as it is."""
+    """Return the content of the lease's row, b"" for none, and of the separate row, None to keep it unchanged."""
     both = parts(left)
     if both is not None:
         return _JOINED + both[0], both[1]
@@ -48,29 +49,29 @@ def stored(left: bytes) -> tuple[bytes, bytes | None]:
 
 
 def needs_both(inside: bytes) -> bool:
-    """Whether the lease's row has a part only, or nothing."""
+    """Return whether the lease's row has only a part, or nothing."""
     return not inside or inside.startswith(_JOINED)
 
 
 def whole(inside: bytes, apart: bytes) -> bytes:
-    """What was left, of what the two rows have."""
+    """Return the whole value from the content of the two rows."""
     return joined(inside.removeprefix(_JOINED), apart) if inside.startswith(_JOINED) else inside or apart
 
 
 def read(table: Table, cluster: str) -> bytes:
-    """What the row has, b"" where there is none."""
+    """Return the row's content, b"" where there is none."""
     row = table.get(LeftRow, cluster, LEFT)
     return (row.left or b"") if row is not None else b""
 
 
 def read_many(table: Table, clusters: Sequence[str]) -> dict[str, bytes]:
-    """The same for several clusters, in one read for a hundred of them; those without a row are left out."""
+    """Return the content for several clusters, in one read for a hundred of them; those without a row are omitted."""
     rows = table.get_many([(cluster, LEFT) for cluster in clusters]) if clusters else {}
     return {cluster: LeftRow.from_raw_data(raw).left or b"" for (cluster, _), raw in rows.items()}
 
 
 def write(table: Table, cluster: str, left: bytes, token: int) -> None:
-    """Replace it, unless a later holder of the lease has written it. token: the lease's."""
+    """Replace the row, unless a later holder of the lease has written it. token: the lease's."""
     nobody_wrote_it = LeftRow.token.does_not_exist()
     an_earlier_pass_did = LeftRow.token <= token
     try:

@@ -1,11 +1,11 @@
-"""Values as text or bytes, and the fingerprint that tells one content from another.
+"""Encodes values as text or bytes, and computes the fingerprint that identifies a content.
 
-A row's version is the fingerprint of its content rather than a counter, because the planner hands back plain values
-(`before`, `after`) and nothing that would carry a counter: whoever has the value he read can name the version he read.
-Equal content has an equal version; a write that is based on it loses nothing.
+A row's version is the fingerprint of its content rather than a counter, because the planner returns plain values
+(`before`, `after`) that could not carry a counter: the value that was read is enough to name its version. Equal content
+has an equal version, and a write based on equal content loses nothing.
 
-The content is fingerprinted in canonical form: encoded, read back and encoded again, so that 5 and 5.0, or a field
-that only an older release knew, do not make a difference that no reader can see.
+The content is fingerprinted in canonical form: encoded, read back and encoded again, so that 5 and 5.0, or a field that
+only an older release knew, make no difference that a reader cannot see.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ PIECE = 300_000  # bytes of one compressed piece; DynamoDB's limit for an item i
 
 
 def encode(value: Any) -> bytes:
-    """JSON with sorted keys."""
+    """Return JSON with sorted keys."""
     return msgspec.json.encode(value, order="deterministic")
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
-    """The value; fields that this release does not know are passed over."""
+    """Return the value; fields that this release does not know are ignored."""
     return msgspec.json.decode(data, type=kind)
 
 
 def canonical(value: Any, kind: Any) -> bytes:
-    """The one encoding of what a reader of this release would get."""
+    """Return the canonical encoding of what a reader of this release would get."""
     return encode(msgspec.json.decode(encode(value), type=kind))
 
 
 def fingerprint(data: bytes) -> str:
-    """20 hexadecimal digits; a collision by chance is out of reach, and nobody gains by one made on purpose."""
+    """Return 20 hexadecimal digits; an accidental collision is practically impossible, and a deliberate one gains
+    nothing."""
     return hashlib.sha256(data).hexdigest()[:20]
 
 
 def pack(data: bytes) -> tuple[bytes, ...]:
-    """Compress and cut into pieces that fit an item each."""
+    """Compress and split into pieces that each fit an item."""
     packed = zlib.compress(data, 6)
     return tuple(packed[at : at + PIECE] for at in range(0, len(packed), PIECE))
 
 
 def unpack(pieces: tuple[bytes, ...]) -> bytes:
-    """What `pack` was given."""
+    """Return what `pack` was given."""
     return zlib.decompress(b"".join(pieces))

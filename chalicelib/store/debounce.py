@@ -1,15 +1,15 @@
-"""Things that count once: the first wake-up in a window, the first use of a signature.
+"""Events that count once: the first wake-up in a window, the first use of a signature.
 
 A storm of a thousand events is a thousand calls but one row, and a refused conditional write costs as much as a
-successful one. So a plain read comes first and answers all but the first few; the conditional write decides the race
-among those.
+successful one. A plain read therefore comes first and decides all but the first few calls; the conditional write
+decides the race among those.
 
-A row that was written for something that then failed can be forgotten, by whoever wrote it and by nobody else: `by`
-names the writer. It also tells a write whose answer got lost, and which was therefore sent twice, from somebody else's.
+A row that was written for an action that then failed can be removed, but only by its writer: `by` names the writer. It
+also distinguishes a write whose response got lost, and which was therefore sent twice, from another writer's.
 
-Wake-ups and signatures are noted by the function behind the HTTP API, which anybody on the Internet can reach. They lie
-in a partition of their own, so that its role need not write any other row of the table. Executors note wake-ups there
-too. A wake-up that ends later than any honest clock can have put it does not count: it would silence other functions.
+The function behind the public HTTP API records wake-ups and signatures. They are in a partition of their own, so that
+its role needs write access to no other row of the table. Executors record wake-ups there, too. A wake-up that ends
+later than any correct clock can have set it is ignored, because it would block the other functions.
 
     first wake ► True            again ► False              until             wake ► True
     ──┬──────────────────────────────┬────────────────────────┬──────────────────┬─────►
@@ -25,35 +25,36 @@ from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import SEEN, WEB, SeenRow
 
 SIGNATURE, WAKE = "signature", "wake"
-LONGEST_WINDOW = 60.0  # seconds; the policy allows no longer one
-DIFFERENCE = 60.0  # seconds by which two honest clocks differ at most
+LONGEST_WINDOW = 60.0  # seconds; the policy permits no longer window
+DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 TIDY_AFTER = 3600  # seconds after its end that a row may be deleted by DynamoDB
 
 
 class Debounce:
-    """First-in-the-window decisions, per cluster."""
+    """Decides which call is the first in its window, per cluster."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
     def wake(self, cluster: str, window: float, *, by: str = "") -> bool:
-        """True for the first call in window seconds, which is the one that queues a reconcile."""
+        """Return True for the first call in window seconds, which is the one that queues a reconcile."""
         return self.first_use(cluster, "", window, kind=WAKE, by=by)
 
     def forget_wake(self, cluster: str, *, by: str) -> None:
-        """Close the window that this writer opened: its reconcile was not queued."""
+        """Close the window that this writer opened, because its reconcile was not queued."""
         self.forget(cluster, "", kind=WAKE, by=by)
 
     def first_use(self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = "") -> bool:
-        """True if this key was not used within ttl seconds; it is used now. Only a digest of the key is kept."""
+        """Return True if this key was not used within ttl seconds, and record the use. Only a digest of the key is
+        stored."""
         return not self.used(cluster, key, kind=kind) and self.note(cluster, key, ttl, kind=kind, by=by)
 
     def used(self, cluster: str, key: str, *, kind: str = SIGNATURE) -> bool:
-        """Whether it is in use now. A read, which decides no race."""
+        """Return whether the key is in use now. A plain read, which decides no race."""
         return self._counts(self._table.get(SeenRow, *_row_key(kind, cluster, key)), kind)
 
     def used_before(self, cluster: str, key: str) -> bool:
-        """Whether a release that kept signatures in the cluster's own partition has noted this one."""
+        """Return whether a release that stored signatures in the cluster's own partition has recorded this one."""
         return self._counts(self._table.get(SeenRow, cluster, _item(SIGNATURE, key)), SIGNATURE)
 
     def _counts(self, seen: SeenRow | None, kind: str) -> bool:
@@ -61,7 +62,8 @@ class Debounce:
         return seen is not None and now < seen.until <= now + _furthest(kind)
 
     def note(self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = "") -> bool:
-        """As first_use, without the read before it. by: a name for this one use, with which it can be forgotten."""
+        """Do the same as first_use without the preceding read. by: a name for this one use, with which it can be
+        removed."""
         now = self._clock()
         never_used = SeenRow.until.does_not_exist()
         use_is_forgotten = SeenRow.until <= now
@@ -78,7 +80,7 @@ class Debounce:
         return True
 
     def forget(self, cluster: str, key: str, *, by: str, kind: str = SIGNATURE) -> None:
-        """Take back a use by this writer; another's, or none, is left as it is."""
+        """Remove a use by this writer; a use by another writer is unchanged."""
         try:
             self._table.write(self._table.delete(*_row_key(kind, cluster, key), SeenRow.by == by))
         except ConditionFailed:
@@ -86,7 +88,7 @@ class Debounce:
 
 
 def _furthest(kind: str) -> float:
-    """Seconds ahead of the clock after which a use of this kind is rubbish."""
+    """Return the seconds ahead of the clock after which a use of this kind is invalid."""
     return LONGEST_WINDOW + DIFFERENCE if kind == WAKE else math.inf
 
 

@@ -1,21 +1,21 @@
-"""What the store can answer instead of a result. Every refusal carries what was found, so that nobody reads twice.
+"""Errors of the store. Every refusal carries what was found, so that callers need not read it again.
 
     OutscalerError
     └── StoreError
-        ├── LeaseHeld(owner, until)         another pass of this cluster is at work; come back after `until`
-        ├── Fenced(cluster, token)          a newer pass holds the lease; nothing was written, stop
-        ├── Stale(cluster, items)           rows changed since they were read; nothing was written, plan again
-        ├── Taken(holder, until)            another executor has the operation; stop
-        ├── NotDue(due_at)                  the operation waits on purpose; come back then
-        ├── Over(state)                     the operation has ended (or is not known any more); stop
-        ├── IllegalStep(before, after)      an arrow that the state machine does not have; a bug of the caller
-        ├── PolicyChanged(expected, actual) somebody stored another version meanwhile; read it first
-        ├── NotMoved(cluster)               its policy lies in the old place only; a person has to move it
-        ├── NewerSchema(schema, release)    a newer release wrote the table; this code must not work on it
-        ├── StoreThrottled                  too busy after all retries; nothing is known to be wrong, come back later
-        └── StoreUnavailable                no answer, no table or no permission; whether a write happened is not known
+        ├── LeaseHeld(owner, until)             another pass of this cluster is running; retry after `until`
+        ├── LeaseLost(cluster, token)           a newer pass holds the lease; nothing was written, stop
+        ├── StaleWrite(cluster, items)          rows changed since they were read; nothing was written, plan again
+        ├── OperationClaimed(holder, until)     another executor has claimed the operation; stop
+        ├── OperationNotDue(due_at)             the operation waits on purpose; retry then
+        ├── OperationFinished(state)            the operation has ended (or is not known any more); stop
+        ├── IllegalTransition(before, after)    not a transition of the state machine; a bug of the caller
+        ├── PolicyChanged(expected, actual)     another version was stored in the meantime; read it first
+        ├── NotMoved(cluster)                   its policy is only in the old place; an operator has to migrate it
+        ├── NewerSchema(schema, release)        a newer release wrote the table; this code must not use it
+        ├── StoreThrottled                      too busy after all retries; nothing is known to be wrong, retry later
+        └── StoreUnavailable                    no response, no table or no permission; a write may have happened
 
-Fenced and Stale promise that nothing of the refused write is visible, now or later.
+LeaseLost and StaleWrite guarantee that nothing of the refused write is visible, now or later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from chalicelib.model.errors import OutscalerError
 
 
 class StoreError(OutscalerError):
-    """The store did not do as asked."""
+    """The store did not carry out the request."""
 
 
 class LeaseHeld(StoreError):
@@ -39,7 +39,7 @@ class LeaseHeld(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The token is not the newest one: somebody took the lease over, or it was given back."""
+    """The token is not the newest one: the lease was taken over or released."""
 
     published_name = "Fenced"
 
@@ -52,7 +52,7 @@ class LeaseLost(StoreError):
 
 
 class StaleWrite(StoreError):
-    """Something changed between reading and writing. items: the rows, where known."""
+    """Rows changed between reading and writing. items: the rows, where known."""
 
     published_name = "Stale"
 
@@ -78,7 +78,7 @@ class OperationClaimed(StoreError):
 
 
 class OperationNotDue(StoreError):
-    """The operation is not to be touched before that instant (epoch seconds)."""
+    """The operation must not be processed before that instant (epoch seconds)."""
 
     published_name = "NotDue"
 
@@ -104,7 +104,7 @@ class OperationFinished(StoreError):
 
 
 class IllegalTransition(StoreError):
-    """The state machine of model/operation.py has no such arrow."""
+    """The state machine of model/operation.py has no such transition."""
 
     published_name = "IllegalStep"
 
@@ -117,7 +117,7 @@ class IllegalTransition(StoreError):
 
 
 class PolicyChanged(StoreError):
-    """expected, actual: version numbers; None: there was none."""
+    """expected, actual: version numbers; None: there was no policy."""
 
     def __init__(self, expected: int | None, actual: int | None) -> None:
         super().__init__(expected, actual)
@@ -130,8 +130,8 @@ class PolicyChanged(StoreError):
 
 
 class NotMoved(StoreError):
-    """The cluster's policy lies where it is not used (moving.py). Its operations wait: they are not to be called off
-    because an upgrade is half done."""
+    """The cluster's policy is stored where it is not used (policy_migration.py). Its operations wait: an unfinished
+    upgrade must not cancel them."""
 
     def __init__(self, cluster: str) -> None:
         super().__init__(cluster)
@@ -142,8 +142,8 @@ class NotMoved(StoreError):
 
 
 class NewerSchema(StoreError):
-    """The table has a form that this code does not know. schema, release: what the table says; known: what this code
-    knows."""
+    """The table has a schema that this code does not know. schema, release: as the table says; known: the schema that
+    this code knows."""
 
     def __init__(self, schema: int, release: str, known: int) -> None:
         super().__init__(schema, release, known)
@@ -157,8 +157,8 @@ class NewerSchema(StoreError):
 
 
 class StoreThrottled(StoreError):
-    """DynamoDB kept refusing for load or for conflicting transactions."""
+    """DynamoDB kept refusing because of load or conflicting transactions."""
 
 
 class StoreUnavailable(StoreError):
-    """DynamoDB gave no usable answer; the message says what the network or the service said."""
+    """DynamoDB gave no usable response; the message contains the network's or the service's error."""

@@ -1,7 +1,7 @@
-"""The failure that a cluster's passes are in: since when, how often, and what the last one came to.
+"""The current streak of failed passes of a cluster: since when, how many, and the last error.
 
-It lies in the lease's row, which each pass writes when it ends, so that it costs neither a read nor a write. A pass
-that was overtaken has neither failed nor succeeded, and leaves it as it was.
+It is stored in the lease's row, which each pass writes when it ends, so that it costs neither a read nor a write. A
+pass that was overtaken has neither failed nor succeeded, and leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LONGEST_TEXT = 300
 
 
 class PassFailure(msgspec.Struct, frozen=True):
-    """Passes that failed in a row. cls, message: of the last one. since, at: when the first and the last of them began
-    (epoch seconds). count: how many there were."""
+    """Consecutive failed passes. cls, message: of the last one. since, at: when the first and the last of them began
+    (epoch seconds). count: their number."""
 
     cls: str
     message: str
@@ -29,7 +29,7 @@ class PassFailure(msgspec.Struct, frozen=True):
 
 
 def after(before: PassFailure | None, cls: str, message: str, at: float) -> PassFailure:
-    """The failure after one more pass that failed. before: as it was, None where the last pass succeeded."""
+    """Return the streak after one more failed pass. before: the streak so far, None where the last pass succeeded."""
     text = " ".join(message.split())[:LONGEST_TEXT]
     if before is None:
         return PassFailure(cls, text, at, at)
@@ -37,7 +37,7 @@ def after(before: PassFailure | None, cls: str, message: str, at: float) -> Pass
 
 
 def read(row: LeaseRow) -> PassFailure | None:
-    """What a row says; None where the last pass succeeded, and in rows of earlier versions."""
+    """Return a row's streak; None where the last pass succeeded, and for rows of earlier versions."""
     if not row.failing_since:
         return None
     return PassFailure(
@@ -50,7 +50,7 @@ def read(row: LeaseRow) -> PassFailure | None:
 
 
 def writes(failure: PassFailure) -> Sequence[Action]:
-    """The row's attributes while passes fail."""
+    """Return the actions that set the row's attributes after a failed pass."""
     return (
         LeaseRow.failing_since.set(failure.since),
         LeaseRow.error_at.set(failure.at),
@@ -61,7 +61,7 @@ def writes(failure: PassFailure) -> Sequence[Action]:
 
 
 def clears() -> Sequence[Action]:
-    """The same attributes once a pass has succeeded."""
+    """Return the actions that remove these attributes after a successful pass."""
     return tuple(
         attribute.remove()
         for attribute in (

@@ -1,18 +1,20 @@
-"""A node group belongs to one cluster: two that grow and shrink the same machines would undo each other for ever.
+"""Assigns each node group to one cluster, because two clusters that scale the same machines would undo each other
+endlessly.
 
-All claims lie in one partition, so that they are unique over all clusters of a deployment. A claim is made with the
-first operation on a group, and read with each operation after it. Nothing renews it: the cluster that holds it writes
-its lease in every pass, and that says whether the cluster lives.
+All claims are in one partition, so that they are unique over all clusters of a deployment. A claim is made with the
+first operation on a group, and read with each operation after it. It is not renewed: the owning cluster writes its
+lease in every pass, and that shows whether the cluster is active.
 
     a claim ends                                                      because
-    its cluster has made no pass for EXPIRES                          nobody scales the group (switched off, or gone)
+    its cluster has made no pass for EXPIRES                          the group is not scaled (cluster switched off or
+    gone)
     its cluster has no policy, and has made no pass for NO_POLICY     the same, known sooner
-    another cluster names the group, and its own only discovered it   what a policy says beats what Nodes say
-    a person releases it (`outscaler release --claim`)
+    another cluster names the group, and its own only discovered it   a policy takes precedence over discovered Nodes
+    an operator releases it (`outscaler release --claim`)
 
-Two clusters must never act on one group. So a claim changes hands only while its cluster makes no pass and has no
-operation open on the group, and the change raises the token of that cluster's lease: a pass that slept since before,
-and believes that the group is still its own, cannot save what it planned.
+Two clusters must never act on one group. A claim therefore changes hands only while its cluster makes no pass and has
+no operation open on the group, and the change raises the token of that cluster's lease: a pass that was suspended since
+before, and still treats the group as its own, cannot save its plan.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ STUCK = 86400.0
 class OwnershipClaim(msgspec.Struct, frozen=True):
     """key: the place and the group's id there. since: epoch seconds. named: the cluster's policy, or the vendor's list
     for the cluster, names the group; claims of earlier releases do not say, and count as named. ended: why another
-    cluster may take it over, "" while it holds."""
+    cluster may take it over, "" while it is valid."""
 
     provider: str
     key: str
@@ -50,12 +52,12 @@ class OwnershipClaim(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The group's id, without the place."""
+        """Return the group's id, without the place."""
         return self.key.partition("#")[2]
 
 
 class GroupOwnership:
-    """Who owns which node group. has_policy: whether a cluster has a policy in force."""
+    """Ownership of node groups. has_policy: whether a cluster has a policy in force."""
 
     def __init__(
         self,
@@ -74,11 +76,11 @@ class GroupOwnership:
         discovered: Collection[Group] = (),
         taken: Callable[[Group, str], None] | None = None,
     ) -> dict[Group, str]:
-        """Claim them all; those that belong to another cluster come back with its name and are not to be touched.
+        """Claim all the groups; return those that belong to another cluster, with its name. They must not be changed.
 
-        The key must name the group in the world (e.g. with its zone or project), not only within a policy. discovered:
-        those of the groups that only Nodes make this cluster's. taken: called with each group that was taken over, and
-        the cluster that had it.
+        The key must identify the group globally (e.g. with its zone or project), not only within a policy. discovered:
+        those of the groups that only Nodes associate with this cluster. taken: called with each group that was taken
+        over, and its former owner.
         """
         wanted = {f"{provider}#{key}": (provider, key) for provider, key in groups}
         found = self._table.get_many([(CLAIMS, item) for item in wanted])
@@ -97,7 +99,7 @@ class GroupOwnership:
         return others
 
     def release(self, cluster: str, groups: Iterable[Group]) -> None:
-        """Give groups back; those of other clusters stay theirs."""
+        """Release groups; those of other clusters are unchanged."""
         for provider, key in groups:
             it_is_ours = ClaimRow.owner == cluster
             try:
@@ -106,7 +108,7 @@ class GroupOwnership:
                 continue
 
     def give_back(self, cluster: str, group: Group) -> str:
-        """Release one group at a person's word; why not, "" where it is done."""
+        """Release one group at an operator's request; return why not, "" where it is done."""
         row = self._table.get(ClaimRow, CLAIMS, "#".join(group))
         if row is None or row.owner != cluster:
             return f"{cluster} has no claim on it (any more)"
@@ -115,11 +117,11 @@ class GroupOwnership:
         return self._between_passes(row, lease, self._table.delete(CLAIMS, row.item, it_is_the_claim_that_was_read))
 
     def owners(self) -> dict[Group, str]:
-        """Every claimed group and its cluster."""
+        """Return every claimed group and its cluster."""
         return {(each.provider, each.key): each.owner for each in self.all()}
 
     def all(self) -> tuple[OwnershipClaim, ...]:
-        """Every claim, by provider and key; for people."""
+        """Return every claim, by provider and key, for display."""
         rows = [ClaimRow.from_raw_data(raw) for raw in self._table.query(CLAIMS, "")]
         return tuple(
             OwnershipClaim(
@@ -134,7 +136,7 @@ class GroupOwnership:
         )
 
     def open_operations(self, cluster: str, group: Group) -> tuple[str, ...]:
-        """Ids of a cluster's operations that are open on a group and may still be carried on."""
+        """Return the ids of a cluster's operations that are open on a group and may still be continued."""
         provider, key = group
         now = self._clock()
         return tuple(
@@ -147,7 +149,7 @@ class GroupOwnership:
         )
 
     def _claim(self, cluster: str, item: str, *, named: bool) -> ClaimRow:
-        """Whose it is after the attempt."""
+        """Return the owner after the attempt."""
         nobody_has_it = ClaimRow.owner.does_not_exist()
         row = ClaimRow(CLAIMS, item, owner=cluster, since=self._clock(), named=int(named))
         try:
@@ -157,7 +159,7 @@ class GroupOwnership:
         return row
 
     def _strengthen(self, row: ClaimRow, *, named: bool) -> None:
-        """Note that the group is named by now, or that it is only discovered any more; nothing where that is known."""
+        """Record that the group is now named, or is now only discovered; write nothing where that is known."""
         known = _is_named(row)
         if known is named or (known is None and named):
             return
@@ -165,14 +167,14 @@ class GroupOwnership:
         try:
             self._table.write(self._table.update(CLAIMS, row.item, [ClaimRow.named.set(int(named))], it_is_ours))
         except ConditionFailed:
-            return  # released or taken over since it was read: the next operation finds out
+            return  # released or taken over concurrently: the next operation finds out
 
     def _take_over(self, row: ClaimRow, cluster: str, *, named: bool) -> bool:
-        """Whether the group is the cluster's now.
+        """Return whether the cluster owns the group now.
 
         the other's lease, read         its open operations, read        one transaction
         ──┬───────────────────────────────┬────────────────────────────────┬──────────►
-          │ held: not now                 │ any on the group: not now      │ refused if a pass of the other began
+          │ in force: not now             │ any on the group: not now      │ refused if a pass of the other began
         """
         lease = self._table.get(LeaseRow, row.owner, LEASE)
         weaker = named and _is_named(row) is False
@@ -188,8 +190,8 @@ class GroupOwnership:
         return not self._between_passes(row, lease, change)
 
     def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, change: Write) -> str:
-        """Carry out a change of a claim while nothing of its cluster rests on it; why not, "" where it is done. lease:
-        as read before."""
+        """Change a claim while no pass or operation of its cluster depends on it; return why not, "" where it is done.
+        lease: as read before."""
         if lease is not None and lease.owner and (lease.until or 0.0) >= self._clock():
             return f"a pass of {row.owner} is under way"
         provider, key = row.item.split("#", 1)
@@ -209,7 +211,8 @@ class GroupOwnership:
         return ""
 
     def _ended(self, row: ClaimRow, lease: LeaseRow | None = None) -> str:
-        """Why a claim holds no more; "" where it does. lease: of its cluster, read anew where none is given."""
+        """Return why a claim is no longer valid; "" where it is. lease: of its cluster, read anew where none is
+        given."""
         lease = lease or self._table.get(LeaseRow, row.owner, LEASE)
         silent = self._clock() - max(row.since, (lease.last_pass if lease is not None else None) or 0.0)
         if silent > EXPIRES:
@@ -220,6 +223,6 @@ class GroupOwnership:
 
 
 def _is_named(row: ClaimRow) -> bool | None:
-    """None for a row that does not say."""
+    """Return whether the row's group is named; None for a row that does not say."""
     said: float | None = row.named
     return None if said is None else bool(said)

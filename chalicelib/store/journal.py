@@ -1,8 +1,8 @@
-"""What happened, for people: kept for a while, then forgotten. Nothing is ever decided by reading the journal.
+"""The journal of events for operators, kept for a limited time. No decision ever depends on it.
 
-Beside the entries there is one ledger per cluster, in one row: counters that only grow, and which events were told
-lately. Executors write it, many at a time. Counters are added by DynamoDB itself, so that no sum is ever lost; the rest
-is one value, written only if it still is what the writer has read.
+In addition to the entries there is one ledger per cluster, in one row: counters that only grow, and which events were
+reported recently. Many executors write it concurrently. DynamoDB itself adds to the counters, so that no increment is
+lost; the rest is one value, written only if it is unchanged since the writer read it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unp
 from chalicelib.store.table_client import ConditionFailed, Raw, Table
 from chalicelib.store.tables import JOURNAL, LEDGER, JournalRow, LedgerRow
 
-KEPT = 14 * 86400.0  # seconds, unless the store is told otherwise
-COUNT = "n "  # attributes of the ledger that begin with this are counters
+KEPT = 14 * 86400.0  # seconds, the store's default
+COUNT = "n "  # prefix of the ledger's attributes that are counters
 
 
 class CounterTotals(msgspec.Struct, frozen=True):
-    """counts: by name, since the cluster is known. told: record/repeats.py knows what is in it. version: of told."""
+    """counts: by name, since the cluster was first seen. told: defined in record/event_dedup.py. version: of told."""
 
     counts: dict[str, float] = {}
     state: bytes = b""
@@ -30,9 +30,9 @@ class CounterTotals(msgspec.Struct, frozen=True):
 
 
 class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened. at: epoch seconds. kind: a word such as plan, operation, wake, policy.
+    """One journal entry. at: epoch seconds. kind: a word such as plan, operation, wake, policy.
 
-    facts: small values that are always kept. body: JSON text (a whole plan), left out if it is too large.
+    facts: small values that are always stored. body: JSON text (a whole plan), omitted if it is too large.
     """
 
     at: float
@@ -45,13 +45,13 @@ class JournalEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Journal:
-    """Appending and reading back, per cluster."""
+    """Appends and reads entries, per cluster."""
 
     def __init__(self, table: Table, clock: Callable[[], float], kept: float = KEPT) -> None:
         self._table, self._clock, self._kept = table, clock, kept
 
     def append(self, cluster: str, entry: JournalEntry) -> None:
-        """Write one entry. The same entry twice (a message that came twice) is one entry."""
+        """Write one entry. Writing the same entry twice (for a message delivered twice) stores one entry."""
         data = encode(entry)
         pieces = pack(data)
         if len(pieces) > 1:
@@ -65,9 +65,10 @@ class Journal:
         )
 
     def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
-        """The newest entries, newest first, without those whose time is up.
+        """Return the newest entries, newest first, without expired ones.
 
-        before: epoch seconds; only what happened earlier, to the microsecond. The last one's `at` gives the next page.
+        before: epoch seconds; return only earlier entries, to the microsecond. The last entry's `at` gives the next
+        page.
         """
         below = "" if before is None else _first_at(max(before, 0.0))
         oldest = self._clock() - self._kept
@@ -81,23 +82,23 @@ class Journal:
     # --- the ledger
 
     def ledger(self, cluster: str) -> CounterTotals:
-        """As it is now; an empty one where nothing was written yet. One read."""
+        """Return the current ledger; an empty one where nothing was written yet. One read."""
         return self.ledgers([cluster]).get(cluster, CounterTotals())
 
     def ledgers(self, clusters: Sequence[str]) -> dict[str, CounterTotals]:
-        """Of each of these clusters that has one; one read for a hundred of them."""
+        """Return the ledger of each of these clusters that has one; one read for a hundred of them."""
         rows = self._table.get_many([(cluster, LEDGER) for cluster in clusters])
         return {cluster: _ledger(raw) for (cluster, _), raw in rows.items()}
 
     def count(self, cluster: str, counts: Mapping[str, float]) -> None:
-        """Add to counters, whoever else does at the same time. Only names from a fixed vocabulary: each is kept for
-        good. A write whose answer was lost may be counted twice."""
+        """Add to counters; concurrent calls are safe. Use only names from a fixed vocabulary, because each is stored
+        permanently. A write whose response was lost may be counted twice."""
         self._table.write(self._table.update(cluster, LEDGER, _adding(counts)))
 
     def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
-        """Add to counters and replace told, in one write; False, and nothing done, if told is not what it was.
+        """Add to counters and replace `told`, in one write; return False, with nothing written, if `told` has changed.
 
-        expected: the version that was read. A first try that got through, of which only the answer was lost, is True.
+        expected: the version that was read. Returns True if a first attempt succeeded and only its response was lost.
         """
         version = fingerprint(told)
         still_is_as_read = LedgerRow.version == expected if expected else LedgerRow.version.does_not_exist()
@@ -110,7 +111,7 @@ class Journal:
 
 
 def _adding(counts: Mapping[str, float]) -> list[Action]:
-    # As a path of one segment: a dot in a name is part of it.
+    # As a path of one segment, because a dot may be part of a name.
     return [Path([COUNT + name]).add(counts[name]) for name in sorted(counts)]
 
 
@@ -125,5 +126,5 @@ def _ledger(raw: Raw) -> CounterTotals:
 
 
 def _first_at(at: float) -> str:
-    """Comes before the items of all entries of this instant and after those of earlier ones."""
+    """Return a key that sorts before the items of all entries of this instant and after those of earlier ones."""
     return f"{JOURNAL}{round(at * 1e6):020d}"

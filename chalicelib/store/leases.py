@@ -1,22 +1,24 @@
-"""One reconcile per cluster at a time, and a number that tells an overtaken one from the one in force.
+"""A lease per cluster that admits one reconcile at a time, and a fencing token that invalidates an overtaken one.
 
-A lease alone does not protect: its holder may sleep through the end and wake up believing. So every take-over makes the
-token one larger, and every save checks the token in its own transaction (memory.py). The token is never reset, not even
-when the lease is given back.
+A lease alone does not protect: its holder may be suspended past the end and continue unaware. Every take-over therefore
+increments the token, and every save checks the token in its own transaction (memory.py). The token is never reset, not
+even when the lease is released.
 
     A acquires (token 7)          A's time is up        B acquires (token 8)
     ──┬───────────────────────────────┬──────────────────────┬───────────────────────►
-      │ others: LeaseHeld(A, until)   │ A may still renew    │ A's saves: Fenced
-                                        or save: nobody has acted since
+      │ others: LeaseHeld(A, until)   │ A may still renew    │ A's saves: LeaseLost
+                                        or save: no other
+                                        pass has acted since
 
-Times are compared in the conditions. DynamoDB's own expiry is not used for leases: it deletes hours late.
+Times are compared in the conditions. DynamoDB's own expiry is not used for leases, because it deletes hours late.
 
-A pass reads this row when it begins and writes it when it ends, whatever else it does. So what a pass leaves to the
-next (the digest of its decision, what it told, its gauges) lies here as well and costs a quiet pass neither a read nor
-a write. Only the holder writes it, under the same condition as everything else of his.
+A pass always reads this row when it begins and writes it when it ends. Data for the next pass (the digest of its
+decision, the reported events, its gauges) is therefore stored here as well and costs an idle pass neither a read nor a
+write. Only the holder writes it, under the same condition as all its other writes.
 
-DynamoDB charges a write by the whole row, and this row is written three times a minute. So what a pass leaves lies here
-only while the row stays within one unit of 1 KB; the rest has a row of its own (left_rows.py).
+DynamoDB charges a write by the whole row, and this row is written three times a minute. The carried-over data is
+therefore stored here only while the row stays within one unit of 1 KB; the rest has a row of its own
+(carry_over_rows.py).
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from chalicelib.store.tables import LEASE, LeaseRow
 class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
-    decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
-    failure: of the passes before; None where the last one succeeded. apart: what the row of left_rows.py had, None
-    where it was not read. memory: what passes have taken; this one is counted in `unended`.
+    decision: the digest of the last decision that is in the journal. left: what the last pass carried over, opaque
+    here. failure: of the passes before; None where the last one succeeded. apart: the content of the row of
+    carry_over_rows.py, None where it was not read. memory: memory use of passes; this one is counted in `unended`.
     """
 
     cluster: str
@@ -55,22 +57,22 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class Leases:
-    """Taking, keeping and giving back."""
+    """Acquires, renews and releases leases."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
     def acquire(self, cluster: str, owner: str, ttl: float) -> Lease:
-        """Take the lease for ttl seconds; raises LeaseHeld.
+        """Acquire the lease for ttl seconds; raises LeaseHeld.
 
-        owner must be new for every attempt (an invocation's request id): it is how a lost answer is recognised.
-        The queued marker goes with the same write (schedule.py): the message it stood for has arrived, and what
-        happens from now on deserves another.
+        owner must be new for every attempt (an invocation's request id), because it identifies a write whose response
+        was lost. The same write removes the queued marker (scan_state.py): its message has arrived, and later changes
+        need a new one.
         """
         now = self._clock()
-        # Nobody has it: never taken, or given back.
+        # The lease is free: never acquired, or released.
         nobody_has_it = LeaseRow.owner.does_not_exist()
-        # Somebody has it, but did not renew in time: died, or sleeps.
+        # The holder did not renew in time: it died, or is suspended.
         time_is_up = LeaseRow.until < now
         take = self._table.update(
             cluster,
@@ -90,7 +92,7 @@ class Leases:
             row = LeaseRow.from_raw_data(refused.old)
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
-            # Our own name: the first try got through and only its answer was lost.
+            # The owner is this attempt: the first try succeeded and only its response was lost.
         inside = row.left or b""
         apart = carry_over_rows.read(self._table, cluster) if carry_over_rows.needs_both(inside) else None
         return Lease(
@@ -117,13 +119,13 @@ class Leases:
         memory: PassMemory | None = None,
         ended: bool = True,
     ) -> bool:
-        """Give it back; False, and nothing done, if it was taken over meanwhile.
+        """Release the lease; return False, with nothing written, if it was taken over in the meantime.
 
-        passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
-        decision, left: what the pass leaves to the next; None: what is there stays. succeeded: it came to a decision;
-        failure: it failed, and this is what is known of it; neither of the two: what is there stays. memory: what is
-        known of the memory that it took; None: what is there stays. ended: False where another function is to make the
-        pass, which then still counts as begun.
+        passed_at: the instant of the pass that was completed under it, stored with the same write (scan_state.py).
+        decision, left: carried over to the next pass; None: keep the stored values. succeeded: the pass made a
+        decision; failure: the pass failed, with these details; neither: keep the stored state. memory: the memory use
+        of passes as known now; None: keep the stored values. ended: False where another function is to make the pass,
+        which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if ended:
@@ -147,35 +149,35 @@ class Leases:
         return True
 
     def _leave(self, lease: Lease, left: bytes) -> list[Action]:
-        """Write into the row of its own what lies there and has changed; what is to be done in this one."""
+        """Write the separate row if its content has changed; return the actions for this row."""
         inside, apart = carry_over_rows.stored(left)
         if apart is not None and apart != lease.apart:
             try:
                 carry_over_rows.write(self._table, lease.cluster, apart, lease.token)
             except StoreError:
-                return []  # nothing is decided by what is left, and the lease must be given back all the same
+                return []  # no decision depends on carried-over data, and the lease must be released in any case
         if inside:
             return [LeaseRow.left.set(inside)]
-        # A lease whose left came from the other row alone has none in this one.
+        # A lease whose data came from the separate row alone has none in this row.
         return [] if lease.apart is not None and carry_over_rows.parts(lease.left) is None else [LeaseRow.left.remove()]
 
 
 def fence(table: Table, lease: Lease) -> Write:
-    """The check that belongs into every transaction that a reconcile writes."""
+    """Return the condition check that every transaction of a reconcile must include."""
     return table.check(lease.cluster, LEASE, _is_in_force(lease))
 
 
 def check_in_force(table: Table, lease: Lease) -> None:
-    """The same check where there is nothing to write; raises Fenced."""
+    """Make the same check without a write; raises LeaseLost."""
     row = table.get(LeaseRow, lease.cluster, LEASE)
     if row is None or int(row.token) != lease.token or row.owner != lease.owner:
         raise LeaseLost(lease.cluster, lease.token)
 
 
 def _is_in_force(lease: Lease) -> Condition:
-    # Nobody has taken it over since. That its time may be up does no harm as long as that is so.
+    # The lease was not taken over since. As long as this is true, it does no harm that it may have expired.
     token_is_the_newest = LeaseRow.token == lease.token
-    # It was not given back: a pass that ended does not write any more.
+    # The lease was not released: a pass that ended must not write any more.
     owner_has_it = LeaseRow.owner == lease.owner
     both: Condition = token_is_the_newest & owner_has_it
     return both

@@ -1,11 +1,11 @@
-"""A cluster's memory: read whole, written as a difference, by the one pass that holds the lease.
+"""A cluster's memory: loaded as a whole, saved as a difference, by the one pass that holds the lease.
 
     load ─► before ── plan ──► after ─► save(before, after, new operations, lease)
 
-`save` is one transaction: the lease's token is checked, every row is written only if it still is as the planner saw it,
-and new operations appear with the memory that accounts for them, or not at all. A pass that only confirms the timers of
-nodes writes one row, by one conditional write. Rows that an executor changed meanwhile
-make the save Stale: the pass loads again and plans again, and nothing that the executor recorded is lost.
+`save` is one transaction: the lease's token is checked, every row is written only if it is unchanged since the planner
+read it, and new operations appear together with the memory that accounts for them, or not at all. A pass that only
+confirms the timers of nodes writes one row, by one conditional write. If an executor changed a row in the meantime, the
+save raises StaleWrite: the pass loads and plans again, and nothing that the executor recorded is lost.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ less."""
 
 
 class MemoryStore:
-    """Loading and saving."""
+    """Loads and saves memories."""
 
     def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
         self._table, self._staging, self._clock = table, staging, clock
 
     def load(self, cluster: str) -> Memory:
-        """Everything that is remembered, with the operations still open. A cluster never seen has an empty Memory.
+        """Return the whole memory, with the operations still open. A new cluster has an empty Memory.
 
-        Raises StoreError, also for rows that this release cannot read: forgetting them would act on half a memory.
+        Raises StoreError, also for rows that this release cannot read: ignoring them would mean to act on half a
+        memory.
         """
         for _ in range(TRIES):
             try:
@@ -52,7 +53,7 @@ class MemoryStore:
         raise StoreError(f"{cluster}: memory changes faster than it can be read")
 
     def look(self, cluster: str) -> Memory:
-        """The same as `load`, for those who only show it: nothing is written. Raises StoreError."""
+        """Return the same as `load` for display only: nothing is written. Raises StoreError."""
         for _ in range(TRIES):
             try:
                 return to_memory(self._staging.look(cluster, MEMORY))[0]
@@ -65,11 +66,11 @@ class MemoryStore:
     def save(self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease) -> None:
         """Write the difference and make the new operations visible.
 
-        before: as loaded under this lease. operations: the new ones; one that exists already is left as it is, so the
-        same thing is never planned twice. Memory.operations of before and after are not looked at: what is planned
-        belongs to its executors.
+        before: as loaded under this lease. operations: the new ones; an existing one stays unchanged, so the same
+        operation is never planned twice. Memory.operations of before and after is ignored, because planned operations
+        belong to their executors.
 
-        Raises Fenced (overtaken), Stale (load and plan again); then nothing of it is visible. After any other
+        Raises LeaseLost (overtaken), StaleWrite (load and plan again); then nothing of it is visible. After any other
         StoreError it may be.
         """
         todo = changes(before, after)
@@ -105,19 +106,19 @@ class MemoryStore:
             raise StaleWrite(cluster, tuple(_item(writes[at]) for at in cancelled.refused)) from None
 
     def _save_alone(self, cluster: str, change: Change) -> None:
-        """One conditional write, which is charged a quarter of a transaction. The row's version holds off every other
-        change of it. The caller has just seen that the lease is in force and lasts longer than any write, so nobody can
-        take it over meanwhile. Raises Stale."""
+        """Save by one conditional write, which costs a quarter of a transaction. The row's version prevents every
+        concurrent change of it. The caller has just verified that the lease is in force and lasts longer than any
+        write, so it cannot be taken over in the meantime. Raises StaleWrite."""
         try:
             self._table.write(change_write(self._table, cluster, change))
         except ConditionFailed as refused:
             if refused.old.get("version", {}).get("S") != change.version:
                 raise StaleWrite(cluster, (change.item,)) from None
-            # The first attempt was carried out, and only its answer was lost.
+            # The first attempt succeeded, and only its response was lost.
 
     def _fresh(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-        """Those that were never seen. Nobody else can make one appear after this: only the holder of the lease makes
-        operations, and the save checks that we are the holder."""
+        """Return the operations that do not exist yet. None can appear after this: only the holder of the lease creates
+        operations, and the save checks that this pass is the holder."""
         if not operations:
             return ()
         by_id = {operation.spec.id: operation for operation in operations}
@@ -130,7 +131,7 @@ class MemoryStore:
 
 
 def _is_timers_only(todo: Sequence[Change]) -> bool:
-    """Whether nothing but the nodes' timers is to be written, in one row that stays."""
+    """Return whether only the nodes' timers change, in one row that continues to exist."""
     return len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
 
 
@@ -142,7 +143,8 @@ def _unreadable(cluster: str, error: Exception) -> StoreError:
 
 
 def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:
-    """Groups that get an operation but are not written: what was decided rests on them, so they must not have moved."""
+    """Return groups that get an operation but are not written: the decision depends on them, so they must be
+    unchanged."""
     written = {change.item for change in todo}
     items = {GROUPS + operation.spec.group: operation.spec.group for operation in fresh}
     return {

@@ -1,9 +1,9 @@
-"""The difference between two memories, as changes to rows: what did not change is not written.
+"""Computes the difference between two memories as changes of rows, so that unchanged rows are not written.
 
-Each change names the version of the row that the planner saw, so a row that somebody else changed meanwhile is not
-overwritten. Absence is a version too (""): nothing is stored for a value that says nothing.
+Each change names the version of the row that the planner read, so a row that another writer changed in the meantime is
+not overwritten. Absence is a version, too (""): empty values are not stored.
 
-Timers of nodes lie in one compressed value for the whole cluster (5,000 nodes are about 13 KB), cut into pieces only
+Timers of nodes are one compressed value for the whole cluster (5,000 nodes are about 13 KB), split into pieces only
 beyond 300 KB: a pass that confirms every timer still writes one row.
 """
 
@@ -20,11 +20,11 @@ from chalicelib.store.codec import canonical, fingerprint, pack
 from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, RULE_OBJECTS, RULES, TEMPLATES, UNREGISTERED
 
 ABSENT = ""
-ANY = "*"  # whatever is there; only for the further pieces of a value whose first piece is checked
+ANY = "*"  # any version; only for further pieces of a value whose first piece is checked
 
 
 class ChangedTimes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The cluster-wide instants of Memory, which executors write too."""
+    """The cluster-wide instants of Memory, which executors write, too."""
 
     last_scale_up: float = 0.0
     last_scale_down: float = 0.0
@@ -33,12 +33,12 @@ class ChangedTimes(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, memory: Memory) -> ChangedTimes:
-        """Those of a whole memory."""
+        """Return the instants of a whole memory."""
         return cls(*(getattr(memory, name) for name in cls.__struct_fields__))
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row to be written, or taken away if version is ABSENT. expected: the version it replaces."""
+    """One row to be written, or deleted if version is ABSENT. expected: the version it replaces."""
 
     item: str
     expected: str
@@ -49,13 +49,13 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def version_of(value: Any, kind: Any) -> str:
-    """The version of the row that holds this value; None: of the row that is not there."""
+    """Return the version of the row that holds this value; None: of the missing row."""
     return ABSENT if value is None else fingerprint(canonical(value, kind))
 
 
 def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
-    """What must be written to get from one to the other. Operations are not part of it: they belong to executors; nor
-    is released_until, which belongs to people (release.py)."""
+    """Return the changes from one memory to the other. Operations are excluded, because executors write them;
+    released_until is excluded, because an operator sets it (breaker_override.py)."""
     return (
         *(
             [times_change(ChangedTimes.of(before), ChangedTimes.of(after))]
@@ -73,19 +73,19 @@ def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
 
 
 def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
-    """One row of JSON; None stands for no row."""
+    """Return the change of one JSON row; None means no row."""
     data = b"" if after is None else canonical(after, kind)
     return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
 
 
 def times_change(before: ChangedTimes, after: ChangedTimes) -> Change:
-    """The cluster-wide instants; where none is known, nothing is stored."""
+    """Return the change of the cluster-wide instants; where none is known, no row is stored."""
     old, new = (None if times == ChangedTimes() else times for times in (before, after))
     return row_change(HEAD, old, new, ChangedTimes)
 
 
 def brake_change(before: BreakerState, after: BreakerState) -> Change:
-    """The brake; where it says nothing, nothing is stored."""
+    """Return the change of the circuit breaker's state; an empty state is not stored."""
     old, new = (None if brake == BreakerState() else brake for brake in (before, after))
     return row_change(BRAKE, old, new, BreakerState)
 

@@ -1,7 +1,7 @@
-"""What an executor records in a cluster's memory, together with its own writes, while a reconcile may be planning.
+"""Applies an executor's memory updates atomically with its own writes, while a reconcile may be planning.
 
-Reading, changing and writing back is repeated until nobody wrote in between. Each such write is counted in the head
-row: a large save (staging.py) cannot check a hundred rows in one transaction, but it can check the count.
+Reading, changing and writing back is repeated until no concurrent write interferes. Each such write is counted in the
+head row: a large save (staged_saves.py) cannot check a hundred rows in one transaction, but it can check the count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MemoryPatch = Callable[[Memory], Memory]
 
 
 class Patches:
-    """Writes of one executor plus what they mean for memory, atomically."""
+    """Writes of one executor together with their memory updates, atomically."""
 
     def __init__(self, table: Table, staging: Staging) -> None:
         self._table, self._staging = table, staging
@@ -38,7 +38,8 @@ class Patches:
         group_patch: GroupPatch | None,
         memory_patch: MemoryPatch | None,
     ) -> None:
-        """Raises Cancelled if one of `writes` is refused, Stale if memory would not hold still."""
+        """Write everything atomically. Raises TransactionCancelled if one of `writes` is refused, StaleWrite if memory
+        changed during every attempt."""
         for _ in range(TRIES):
             about_group = self._group(cluster, group, group_patch) if group_patch else []
             patches = about_group + self._head(cluster, memory_patch, count=bool(about_group))
@@ -47,7 +48,7 @@ class Patches:
             except TransactionCancelled as cancelled:
                 if any(at < len(writes) for at in cancelled.refused):
                     raise
-                continue  # memory moved: read it again and patch what is there now
+                continue  # memory changed: read it again and patch the new state
             return
         raise StaleWrite(cluster, (GROUPS + group, HEAD))
 
@@ -70,7 +71,8 @@ class Patches:
         return [change_write(self._table, cluster, change)]
 
     def _head(self, cluster: str, patch: MemoryPatch | None, *, count: bool) -> list[Write]:
-        """The cluster-wide instants and the count, in one update of the head row; count: something else was patched."""
+        """Return one update of the head row with the cluster-wide instants and the count; count: another row was
+        patched."""
         if patch is None and not count:
             return []
         row = self._table.get(HeadRow, cluster, HEAD)
@@ -90,7 +92,8 @@ class Patches:
 
 
 def _based_on(row: MemoryRow | None, change: Change) -> Change:
-    """The row is at hand, so its own version is what the change replaces, whichever release wrote it (rows.py)."""
+    """Return the change based on the row's own version, because the row was read here, whichever release wrote it
+    (memory_rows.py)."""
     return msgspec.structs.replace(change, expected=row.version or ABSENT) if row is not None else change
 
 

@@ -1,7 +1,7 @@
-"""Rows of memory: changes as writes, and rows read back as a Memory.
+"""Rows of memory: converts changes to writes, and rows back to a Memory.
 
-Reading tolerates rows that another release wrote: fields unknown here are passed over, and the row's version is then
-set to the fingerprint of what remains (`adopt`). Without that a save would never match it again.
+Reading tolerates rows that another release wrote: unknown fields are ignored, and the row's version is then set to the
+fingerprint of what remains (`adopt`). Without that, a save would never match it again.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ class Adoption(NamedTuple):
 
 
 class IncompleteRows(StoreError):
-    """Pieces of two different values were read: somebody wrote in between. Read again. Never leaves the store."""
+    """Pieces of two different values were read because of a concurrent write. Read again. Never leaves the store."""
 
     published_name = "Torn"
 
 
 def is_version(version: str) -> Condition | None:
-    """The row is still the one that was seen. No version: there is no row, or a head without instants."""
+    """Return the condition that the row is unchanged since it was read. No version: there is no row, or a head without
+    instants."""
     if version == ANY:
         return None
     nothing_is_stored = MemoryRow.version.does_not_exist()
@@ -72,7 +73,7 @@ def is_version(version: str) -> Condition | None:
 
 
 def change_write(table: Table, cluster: str, change: Change) -> Write:
-    """One change as a conditional write."""
+    """Return one change as a conditional write."""
     if change.item == HEAD:
         return table.update(cluster, HEAD, head_actions(change), is_version(change.expected))
     if change.version == ABSENT:
@@ -81,21 +82,21 @@ def change_write(table: Table, cluster: str, change: Change) -> Write:
 
 
 def change_row(cluster: str, change: Change) -> MemoryRow | BlobRow:
-    """The row that a change leaves, which is neither the head nor none."""
+    """Return the row after a change, which is neither the head nor a deletion."""
     if change.blob:
         return BlobRow(cluster, change.item, blob=change.blob, version=change.version, parts=change.parts)
     return MemoryRow(cluster, change.item, text=change.text, version=change.version)
 
 
 def head_actions(change: Change) -> list[Action]:
-    """The head keeps its gate, so it is updated and never replaced."""
+    """Return actions for the head, which is updated and never replaced, because it holds the gate."""
     if change.version == ABSENT:
         return [HeadRow.text.remove(), HeadRow.version.remove()]
     return [HeadRow.text.set(change.text), HeadRow.version.set(change.version)]
 
 
 def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
-    """A Memory from its rows, and what is to be adopted. Raises Torn."""
+    """Return a Memory from its rows, and the rows to adopt. Raises IncompleteRows."""
     by_item = {raw["item"]["S"]: raw for raw in rows}
     adoptions: list[Adoption] = []
     values: dict[str, Any] = {}
@@ -147,10 +148,10 @@ def _note(adoptions: list[Adoption], items: tuple[str, ...], stored: str, value:
 
 
 def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
-    """Give rows that another release wrote the version that this release reads; the content stays as it is."""
+    """Give rows that another release wrote the version that this release computes; the content stays unchanged."""
     it_is_still_that_one = MemoryRow.version == adoption.stored
     adopt_it: list[Action] = [MemoryRow.version.set(adoption.read)]
-    # Large saves rest on versions, so this is counted as executors' writes are (patches.py).
+    # Large saves depend on versions, so this is counted like executors' writes (memory_patches.py).
     gate_is_open = HeadRow.pending.does_not_exist()
     count: list[Action] = [HeadRow.patches.add(1)]
     if adoption.items == (HEAD,):
@@ -161,4 +162,4 @@ def adopt(table: Table, cluster: str, adoption: Adoption) -> None:
     try:
         table.transact(writes)
     except TransactionCancelled:
-        return  # written anew meanwhile, so there is nothing to adopt
+        return  # rewritten concurrently, so there is nothing to adopt

@@ -1,4 +1,4 @@
-"""Operations as rows and back: what one does never changes and is one text, how far it has come is in attributes."""
+"""Converts operations to rows and back: the immutable definition is one text, the progress is in attributes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from chalicelib.store.codec import decode, encode
 from chalicelib.store.table_client import Raw
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
-KEPT = 14 * 86400.0  # seconds that an operation is kept after it has ended
+KEPT = 14 * 86400.0  # seconds that an ended operation is kept
 
 
 def to_row(operation: Operation) -> OperationRow:
-    """The row; under the open key while it is open, under the other once it is over."""
+    """Return the row; under the open key while it is open, under the other key once it is over."""
     spec, status = operation.spec, operation.status
     item = (OPEN if operation.is_open else OVER) + spec.id
     row = OperationRow(spec.cluster, item, text=encode(spec).decode(), **_attributes(status))
@@ -27,7 +27,7 @@ def to_row(operation: Operation) -> OperationRow:
 
 
 def to_operation(raw: Raw | OperationRow) -> Operation:
-    """The operation that a row holds."""
+    """Return the operation in a row."""
     row = OperationRow.from_raw_data(raw) if isinstance(raw, dict) else raw
     status = OperationStatus(
         state=OperationState(row.state),
@@ -47,12 +47,12 @@ def to_operation(raw: Raw | OperationRow) -> Operation:
 
 
 def to_operations(rows: Iterable[Raw]) -> tuple[Operation, ...]:
-    """Several, the oldest first."""
+    """Return several operations, the oldest first."""
     return tuple(sorted(map(to_operation, rows), key=lambda operation: (operation.spec.created_at, operation.spec.id)))
 
 
 def status_actions(status: OperationStatus, *, leave: tuple[str, ...] = ()) -> list[Action]:
-    """How far it has come, as an update; leave: attributes that stay as they are."""
+    """Return its progress as an update; leave: attributes that stay unchanged."""
     return [getattr(OperationRow, name).set(value) for name, value in _attributes(status).items() if name not in leave]
 
 

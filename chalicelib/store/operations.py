@@ -1,12 +1,12 @@
-"""Operations as a conditional state machine: each arrow of model/operation.py is one write that proves itself.
+"""Operations as a conditional state machine: each transition of model/operation.py is one conditional write.
 
     planned ─┬─ claim ─► running ─┬─ advance ─► waiting ─ claim ─► running …
              │                    └─ advance ─► succeeded | failed | abandoned   (moved under another key)
     running ─┴─ claim, once claimed_until is past: the executor died
 
-Open operations have keys of their own, so that listing them costs nothing for those that are over. What an executor
-learns about its group (back-off, cooldowns, the end of a scale-up request) is written in the same transaction as the
-operation's state: there is no instant at which one is known without the other.
+Open operations have keys of their own, so that listing them does not read ended ones. What an executor learns about its
+group (backoff, cooldowns, the end of a scale-up request) is written in the same transaction as the operation's state,
+so that one is never visible without the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AFTER_RUNNING = ENDS | {OperationState.WAITING}
 
 
 class Operations:
-    """Claiming, advancing and listing."""
+    """Claims, advances and lists operations."""
 
     def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
         self._table, self._staging, self._clock = table, staging, clock
@@ -42,9 +42,10 @@ class Operations:
     # --- reading
 
     def get(self, cluster: str, operation: str) -> Operation | None:
-        """By id, open or over; None if it was never planned, or ended longer ago than it is kept."""
+        """Return an operation by id, open or over; None if it was never planned, or has been deleted after its
+        retention time."""
         for _ in range(TRIES):
-            # In this order: an operation goes from open to over and never back, so it cannot slip through.
+            # In this order: an operation only goes from open to over, so it cannot be missed.
             for prefix in (OPEN, OVER):
                 row = self._table.get(OperationRow, cluster, prefix + operation)
                 if row is not None:
@@ -54,23 +55,25 @@ class Operations:
         return None
 
     def list_open(self, cluster: str) -> tuple[Operation, ...]:
-        """Planned, running and waiting ones, the oldest first."""
+        """Return planned, running and waiting operations, the oldest first."""
         return to_operations(self._staging.view(cluster, OPEN))
 
     def look(self, cluster: str) -> tuple[Operation, ...]:
-        """The same as `list_open`, for those who only show them: nothing is written."""
+        """Return the same as `list_open` for display only: nothing is written."""
         return to_operations(self._staging.look(cluster, OPEN))
 
     # --- changing
 
     def claim(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
-        """Become the executor for ttl seconds. owner must be new for every attempt (an invocation's request id).
+        """Claim the operation for ttl seconds. owner must be new for every attempt (an invocation's request id).
 
-        Raises Taken (somebody is at it), NotDue (come back at due_at), Over (ended, or not known).
+        Raises OperationClaimed (another executor has it), OperationNotDue (retry at due_at), OperationFinished (ended,
+        or not known).
 
             planned or waiting       due_at                   claimed_until
             ──┬────────────────────────┬──────────┬───────────────┬────────────────►
-              │ NotDue                 │ claim ►  │ Taken         │ claim again: the executor died
+              │ OperationNotDue        │ claim ►  │ Operation-    │ claim again: the executor died
+                                                    Claimed
         """
         now = self._clock()
         nobody_is_at_it = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
@@ -96,7 +99,7 @@ class Operations:
                 return self._claim_elsewhere(cluster, operation, owner, ttl)
             found = to_operation(refused.old)
             if found.status.state is OperationState.RUNNING and found.status.claimed_by == owner:
-                return found  # the first try got through and only its answer was lost
+                return found  # the first try succeeded and only its response was lost
             raise _in_the_way(found) from None
 
     def advance(
@@ -107,14 +110,14 @@ class Operations:
         group_patch: GroupPatch | None = None,
         memory_patch: MemoryPatch | None = None,
     ) -> Operation:
-        """Write down what a step came to; the operation as stored. before: as claimed. after: waiting or over.
+        """Record the result of a step; return the operation as stored. before: as claimed. after: waiting or over.
 
-        group_patch: what it means for the group's memory (given GroupMemory() where there is none); memory_patch: for
-        the cluster-wide instants (last_scale_up …; nothing else of the Memory it returns is kept). Both may be called
-        several times, with newer values, until nobody wrote in between.
+        group_patch: updates the group's memory (given GroupMemory() where there is none); memory_patch: updates the
+        cluster-wide instants (last_scale_up …; the rest of the returned Memory is ignored). Both may be called several
+        times, with newer values, until no concurrent write interferes.
 
-        Raises IllegalStep, Taken (the claim ran out and another has it), Over, Stale (it is not in the hands of
-        owner). The claim ends with the step.
+        Raises IllegalTransition, OperationClaimed (the claim expired and another executor has it), OperationFinished,
+        StaleWrite (owner does not hold the claim). The claim ends with the step.
         """
         _check_arrow(before, after, owner)
         stored = after.with_status(claimed_by="", claimed_until=0.0, updated_at=self._clock())
@@ -124,7 +127,7 @@ class Operations:
         ours = it_is_being_worked_on & by_us & and_this_is_the_same_attempt
         item = OPEN + before.spec.id
         if stored.is_open:
-            # mark_sent may have written meanwhile; its instant stays unless the executor has a newer one.
+            # mark_sent may have written in the meantime; its instant stays unless the executor has a newer one.
             leave = ("sent_at",) if after.status.sent_at == before.status.sent_at else ()
             writes = [self._table.update(before.spec.cluster, item, status_actions(stored.status, leave=leave), ours)]
         else:
@@ -136,7 +139,7 @@ class Operations:
         return stored
 
     def mark_sent(self, cluster: str, operation: str, at: float) -> bool:
-        """Note that a message was sent for it; False if it is over already."""
+        """Record that a message was sent for it; False if it is over already."""
         it_is_open = OperationRow.state.exists()
         try:
             self._table.write(self._table.update(cluster, OPEN + operation, [OperationRow.sent_at.set(at)], it_is_open))
@@ -147,7 +150,7 @@ class Operations:
     # --- refusals
 
     def _claim_elsewhere(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
-        """There was no open row: it is over, or part of a large save that is decided but not carried out."""
+        """Handle a missing open row: the operation is over, or part of a large save that is decided but not applied."""
         found = self.get(cluster, operation)
         if found is None:
             raise OperationFinished("unknown")
@@ -156,7 +159,8 @@ class Operations:
         return self.claim(cluster, operation, owner, ttl)
 
     def _settle(self, stored: Operation, owner: str) -> Operation:
-        """The condition did not hold: because the same write got through before and its answer was lost, or really."""
+        """Handle a failed condition: either the same write succeeded before and its response was lost, or it is a real
+        conflict."""
         found = self.get(stored.spec.cluster, stored.spec.id)
         if found is None:
             raise OperationFinished("unknown")
@@ -186,5 +190,5 @@ def _in_the_way(found: Operation) -> StoreError:
 
 
 def _says_the_same(found: Operation, stored: Operation) -> bool:
-    """Apart from when it was written and when a message was sent."""
+    """Compare without the times of the write and of the last message."""
     return found.with_status(updated_at=stored.status.updated_at, sent_at=stored.status.sent_at) == stored

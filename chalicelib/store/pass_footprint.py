@@ -1,7 +1,7 @@
-"""How the memory that passes take lies in the lease's row, which each pass reads and writes anyway.
+"""Stores the memory use of passes in the lease's row, which each pass reads and writes anyway.
 
-All of it is optional: rows of earlier releases have none of these attributes, and earlier releases pass over them.
-`unended` is counted when a lease is taken and removed when it is given back, each in the write that is made anyway.
+All of it is optional: rows of earlier releases have none of these attributes, and earlier releases ignore them.
+`unended` is counted when a lease is acquired and removed when it is released, each in the write that is made anyway.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from chalicelib.store.tables import LeaseRow
 
 
 def read(row: LeaseRow) -> PassMemory:
-    """What a row says."""
+    """Return the memory use stored in a row."""
     return PassMemory(int(row.peak or 0), int(row.size or 0), int(row.unended or 0), float(row.large_until or 0.0))
 
 
 def begins() -> Action:
-    """One more pass has begun."""
+    """Return the action that counts one more started pass."""
     counted: Action = LeaseRow.unended.add(1)
     return counted
 
 
 def ends(before: PassMemory, after: PassMemory | None) -> Sequence[Action]:
-    """The pass has ended, and this is known now; None: as before."""
+    """Return the actions for a pass that has ended with this memory use; None: unchanged."""
     actions: list[Action] = [LeaseRow.unended.remove()]
     if after is None:
         return actions

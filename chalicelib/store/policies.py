@@ -1,9 +1,10 @@
-"""Policy documents, every version kept. The text is the user's own; what it means is chalicelib/policy's business.
+"""Policy documents, with every version kept. The text is the author's own; chalicelib/policy interprets it.
 
-Two people who apply at the same time must not overwrite each other unseen, so storing names the version it replaces.
+Two operators who apply at the same time must not overwrite each other unnoticed, so storing names the version it
+replaces.
 
-With each version in force lies a small row for the webhook, in the same transaction. Anybody on the Internet can make
-the webhook look for a cluster, so what it reads for that must not grow with the size of the policies.
+Each version in force has a small row for the webhook, written in the same transaction. Anyone on the Internet can make
+the webhook look up a cluster, so the data it reads for that must not grow with the size of the policies.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ FITTING = 390_000  # bytes of text and compiled form; DynamoDB's limit for an it
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
-    """One version of a cluster's document. digest: as given by whoever stored it; stored_at: epoch seconds; compiled:
-    policy/compiled.py's bytes, which are opaque here."""
+    """One version of a cluster's document. digest: as given by the caller that stored it; stored_at: epoch seconds."""
 
     name: str
     version: int
@@ -35,14 +35,14 @@ class StoredPolicy(msgspec.Struct, frozen=True):
 
 class StoredWebhook(msgspec.Struct, frozen=True):
     """The webhook's part of a policy in force. secret: the name of its secret, "" where the policy has none, None where
-    whoever stored the policy did not say: its text does."""
+    it was not stored separately and only the text contains it."""
 
     version: int
     secret: str | None
 
 
 class Policies:
-    """One document per cluster; those in force lie in a common partition, so that one query finds all clusters."""
+    """One document per cluster; those in force are in a common partition, so that one query finds all clusters."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
@@ -57,11 +57,10 @@ class Policies:
         webhook: str | None = None,
         compiled: bytes | None = None,
     ) -> int:
-        """Store the next version and put it in force; its number. webhook: see StoredWebhook.secret.
-        compiled: see StoredPolicy; left out where the row would not fit an item.
+        """Store the next version and put it in force; return its number. webhook: see StoredWebhook.secret.
 
         expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
-        not so; BadInput for a name that no cluster can have.
+        not so; BadInput for an invalid cluster name.
         """
         if not name or name.startswith("!"):
             raise BadInput("metadata.name", f"{name!r} is not a name", "use lower-case letters, digits and hyphens")
@@ -117,30 +116,31 @@ class Policies:
         return True
 
     def current(self, name: str, *, consistent: bool = True) -> StoredPolicy | None:
-        """The version in force. consistent=False: perhaps the one before, for half the price."""
+        """Return the version in force. consistent=False: possibly the previous one, for half the price."""
         row = self._table.get(PolicyRow, POLICIES, name, consistent=consistent)
         return stored(row) if row else None
 
     def all_current(self) -> tuple[StoredPolicy, ...]:
-        """Every cluster's version in force, by name; one query, for the tick."""
+        """Return every cluster's version in force, by name; one query, for the tick."""
         return tuple(stored(raw) for raw in self._table.query(POLICIES, ""))
 
     def webhooks(self) -> dict[str, StoredWebhook]:
-        """The webhook's part of every policy in force, by cluster; one eventually consistent query over small rows."""
+        """Return the webhook's part of every policy in force, by cluster; one eventually consistent query over small
+        rows."""
         rows = (WebhookRow.from_raw_data(raw) for raw in self._table.query(WEBHOOKS, "", consistent=False))
         return {row.item: StoredWebhook(int(row.version), row.secret) for row in rows}
 
     def names(self) -> tuple[str, ...]:
-        """Every cluster with a policy."""
+        """Return every cluster with a policy."""
         return tuple(policy.name for policy in self.all_current())
 
     def version(self, name: str, number: int) -> StoredPolicy | None:
-        """One version, in force or not."""
+        """Return one version, in force or not."""
         row = self._table.get(PolicyRow, name, _item(number))
         return stored(row) if row else None
 
     def history(self, name: str, limit: int = 50) -> tuple[StoredPolicy, ...]:
-        """The versions, newest first."""
+        """Return the versions, newest first."""
         return tuple(stored(raw) for raw in self._table.query(name, POLICY, newest_first=True, limit=limit))
 
 
@@ -156,7 +156,7 @@ def _item(version: int) -> str:
 
 
 def stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
-    """The policy that a row holds."""
+    """Return the policy in a row."""
     if isinstance(row, dict):
         row = PolicyRow.from_raw_data(row)
     return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at, row.compiled)

@@ -1,13 +1,14 @@
-"""Policies that lie where releases before the policy table kept them: in the state table, which every function writes.
+"""Migrates policies from the state table, where releases before the policy table stored them and every function may
+write.
 
-Functions never use those rows: whoever can write state could put a policy in force with them. They only notice them, so
-that an upgrade that was not finished is loud. A person's command copies them (`outscaler migrate`), which may be killed
-anywhere and repeated:
+Functions never use those rows, because write access to state would then suffice to put a policy in force. They only
+detect them, so that an unfinished upgrade is reported clearly. An operator's command copies them (`outscaler migrate`);
+it may be killed at any point and repeated:
 
-    versions, the oldest first ─► the version in force and its webhook row, in one transaction ─► (asked for) old rows
+    versions, the oldest first ─► the version in force and its webhook row, in one transaction ─► (on request) old rows
 
-A cluster is in force in the policy table only when all its versions are there. What lies in the policy table already
-is never replaced.
+A cluster is in force in the policy table only when all its versions are there. Existing rows of the policy table are
+never replaced.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from chalicelib.store.policies import StoredPolicy, stored
 from chalicelib.store.table_client import ConditionFailed, Table, TransactionCancelled
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
-SHOWN = 10  # names in a sentence
+SHOWN = 10  # maximum names in a sentence
 
 
 def not_used(names: Sequence[str]) -> str:
-    """A sentence for logs and people. names: not_moved's; whoever can write state chose them, so they are cut."""
+    """Return a sentence for logs and operators. names: from not_moved; any writer of state can choose them, so they are
+    truncated."""
     shown = ", ".join(name[:63].encode("ascii", "backslashreplace").decode() for name in names[:SHOWN])
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"policies in the state table are not used, clusters {shown}{more}"
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """What became of one cluster's policies. copied: versions written now. conflict: why it was left alone, or "".
-    version: the one that is in force in the policy table now, 0 for none."""
+    """Result for one cluster's policies. copied: versions written now. conflict: why it was skipped, or "". version:
+    the one that is in force in the policy table now, 0 for none."""
 
     name: str
     version: int
@@ -41,22 +43,24 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Moving:
-    """From the state table (old) to the policy table (new)."""
+    """Migration from the state table (old) to the policy table (new)."""
 
     def __init__(self, old: Table, new: Table) -> None:
         self._old, self._new = old, new
 
     def in_old_place(self) -> tuple[StoredPolicy, ...]:
-        """Versions in force by the old place, by name; whether or not they were copied. One query."""
+        """Return the versions in force according to the old place, by name, whether or not they were copied. One
+        query."""
         return tuple(stored(raw) for raw in self._old.query(POLICIES, "", consistent=False))
 
     def not_moved(self, known: Iterable[StoredPolicy]) -> tuple[str, ...]:
-        """Clusters whose policy in the old place is not the one in force, or an older one. known: those in force."""
+        """Return clusters whose policy in the old place is neither the one in force nor an older one. known: those in
+        force."""
         in_force = {policy.name: policy for policy in known}
         return tuple(old.name for old in self.in_old_place() if not _is_superseded(old, in_force.get(old.name)))
 
     def waits_for_move(self, name: str) -> bool:
-        """Whether the cluster has no policy in force, and one in the old place."""
+        """Return whether the cluster has no policy in force, and one in the old place."""
         return self._new.get(PolicyRow, POLICIES, name) is None and self._old.get(PolicyRow, POLICIES, name) is not None
 
     def copy(self, name: str, webhook: Callable[[str], str | None]) -> Moved:
@@ -77,7 +81,8 @@ class Moving:
         return self._put_in_force(old, webhook(old.text), copied)
 
     def delete_old(self, name: str) -> int:
-        """Delete the old rows of a cluster that the policy table holds too, the one in force last; how many."""
+        """Delete the old rows of a cluster that the policy table also has, the one in force last; return their
+        number."""
         deleted = 0
         items = [(name, raw["item"]["S"]) for raw in self._old.query(name, POLICY)]
         for cluster, item in [*items, (POLICIES, name)]:
@@ -94,7 +99,7 @@ class Moving:
         return deleted
 
     def _put_once(self, row: PolicyRow) -> bool | None:
-        """True: written now; False: it was there; None: something else was there."""
+        """Return True if written now; False if it existed; None if a different row existed."""
         nothing_is_there = PolicyRow.version.does_not_exist()
         try:
             self._new.write(self._new.put(_copy(row, row.cluster, row.item), nothing_is_there))
@@ -119,7 +124,8 @@ class Moving:
 
 
 def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Moved:
-    """What is in force stays; a conflict, unless it is what the old place has, or newer."""
+    """Return the result where a policy is in force and stays: a conflict, unless it equals the one in the old place, or
+    is newer."""
     in_force = stored(there) if there is not None else None
     fine = old is None or _is_superseded(stored(old), in_force)
     conflict = "" if fine or old is None else _differs(int(old.version))
@@ -127,7 +133,7 @@ def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Mo
 
 
 def _is_superseded(old: StoredPolicy, in_force: StoredPolicy | None) -> bool:
-    """The policy table has this version, or one that was stored after it."""
+    """Return whether the policy table has this version, or one that was stored after it."""
     if in_force is None or in_force.version < old.version:
         return False
     return in_force.version > old.version or in_force.digest == old.digest

@@ -1,22 +1,22 @@
-"""How often a vendor's account may be called, as one budget that all functions draw from.
+"""Rate limits of vendor accounts, as one budget that all functions share.
 
-Why in the table and not in a queue's concurrency: one account serves many clusters, and both halves of the program call
-it. Passes read there (the queue `reconcile`), executors read and write there (a queue per provider). No queue sees all
-of these calls, so none can count them. The table does.
+The budget is in the table and not in a queue's concurrency, because one account serves many clusters and is called by
+both halves of the program. Passes read there (queue `reconcile`), executors read and write there (a queue per
+provider). No queue sees all of these calls, so none can count them. The table does.
 
-A budget is a token bucket kept as one number, the arrival (GCRA's theoretical arrival time): the instant at which the
-bucket is full again. Each call moves it 1/rate later, and it may lie at most burst/rate ahead of the clock.
+A budget is a token bucket stored as one number, the arrival (GCRA's theoretical arrival time): the instant at which the
+bucket is full again. Each call moves it 1/rate later, and it may be at most burst/rate ahead of the clock.
 
                    now            arrival            now + burst/rate
     ────────────────┼────────────────┼───────────────────────┼────────►
                     │ booked already │ may be booked at once │
 
 Booking is one conditional write: `arrival = now + calls/rate` for an idle budget, `arrival += calls/rate` for one in
-use. A refusal changes nothing and brings the row with it, so that a caller who has to wait need not read either.
+use. A refusal changes nothing and returns the row, so that a caller who has to wait need not read it.
 
-Clocks differ, and go back. A clock that is behind waits for the difference, one that is ahead finds a fuller bucket:
-in any time there are at most burst + rate · (time + largest difference) calls. What lies further ahead than an honest
-clock can have put it is thrown away, so that no row stops a vendor for ever.
+Clocks differ, and may be set back. A slow clock waits for the difference, a fast one finds a fuller bucket: in any time
+there are at most burst + rate · (time + largest difference) calls. A value further ahead than a correct clock can have
+set it is discarded, so that no row blocks a vendor permanently.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.table_client import ConditionFailed, Raw, Table, Write
 from chalicelib.store.tables import PACES, PaceRow
 
-DIFFERENCE = 60.0  # seconds by which two honest clocks differ at most
+DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 LONGEST_HOLD = 3600.0
-TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete a budget that nobody draws from
-_SLOWEST = 1e-5  # calls per second; what is slower is a mistake and no pace
+TIDY_AFTER = 3600  # seconds after its end that DynamoDB may delete an unused budget
+_SLOWEST = 1e-5  # calls per second; a lower rate is a mistake
 _SHORTEST_WAIT = 0.001
-_TRIES = 4  # writes for one lot: two at contention, more only if others are as quick every time
+_TRIES = 4  # writes per booking: two under contention, more only if every one is outrun
 _LONGEST_KEY = 900  # bytes; DynamoDB allows 1,024
 
 
 class RateSettings(Protocol):
-    """What providers/means.py calls a Pace: calls per second, and how many at once."""
+    """The settings of a rate limit in providers/services.py: calls per second, and how many at once."""
 
     @property
     def key(self) -> str:
-        """The account and the API, by a name that is no secret."""
+        """Return the account and the API, under a name that is not secret."""
 
     @property
     def rate(self) -> float:
-        """Calls per second."""
+        """Return the calls per second."""
 
     @property
     def burst(self) -> int:
-        """Calls at once."""
+        """Return the calls at once."""
 
 
 class RateLimits:
-    """providers/means.py's Pacer, over the table. Never raises: without a table there is no limit, for a vendor that
-    refuses is better than nodes that nobody can ask for."""
+    """Implements the RateLimiter of providers/services.py on the table. Never raises: without a table there is no
+    limit, because refusals by the vendor are better than no scale-up at all."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
     def take(self, pace: RateSettings, calls: int) -> float:
-        """Seconds to wait before so many calls may be made; 0.0: now, and they are booked. A lot larger than the burst
-        is given to a full bucket and paid for afterwards. A rate that is none sets no limit."""
+        """Return the seconds to wait before this many calls may be made; 0.0: now, and they are booked. More calls than
+        the burst are granted to a full bucket and paid for afterwards. An invalid rate sets no limit."""
         if calls <= 0 or not _SLOWEST <= pace.rate < math.inf:
             return 0.0
         try:
@@ -76,27 +76,27 @@ class RateLimits:
             return 0.0
 
     def hold(self, pace: RateSettings, seconds: float) -> None:
-        """No calls for so long, an hour at most. A longer pause that is in force already stays."""
+        """Allow no calls for this many seconds, an hour at most. A longer pause already in force stays."""
         if not seconds > 0:
             return
         now = self._clock()
         until = now + min(seconds, LONGEST_HOLD)
         ahead = pace.burst / pace.rate if pace.rate >= _SLOWEST else 0.0
         actions = [PaceRow.held_until.set(until), PaceRow.expires_at.set(int(until + ahead) + TIDY_AFTER)]
-        with suppress(StoreError):  # Refused among them: another's pause is longer
+        with suppress(StoreError):  # including ConditionFailed: a longer pause is in force
             self._table.write(self._table.update(PACES, _item(pace), actions, _is_not_held(until, now)))
 
 
 class _Booking:
-    """One attempt to book a lot, at one instant."""
+    """One attempt to book calls, at one instant."""
 
     def __init__(self, table: Table, pace: RateSettings, calls: int, now: float) -> None:
         self._table, self._item, self._now = table, _item(pace), now
         self._cost = _in_microseconds(calls / pace.rate)
-        self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))  # how far ahead may be booked
+        self._full = max(self._cost, _in_microseconds(pace.burst / pace.rate))  # how far ahead calls may be booked
 
     def run(self) -> float:
-        """See Paces.take. Raises StoreError."""
+        """See RateLimits.take. Raises StoreError."""
         write = self._of_an_idle_one()
         for _ in range(_TRIES):
             try:
@@ -113,7 +113,7 @@ class _Booking:
                 write = self._of_one_in_use() if arrival > self._now else self._of_an_idle_one()
             else:
                 return 0.0
-        return self._cost  # others are quicker each time: their calls count
+        return self._cost  # other writers were faster each time: their calls count
 
     def _of_an_idle_one(self) -> Write:
         nobody_draws = PaceRow.arrival.does_not_exist() | (PaceRow.arrival <= self._now)
@@ -127,10 +127,10 @@ class _Booking:
         return self._table.update(PACES, self._item, actions, somebody_draws & enough_is_left & self._is_free())
 
     def _emptied(self, arrival: float) -> float:
-        """The wait, after a row that no honest clock wrote was replaced by an empty bucket of this clock."""
+        """Return the wait after replacing a row that no correct clock wrote by an empty bucket of this clock."""
         it_is_still_there = PaceRow.arrival == arrival
         actions = [PaceRow.arrival.set(self._now + self._full), PaceRow.expires_at.set(self._tidy_at())]
-        with suppress(ConditionFailed):  # somebody else has put it right
+        with suppress(ConditionFailed):  # another writer has corrected it
             self._table.write(self._table.update(PACES, self._item, actions, it_is_still_there))
         return self._cost
 
@@ -142,7 +142,7 @@ class _Booking:
 
 
 def _is_not_held(until: float, now: float) -> Condition:
-    """No pause lasts beyond that instant, or only one that nobody can have asked for."""
+    """Return the condition that no pause lasts beyond that instant, except an impossibly long one."""
     no_pause = PaceRow.held_until.does_not_exist()
     it_is_over = PaceRow.held_until <= until
     it_is_rubbish = PaceRow.held_until > now + LONGEST_HOLD + DIFFERENCE
@@ -151,7 +151,7 @@ def _is_not_held(until: float, now: float) -> Condition:
 
 
 def _instants(old: Raw) -> tuple[float, float]:
-    """held_until and arrival of the row that was found, 0.0 for what it has not."""
+    """Return held_until and arrival of the row that was found, 0.0 for missing values."""
     if not old:
         return 0.0, 0.0
     row = PaceRow.from_raw_data(old)
@@ -159,12 +159,12 @@ def _instants(old: Raw) -> tuple[float, float]:
 
 
 def _in_microseconds(seconds: float) -> float:
-    """Rounded up: sums stay short, and never more than the rate is granted."""
+    """Round up to microseconds: sums stay short, and the rate is never exceeded."""
     return math.ceil(seconds * 1e6) / 1e6
 
 
 def _item(pace: RateSettings) -> str:
-    """The key as it is, for people who look into the table; a digest where it is too long for one."""
+    """Return the key as it is, so that the table is readable; a digest where it is too long."""
     if len(pace.key.encode()) <= _LONGEST_KEY:
         return pace.key
     return hashlib.sha256(pace.key.encode()).hexdigest()

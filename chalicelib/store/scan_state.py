@@ -1,15 +1,15 @@
-"""When a cluster was last looked at, and whether a message for it is already on its way.
+"""When a cluster's last pass was, and whether a message for the next one is already under way.
 
-A slow pass must not pile up messages, and a lost message must not silence a cluster. So a message is announced here
-before it is sent, and the announcement ends by itself:
+A slow pass must not accumulate messages, and a lost message must not stop a cluster. A message is therefore announced
+here before it is sent, and the announcement expires by itself:
 
     tick: mark_queued(until) ► True      tick: mark_queued ► False       until
     ──┬──────────────────────────────────────┬─────────────────────────────┬──────────►
       │ message sent                         │ not sent twice              │ lost: may be sent again
-                  │ message arrives: leases.acquire takes the marker off
+                  │ message arrives: leases.acquire removes the marker
 
-Both facts live in the lease's row: taking the lease and giving it back write them along (leases.py), so that they cost
-a quiet pass nothing.
+Both facts are in the lease's row: acquiring and releasing the lease write them as well (leases.py), so that they cost
+an idle pass nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from chalicelib.store.tables import LEASE, LeaseRow
 
 
 class ScanState(msgspec.Struct, frozen=True):
-    """Where a cluster stands. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
-    last_success: of one that came to a decision, 0.0 also where only an earlier version has made passes. memory: what
-    passes have taken."""
+    """A cluster's scan state. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
+    last_success: of one that made a decision, 0.0 also where only an earlier version has made passes. memory: memory
+    use of passes."""
 
     last_pass: float = 0.0
     queued_until: float = 0.0
@@ -38,13 +38,13 @@ class ScanState(msgspec.Struct, frozen=True):
     memory: PassMemory = PassMemory()
 
     def is_due(self, now: float, interval: float) -> bool:
-        """The last pass is interval seconds ago or more, and no message is on its way."""
+        """Return whether the last pass is interval seconds ago or more, and no message is under way."""
         return now - self.last_pass >= interval and self.queued_until < now
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """What the last pass left for those who look: its instant (epoch seconds, 0.0: none yet) and record/left.py's
-    bytes, empty where it left none."""
+    """The last pass for display: its instant (epoch seconds, 0.0: none yet) and the bytes of record/carry_over.py,
+    empty where it has none."""
 
     last_pass: float = 0.0
     left: bytes = b""
@@ -57,7 +57,7 @@ class ScanStates:
         self._table, self._clock = table, clock
 
     def due(self, cluster: str) -> ScanState:
-        """What is known of a cluster, for `Pace.is_due`."""
+        """Return a cluster's state for `ScanState.is_due`."""
         row = self._table.get(LeaseRow, cluster, LEASE)
         if row is None:
             return ScanState()
@@ -71,8 +71,8 @@ class ScanStates:
         )
 
     def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
-        """The last pass of each of these clusters; two reads for a hundred of them at most. Those never looked at are
-        left out."""
+        """Return the last pass of each of these clusters; two reads for a hundred of them at most. Those without a pass
+        are omitted."""
         raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
         rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
         inside = {cluster: row.left or b"" for cluster, row in rows.items()}
@@ -85,9 +85,9 @@ class ScanStates:
         }
 
     def mark_queued(self, cluster: str, until: float) -> bool:
-        """Announce a message. True: send it. False: one is on its way already, and counts until its own time is up."""
+        """Announce a message. True: send it. False: one is under way already, until its own marker expires."""
         none_is_announced = LeaseRow.queued_until.does_not_exist()
-        # Announced, but it should have arrived by then: it is lost.
+        # Announced, but overdue: the message is lost.
         the_announced_is_lost = LeaseRow.queued_until < self._clock()
         mark = self._table.update(
             cluster, LEASE, [LeaseRow.queued_until.set(until)], none_is_announced | the_announced_is_lost
@@ -99,7 +99,7 @@ class ScanStates:
         return True
 
     def clear_queued(self, cluster: str, marker: float | None = None) -> None:
-        """Take an announcement back, e.g. when sending failed. marker: only if it is the one made with that `until`."""
+        """Remove an announcement, e.g. when sending failed. marker: only if it is the one made with that `until`."""
         it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
         try:
             self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
@@ -107,5 +107,5 @@ class ScanStates:
             return
 
     def passed(self, cluster: str, at: float) -> None:
-        """Note a pass that was made without giving a lease back; `leases.release` does it along."""
+        """Record a pass that was made without releasing a lease; `leases.release` records it itself."""
         self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))

@@ -1,8 +1,8 @@
-"""The version of the rows' form, so that an older release never misreads what a newer one has written.
+"""The schema version of the rows, so that an older release never misreads what a newer one has written.
 
-One row of the state table says it for both tables. A release that cannot read the form refuses all work with one clear
-error; a release that knows a newer form writes it down before its first pass. The row is read once per process and once
-a minute after that, so that processes which are still warm after an upgrade stop within a minute.
+One row of the state table states it for both tables. A release that cannot read the schema refuses all work with one
+clear error; a release with a newer schema writes its version before its first pass. The row is read once per process
+and once a minute after that, so that processes which are still warm after an upgrade stop within a minute.
 
     release A (schema 1)      release B (schema 2)                 roll-back to A
     ──┬──────────────────────────┬────────────────────────────────────┬──────────────►
@@ -10,8 +10,8 @@ a minute after that, so that processes which are still warm after an upgrade sto
                                    warm processes of A: NewerSchema
                                    within a minute
 
-A table without the row has schema 1. New optional attributes do not need a new schema: releases pass over attributes
-that they do not know. A schema is raised by a change that an older release would misread.
+A table without the row has schema 1. New optional attributes do not need a new schema, because releases ignore
+attributes that they do not know. A change that an older release would misread raises the schema.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ CHECKED_FOR = 60.0
 """Seconds for which an answer is used."""
 
 _NO_VERSION = re.compile(r"[^A-Za-z0-9.+_-]")
-_LONGEST_RELEASE = 40  # characters of another release's name that an error shows
+_LONGEST_RELEASE = 40  # characters of another release's name shown in an error
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What the row says. release: of the code that raised the schema to this one, "" where there is no row."""
+    """The row's content. release: of the code that raised the schema to this one, "" where there is no row."""
 
     schema: int = 1
     release: str = ""
 
 
 class Schemas:
-    """For one process. release: of this code. schema: what this code knows."""
+    """The schema check of one process. release: of this code. schema: the one that this code knows."""
 
     def __init__(self, table: Table, clock: Callable[[], float], release: str, schema: int = SCHEMA) -> None:
         self._table, self._clock, self._release, self._known = table, clock, release, schema
@@ -52,17 +52,17 @@ class Schemas:
         self._checked = 0.0
 
     def check(self) -> None:
-        """Raises NewerSchema where this code must not work on the table, StoreError where that cannot be found out.
+        """Raise NewerSchema where this code must not use the table, StoreError where that cannot be determined.
 
-        While the table gives no answer the last one is used.
+        While the table does not respond, the last result is used.
         """
         written = self._current()
         if written.schema > self._known:
             raise NewerSchema(written.schema, written.release, self._known)
 
     def raise_to_own(self) -> None:
-        """As `check`. Where the table has no row, or an older one, this code's schema is written: from here on rows may
-        have its form. Never lowers it."""
+        """Do the same as `check`. Where the table has no row, or an older schema, write this code's schema: from here
+        on rows may have its format. Never lowers it."""
         self.check()
         written = self._current()
         if written.release and written.schema == self._known:
@@ -73,7 +73,7 @@ class Schemas:
         try:
             self._table.write(self._table.put(row, nothing_is_written | it_is_older))
         except ConditionFailed:
-            # Another function was quicker, and may know more.
+            # Another function was faster, and may have a newer schema.
             self._written, self._checked = self._read(consistent=True), self._clock()
             self.check()
             return
@@ -84,7 +84,7 @@ class Schemas:
         if self._written is not None and self._checked <= now < self._checked + CHECKED_FOR:
             return self._written
         try:
-            self._written = self._read(consistent=False)  # half the price, and at most a second old
+            self._written = self._read(consistent=False)  # half the price, at most a second old
         except StoreUnavailable:
             if self._written is None:
                 raise
@@ -106,5 +106,5 @@ class Schemas:
 
 
 def _shown(release: str) -> str:
-    """One short word of what versions consist of, whatever is written."""
+    """Return one short word of version characters from any stored value."""
     return _NO_VERSION.sub("?", release[:_LONGEST_RELEASE]) or "unknown"

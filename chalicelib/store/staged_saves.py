@@ -1,16 +1,16 @@
-"""Saves that are larger than one transaction, and the view that makes them all or nothing.
+"""Saves that are larger than one transaction, and the reads that make them atomic.
 
-DynamoDB writes at most 100 rows at once. A larger save is therefore written down first as a plan of its own, in rows
-that nobody looks at, then decided by one small transaction, then carried out, by whoever comes by.
+DynamoDB writes at most 100 rows at once. A larger save is therefore first written as a staged copy, in rows that no
+reader uses, then decided by one small transaction, and then applied by the next process that reads or writes.
 
-    parts staged        decided: one transaction            carried out            gate opened
+    parts staged        decided: one transaction            applied                gate opened
     ──┬───────────────────┬───────────────────────────────────┬──────────────────────┬──────────►
-      │ crash: nothing    │ checks the lease's token and that │ crash: the next one  │ parts are
-      │ happened; parts   │ no executor wrote since the rows  │ who reads finishes   │ deleted
+      │ crash: nothing    │ checks the lease's token and that │ crash: the next      │ parts are
+      │ happened; parts   │ no executor wrote since the rows  │ reader completes     │ deleted
       │ expire            │ were compared; closes the gate    │ it first             │
 
-The gate is the head row. While `pending` is set, executors' writes to memory are refused (operations.py), so the
-save that is decided cannot be overtaken by a write that did not know of it.
+The gate is the head row. While `pending` is set, executors' writes to memory are refused (operations.py), so a write
+that does not include the decided save cannot overtake it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from chalicelib.store.table_client import Raw, Table, TransactionCancelled, Writ
 from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
-STAGED_FOR = 86400  # seconds after which parts that were never decided may be deleted
+STAGED_FOR = 86400  # seconds after which undecided parts may be deleted
 MOST_PARTS = 90
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """What a large save is going to write."""
+    """Content of a large save."""
 
     changes: tuple[Change, ...]
     operations: tuple[OperationDocument, ...]
@@ -47,7 +47,7 @@ NOTHING = Staged((), ())
 
 
 class Staging:
-    """The gate: views that respect it, saves that go through it."""
+    """The gate: reads that respect it, saves that go through it."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -55,17 +55,17 @@ class Staging:
     # --- reading
 
     def view(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
-        """Rows beginning with prefix, of which a large save shows all or nothing.
+        """Return rows beginning with prefix, with all or nothing of a large save.
 
-        A query is not one instant: rows read late may be of a save that rows read early did not know. So the gate is
-        looked at before and after, and the rows are read again if a save was decided in between.
+        A query is not atomic: rows read late may belong to a save that was not visible in rows read early. The gate is
+        therefore read before and after, and the rows are read again if a save was decided in between.
         """
         for _ in range(TRIES):
             if prefix != MEMORY:
                 before = self._table.get(HeadRow, cluster, HEAD)
                 rows = tuple(self._table.query(cluster, prefix))
             else:
-                rows = tuple(self._table.query(cluster, prefix))  # the head is the first of them
+                rows = tuple(self._table.query(cluster, prefix))  # the head sorts first
                 before = HeadRow.from_raw_data(rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
             after = self._table.get(HeadRow, cluster, HEAD)
             if is_closed(before) or is_closed(after):
@@ -75,8 +75,8 @@ class Staging:
         raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
 
     def look(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
-        """The same rows as `view`, for those who may only read: a save that is decided and not carried out is laid over
-        the rows in memory, and nothing is written."""
+        """Return the same rows as `view` for read-only callers: a save that is decided and not applied is overlaid in
+        memory, and nothing is written."""
         for _ in range(TRIES):
             before = self._table.get(HeadRow, cluster, HEAD)
             rows = tuple(self._table.query(cluster, prefix))
@@ -89,7 +89,7 @@ class Staging:
         raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
 
     def _over(self, cluster: str, staged: Staged) -> frozenset[str]:
-        """Operations of a save that have come and gone already."""
+        """Return operations of a save that have already ended."""
         found = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
         return frozenset(item.removeprefix(OVER) for _, item in found)
 
@@ -104,9 +104,9 @@ class Staging:
         lease: Lease,
         now: float,
     ) -> None:
-        """Write all of it or nothing. seen: version by row, of every row that the decision rests on.
+        """Write all of it or nothing. seen: version by row, of every row that the decision depends on.
 
-        Raises Fenced, Stale.
+        Raises LeaseLost, StaleWrite.
         """
         head = self._table.get(HeadRow, cluster, HEAD)
         if is_closed(head):
@@ -149,10 +149,10 @@ class Staging:
     def _decide(
         self, cluster: str, head: HeadRow | None, save: str, pieces: int, changes: Sequence[Change], lease: Lease
     ) -> None:
-        """The one transaction by which the save happens. From here on it cannot be lost, so its parts do not expire."""
+        """Commit the save in one transaction. From here on it cannot be lost, so its parts do not expire."""
         patches = head.patches if head else None
         gate_is_open = HeadRow.pending.does_not_exist()
-        # Executors count every write to memory here; the same count means that the rows compared above are unchanged.
+        # Executors count every write to memory here; an equal count means that the rows compared above are unchanged.
         no_executor_wrote = HeadRow.patches.does_not_exist() if patches is None else HeadRow.patches == patches
         actions: list[Action] = [HeadRow.pending.set(save), HeadRow.parts.set(pieces), HeadRow.generation.add(1)]
         condition = gate_is_open & no_executor_wrote
@@ -178,22 +178,23 @@ class Staging:
                 raise LeaseLost(cluster, lease.token) from None
             raise StaleWrite(cluster, (HEAD,)) from None
 
-    # --- carrying out
+    # --- applying
 
     def carry_out(self, cluster: str) -> bool:
-        """Finish a save that is decided; False if there is none. Anybody may, several at once, any number of times."""
+        """Apply a save that is decided; False if there is none. Any process may call it, concurrently and
+        repeatedly."""
         for tried in range(TRIES):
             head = self._table.get(HeadRow, cluster, HEAD)
             if head is None or not head.pending:
                 return tried > 0
             staged = self._read(cluster, head.pending, int(head.parts or 0))
             if staged is None:
-                continue  # somebody else has just finished it
+                continue  # another process has just finished it
             try:
                 self._apply(cluster, head.pending, staged)
                 self._open(cluster, head.pending, int(head.parts or 0))
             except TransactionCancelled:
-                continue  # somebody else was faster with a part of it; look again what is left
+                continue  # another process applied a part of it; check again what is left
             return True
         raise StoreError(f"{cluster}: a large save could not be carried out")
 
@@ -206,8 +207,8 @@ class Staging:
         return msgspec.msgpack.decode(unpack(blobs), type=Staged)
 
     def _apply(self, cluster: str, save: str, staged: Staged) -> None:
-        """Write what is not written yet. Every transaction checks that this save is still the pending one: a sleeper
-        who wakes up after it was finished, and after others wrote on, changes nothing."""
+        """Write what is not written yet. Every transaction checks that this save is still the pending one: a process
+        that was suspended until after the save was finished and newer writes followed changes nothing."""
         it_is_still_pending = HeadRow.pending == save
         gate = self._table.check(cluster, HEAD, it_is_still_pending)
         batch = [gate]
@@ -223,7 +224,7 @@ class Staging:
         rows = self._versions(cluster)
         for change in staged.changes:
             version = rows.get(change.item, ABSENT)
-            # Where it is neither the old nor the new version, it was written and somebody went on from there.
+            # A row with neither the old nor the new version was written, and then changed by a later writer.
             if version != change.version and change.expected in (ANY, version):
                 yield [change_write(self._table, cluster, change)]
         over = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
@@ -232,7 +233,7 @@ class Staging:
                 yield create(self._table, from_document(operation), check_over=True)
 
     def _versions(self, cluster: str) -> dict[str, str]:
-        """Every row of memory and its version."""
+        """Return every row of memory and its version."""
         return {raw["item"]["S"]: raw.get("version", {}).get("S", ABSENT) for raw in self._table.query(cluster, MEMORY)}
 
     def _open(self, cluster: str, save: str, parts: int) -> None:
@@ -248,7 +249,7 @@ class Staging:
 
 
 def create(table: Table, operation: Operation, *, check_over: bool) -> list[Write]:
-    """Writes that make an operation visible; check_over: refuse if it has come and gone meanwhile."""
+    """Return writes that make an operation visible; check_over: refuse if it has ended in the meantime."""
     it_does_not_exist = OperationRow.text.does_not_exist()
     writes = [table.put(to_row(operation), it_does_not_exist)]
     if check_over:
@@ -257,7 +258,7 @@ def create(table: Table, operation: Operation, *, check_over: bool) -> list[Writ
 
 
 def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: str) -> tuple[Raw, ...]:
-    """The rows as carry_out would leave them, in the order of their keys. over: operations that have ended."""
+    """Return the rows as carry_out would leave them, in the order of their keys. over: operations that have ended."""
     if not staged.changes and not staged.operations:
         return tuple(rows)
     by_item = {raw["item"]["S"]: raw for raw in rows}
@@ -277,7 +278,7 @@ def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: 
 
 
 def is_closed(head: HeadRow | None) -> bool:
-    """A save is decided and not carried out."""
+    """Return whether a save is decided and not applied."""
     return head is not None and bool(head.pending)
 
 

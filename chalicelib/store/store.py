@@ -1,4 +1,4 @@
-"""One door to the tables: what handlers, executors and the command line hold."""
+"""The entry point to the tables for handlers, executors and the command line."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from chalicelib.store.tables import policy_table_of
 
 
 class Store:
-    """Everything that outlives a process, in two DynamoDB tables.
+    """All persistent state, in two DynamoDB tables.
 
-    table_name: the state table. policy_table: where policies lie; policy_table_of(table_name) unless given.
-    clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
-    sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
-    wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
-    table: the class of both tables; tests give the in-memory one, together with its client.
+    table_name: the state table. policy_table: the table for policies; policy_table_of(table_name) unless given. clock:
+    epoch seconds. region, endpoint: botocore's defaults (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given. sleep,
+    chance: how retries wait, and their jitter. client: a botocore client to be used instead of a new one. wrap: wraps
+    that client, for injecting faults. journal_kept: seconds.
 
     Methods raise StoreError (errors.py); storing a policy may also raise BadInput. paces and shelf never raise.
     """

@@ -1,10 +1,11 @@
-"""The only place that talks to DynamoDB: builds requests from PynamoDB's models, sends them, retries, names errors.
+"""The only module that calls DynamoDB: builds requests from PynamoDB's models, sends them, retries, and converts
+errors.
 
-PynamoDB gives the rows and the conditions. A botocore client sends them, because only botocore can ask for the old item
-when a condition fails; that item is how a refusal can say who is in the way.
+PynamoDB provides the rows and the conditions. A botocore client sends them, because only botocore can request the old
+item when a condition fails; that item shows which writer caused the refusal.
 
-What is retried: throttling and conflicting transactions, a bounded number of times with full jitter. A condition that
-does not hold is an answer and is never retried here.
+Throttling and conflicting transactions are retried a bounded number of times with full jitter. A failed condition is a
+result and is never retried here.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ R = TypeVar("R", bound=RowKey)
 Raw = dict[str, Any]  # an item as DynamoDB sends it: {"owner": {"S": "…"}}
 
 CONNECT_SECONDS, READ_SECONDS = 2, 5
-ATTEMPTS = 6  # of ours, each of which botocore repeats once on network trouble
-FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0  # seconds; the wait is chosen evenly between 0 and the bound
+ATTEMPTS = 6  # attempts; botocore repeats each once on a network error
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0  # seconds; the wait is uniform between 0 and the bound
 ITEMS_PER_READ = 100  # BatchGetItem's limit
 ITEMS_PER_TRANSACTION = 100
 BYTES_PER_TRANSACTION = 3_500_000  # DynamoDB's limit is 4 MB
@@ -48,7 +49,7 @@ _METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
 
 
 class ConditionFailed(StoreError):
-    """The condition did not hold. old: the row that was found, empty if there was none. Never leaves the store."""
+    """A condition failed. old: the row that was found, empty if there was none. Never leaves the store."""
 
     published_name = "Refused"
 
@@ -58,7 +59,7 @@ class ConditionFailed(StoreError):
 
 
 class TransactionCancelled(StoreError):
-    """A transaction's conditions did not hold. refused: position in the transaction -> row found there, empty if none.
+    """Conditions of a transaction failed. refused: position in the transaction -> row found there, empty if none.
 
     Never leaves the store.
     """
@@ -71,22 +72,22 @@ class TransactionCancelled(StoreError):
 
 
 class Write(NamedTuple):
-    """One write, alone or in a transaction. kind: Put, Update, Delete or ConditionCheck."""
+    """One write, single or in a transaction. kind: Put, Update, Delete or ConditionCheck."""
 
     kind: str
     arguments: dict[str, Any]
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Return its approximate size in bytes."""
         return 500 + sum(len(part) for value in self.arguments.get("Item", {}).values() for part in value.values())
 
 
 class Table:
     """One DynamoDB table.
 
-    sleep, chance: how retries wait and what spreads them (0 ≤ chance() < 1). client: a botocore client for DynamoDB
-    to be used instead of a new one. wrap: put between us and the client, for injecting faults.
+    sleep, chance: how retries wait, and their jitter (0 ≤ chance() < 1). client: a botocore client for DynamoDB to be
+    used instead of a new one. wrap: wraps the client, for injecting faults.
     """
 
     def __init__(
@@ -110,22 +111,22 @@ class Table:
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=READ_SECONDS,
                 retries={"mode": "standard", "total_max_attempts": 2},
-                parameter_validation=False,  # PynamoDB makes the requests; validating each costs time
+                parameter_validation=False,  # PynamoDB builds the requests; validation would cost time
             )
         except BotoCoreError as error:
             raise StoreUnavailable(str(error)) from error
         self._client, self._sleep, self._chance = wrap(self.client), sleep, chance
 
-    # --- reading, strongly consistent unless a caller asks for less
+    # --- reading, strongly consistent unless a caller requests less
 
     def get(self, model: type[R], cluster: str, item: str, *, consistent: bool = True) -> R | None:
-        """One row, or None."""
+        """Return one row, or None."""
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
         found = self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
         return model.from_raw_data(found) if found else None
 
     def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
-        """Rows by (cluster, item); those that do not exist are left out."""
+        """Return rows by (cluster, item); those that do not exist are omitted."""
         found: dict[tuple[str, str], Raw] = {}
         todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]
         empty_answers = 0
@@ -153,9 +154,9 @@ class Table:
         below: str = "",
         consistent: bool = True,
     ) -> Iterator[Raw]:
-        """Rows of the cluster whose item begins with prefix, in the order of items.
+        """Return rows of the cluster whose item begins with prefix, in the order of items.
 
-        below: begins with prefix too; what comes after it is neither read nor paid for.
+        below: an upper bound that begins with prefix, too; items after it are neither read nor paid for.
         """
         request: dict[str, Any] = {
             "TableName": self.name,
@@ -176,21 +177,21 @@ class Table:
     # --- building writes
 
     def put(self, row: RowKey, condition: Condition | None = None) -> Write:
-        """The whole row."""
+        """Build a write of the whole row."""
         values = row.serialize()
         cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
         return Write("Put", self.arguments(cluster, item, key="Item", attributes=values, condition=condition))
 
     def update(self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None) -> Write:
-        """Some attributes of a row, which is made if it is not there."""
+        """Build a write of some attributes of a row, which is created if it does not exist."""
         return Write("Update", self.arguments(cluster, item, actions=list(actions), condition=condition))
 
     def delete(self, cluster: str, item: str, condition: Condition | None = None) -> Write:
-        """Take a row away."""
+        """Build the deletion of a row."""
         return Write("Delete", self.arguments(cluster, item, condition=condition))
 
     def check(self, cluster: str, item: str, condition: Condition) -> Write:
-        """Write nothing, but let the transaction fail if the condition does not hold."""
+        """Build a condition check: it writes nothing, but the transaction fails if the condition does not hold."""
         return Write("ConditionCheck", self.arguments(cluster, item, condition=condition))
 
     def arguments(self, cluster: str, item: str, **given: Any) -> dict[str, Any]:
@@ -202,7 +203,7 @@ class Table:
     # --- sending writes
 
     def write(self, write: Write) -> Raw:
-        """Send one write; for an Update the new row comes back. Raises Refused with the row that was in the way."""
+        """Send one write; an Update returns the new row. Raises ConditionFailed with the row that was found."""
         extra = {"ReturnValues": "ALL_NEW"} if write.kind == "Update" else {}
         if "ConditionExpression" in write.arguments:
             extra["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
@@ -210,7 +211,7 @@ class Table:
         return attributes
 
     def transact(self, writes: Sequence[Write]) -> None:
-        """All of them or none. Raises Cancelled with the rows that were in the way."""
+        """Write all of them or none. Raises TransactionCancelled with the rows that were found."""
         self._send(
             "transact_write_items",
             {
@@ -229,7 +230,7 @@ class Table:
         )
 
     def fits(self, writes: Sequence[Write]) -> bool:
-        """Whether they go into one transaction."""
+        """Return whether they fit into one transaction."""
         return len(writes) <= ITEMS_PER_TRANSACTION and sum(write.size for write in writes) <= BYTES_PER_TRANSACTION
 
     # --- the wire
@@ -267,7 +268,7 @@ def _key_condition(cluster: str, prefix: str, below: str) -> dict[str, Any]:
 
 
 def _is_busy(error: ClientError) -> bool:
-    """Whether trying again can help. A cancelled transaction of which also a condition failed will fail again."""
+    """Return whether a retry can help. A cancelled transaction in which a condition failed as well will fail again."""
     code = error.response["Error"].get("Code", "")
     if code != "TransactionCanceledException":
         return code in _BUSY
@@ -276,7 +277,7 @@ def _is_busy(error: ClientError) -> bool:
 
 
 def _named(error: ClientError) -> StoreError:
-    """Our word for what DynamoDB answered."""
+    """Convert DynamoDB's error to a StoreError."""
     response: Any = error.response
     code, message = response["Error"].get("Code", ""), response["Error"].get("Message", "")
     if code == "ConditionalCheckFailedException":
@@ -289,6 +290,6 @@ def _named(error: ClientError) -> StoreError:
         }
         if refused:
             return TransactionCancelled(refused)
-    # A request that DynamoDB finds malformed is our bug; anything else is a service that cannot be used just now.
+    # A malformed request is a bug of ours; any other error means that the service is temporarily unavailable.
     kind = StoreError if code == "ValidationException" else StoreUnavailable
     return kind(f"{code}: {message}")

@@ -1,38 +1,38 @@
-"""The two tables: their shape, their rows, and how their keys are made.
+"""The two tables: their schema, their rows, and the format of their keys.
 
-The state table holds what functions write. The policy table holds what people write and functions only read, so that a
-function that is taken over cannot change what the others obey. Both have the same shape, stated once, here. Tests and
-the local emulation create the tables from `definition`, and the deployment template is compared with it. The rows are
-PynamoDB models without a connection of their own: they serialize, parse and give names to conditions; sending is
-client.py's business.
+The state table contains what functions write. The policy table contains what operators write and functions only read,
+so that a compromised function cannot change the policies that the others follow. Both have the same schema, which is
+defined here. Tests and the local emulation create the tables from `definition`, and the deployment template is compared
+with it. The rows are PynamoDB models without a connection of their own: they serialise, parse and give names to
+conditions; table_client.py sends them.
 
 The state table:
 
     cluster (partition)   item (sort)                  row
-    <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last
-                                                       pass and what it left to the next
-                          left                         LeftRow: what the last pass left, where it is large
-                          ledger                       LedgerRow: counters, and events told lately
+    <cluster>             lease                        LeaseRow: the reconciling owner, fencing token, queued marker,
+                                                       last pass and its carried-over data
+                          left                         LeftRow: carried-over data of the last pass, where it is large
+                          ledger                       LedgerRow: counters, and recently reported events
                           memory                       HeadRow: cluster-wide instants; the gate for large saves
-                          memory#brake                 MemoryRow: what removals have taken lately
+                          memory#brake                 MemoryRow: recent removals, for the circuit breaker
                           memory#group#<id>            MemoryRow: one node group
                           memory#nodes#<n>             BlobRow: timers of all nodes, compressed
                           memory#operation#<id>        OperationRow: one that is still open
-                          memory#release               ReleaseRow: a person's word; no save writes or checks it
-                          memory#rule-objects#<n>      BlobRow: HorizontalNodeAutoscalers as they were last right
-                          memory#rules#<n>             BlobRow: what rules did last
-                          memory#template#<id>         MemoryRow: one learnt template
+                          memory#release               ReleaseRow: an operator's override; no save writes or checks it
+                          memory#rule-objects#<n>      BlobRow: HorizontalNodeAutoscalers as last read without mistakes
+                          memory#rules#<n>             BlobRow: the last actions of rules
+                          memory#template#<id>         MemoryRow: one learned template
                           memory#unregistered#<n>      BlobRow: instances without a Node
                           operation#<id>               OperationRow: one that is over
                           staged#<save>#<n>            BlobRow: part of a large save, not visible by itself
                           journal#<instant>#<digest>   JournalRow
-                          seen#<kind>#<digest>         SeenRow: something that counts once
+                          seen#<kind>#<digest>         SeenRow: an event that counts once
     !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
                                                        function behind the HTTP API may write
-    !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
-    !paces                <account and API>            PaceRow: how often a vendor was called lately
-    !schema               schema                       SchemaRow: the form of all rows, and the release that wrote it
-    !shelf                <what it is>                 ShelfRow: a vendor's answer that seldom changes, compressed
+    !claims               <provider>#<group>           ClaimRow: the one cluster that owns a node group
+    !paces                <account and API>            PaceRow: the call budget of a vendor account
+    !schema               schema                       SchemaRow: the schema of all rows, and the release that wrote it
+    !shelf                <what it is>                 ShelfRow: a vendor response that seldom changes, compressed
 
 The policy table:
 
@@ -40,10 +40,10 @@ The policy table:
     !policies             <cluster>                    PolicyRow: the version in force
     !webhooks             <cluster>                    WebhookRow: the webhook's part of it
 
-Releases before the policy table kept PolicyRows in the state table under the same keys (moving.py).
+Releases before the policy table kept PolicyRows in the state table under the same keys (policy_migration.py).
 
-All that a pass must know begins with `memory`: one strongly consistent query reads it, and the head comes first.
-`!` cannot begin a cluster's name, so the common partitions meet no cluster's own.
+All items that a pass needs begin with `memory`: one strongly consistent query reads them, and the head comes first. A
+cluster's name cannot begin with `!`, so the common partitions never collide with a cluster's own.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ LEDGER, LEFT = "ledger", "left"
 
 
 def policy_table_of(table_name: str) -> str:
-    """What the policy table of a state table is called unless it is named."""
+    """Return the default name of the policy table for a state table."""
     return f"{table_name}-policies"
 
 
 def definition(table_name: str) -> dict[str, Any]:
-    """The table as CreateTable wants it; CloudFormation's properties have the same names."""
+    """Return the table's definition for CreateTable; CloudFormation's properties have the same names."""
     return {
         "TableName": table_name,
         "AttributeDefinitions": [
@@ -95,26 +95,26 @@ def definition(table_name: str) -> dict[str, Any]:
 
 
 def time_to_live() -> dict[str, Any]:
-    """TimeToLiveSpecification of the table. It only tidies up: whoever reads compares the times himself."""
+    """Return the table's TimeToLiveSpecification. Expiry only cleans up: readers compare the times themselves."""
     return {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
 
 
 class InstantAttribute(Attribute[float]):
-    """Epoch seconds. At most 17 digits, where DynamoDB takes 38; comes back as float even if it is whole."""
+    """Epoch seconds. At most 17 digits, of the 38 that DynamoDB supports; read back as float even if it is whole."""
 
     attr_type = NUMBER
 
     def serialize(self, value: float) -> str:
-        """The shortest text that reads back to the same float."""
+        """Return the shortest text that reads back to the same float."""
         return repr(float(value))
 
     def deserialize(self, value: str) -> float:
-        """As it was stored."""
+        """Return the stored value as a float."""
         return float(value)
 
 
 class RowKey(Model):
-    """What every row has."""
+    """Attributes of every row."""
 
     cluster = UnicodeAttribute(hash_key=True)
     item = UnicodeAttribute(range_key=True)
@@ -122,11 +122,11 @@ class RowKey(Model):
 
 
 class LeaseRow(RowKey):
-    """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
+    """One per cluster. token only ever grows; releasing the lease removes owner and until, never the token.
 
-    decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
-    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py. peak and
-    the three after it: pass_memory.py.
+    decision: digest of the last decision in the journal. left: data of the last pass, defined in record/carry_over.py.
+    last_success: when the last pass that made a decision began. failing_since and the four attributes after it:
+    failure_streak.py. peak and the three attributes after it: pass_footprint.py.
     """
 
     owner = UnicodeAttribute(null=True)
@@ -149,7 +149,7 @@ class LeaseRow(RowKey):
 
 
 class LeftRow(RowKey):
-    """One per cluster at most (left_rows.py). token: of the lease under which it was written."""
+    """One per cluster at most (carry_over_rows.py). token: of the lease under which it was written."""
 
     left = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
@@ -170,10 +170,10 @@ class MemoryRow(RowKey):
 
 
 class HeadRow(MemoryRow):
-    """The cluster-wide instants, and the gate of large saves (staging.py).
+    """The cluster-wide instants, and the gate of large saves (staged_saves.py).
 
-    patches: how often an executor wrote to memory. pending, parts: a large save that is decided but not yet written
-    out. generation: how many large saves there were.
+    patches: how often an executor wrote to memory. pending, parts: a large save that is decided but not yet applied.
+    generation: number of large saves so far.
     """
 
     patches = NumberAttribute(null=True)
@@ -183,13 +183,13 @@ class HeadRow(MemoryRow):
 
 
 class ReleaseRow(RowKey):
-    """The brake is let go until that instant (plan/brake.py)."""
+    """The circuit breaker is overridden until that instant (plan/scale_down/circuit_breaker.py)."""
 
     until = InstantAttribute()
 
 
 class BlobRow(RowKey):
-    """A compressed piece of something larger. parts: how many pieces there are."""
+    """A compressed piece of a larger value. parts: the number of pieces."""
 
     blob = BinaryAttribute(legacy_encoding=False)
     version = UnicodeAttribute()
@@ -197,7 +197,8 @@ class BlobRow(RowKey):
 
 
 class OperationRow(RowKey):
-    """text: what never changes. The rest changes, each in an attribute of its own so that conditions can see it."""
+    """text: the immutable part. The rest changes, each value in an attribute of its own so that conditions can use
+    it."""
 
     text = UnicodeAttribute()
     state = UnicodeAttribute()
@@ -232,16 +233,16 @@ class PolicyRow(RowKey):
 
 
 class WebhookRow(RowKey):
-    """What the webhook asks before it knows who calls. secret: the name of the webhook's secret, "" where the policy
-    has none; no such attribute: the policy's text says it. version: the policy's."""
+    """The data that the webhook reads before it has authenticated the caller. secret: the name of the webhook's secret,
+    "" where the policy has none; missing: the policy's text contains it. version: the policy's."""
 
     version = NumberAttribute()
     secret = UnicodeAttribute(null=True)
 
 
 class ClaimRow(RowKey):
-    """owner: the cluster that the node group belongs to. named: 1 where its policy or the vendor names the group, 0
-    where it only discovered it; missing in rows of earlier releases."""
+    """owner: the cluster that owns the node group. named: 1 where its policy or the vendor names the group, 0 where it
+    only discovered it; missing in rows of earlier releases."""
 
     owner = UnicodeAttribute()
     since = InstantAttribute()
@@ -249,21 +250,22 @@ class ClaimRow(RowKey):
 
 
 class SeenRow(RowKey):
-    """Something that counts once until that instant. by: whose use it was, for taking it back."""
+    """An event that counts once until that instant. by: the writer, which may remove it."""
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
 
 
 class PaceRow(RowKey):
-    """A budget of calls. arrival: when it is untouched again (paces.py). held_until: the vendor asked for a pause."""
+    """A budget of calls. arrival: when it is full again (rate_limits.py). held_until: end of a pause that the vendor
+    requested."""
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
 
 
 class SchemaRow(RowKey):
-    """The form of the rows of both tables, the release that wrote it first, and when. It never expires."""
+    """The schema of the rows of both tables, the release that wrote it first, and when. It never expires."""
 
     schema = NumberAttribute()
     release = UnicodeAttribute(null=True)
@@ -271,7 +273,7 @@ class SchemaRow(RowKey):
 
 
 class ShelfRow(RowKey):
-    """Something that is kept from `since` until `until`."""
+    """A value that is cached from `since` until `until`."""
 
     blob = BinaryAttribute(null=True, legacy_encoding=False)
     since = InstantAttribute(default=0.0)

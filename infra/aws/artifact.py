@@ -1,12 +1,12 @@
-"""The zip that Lambda gets, written anew from the one that Chalice made: smaller, quicker to start, always the same.
+"""Rewrites the zip that Chalice makes, so that the deployed one is smaller, starts faster and is reproducible.
 
-- What no function needs goes (leftovers.py).
-- botocore stays, pinned to what the tests ran with: Lambda's own copy is older or newer as AWS pleases, and the store
-  and the retry behaviour depend on it. Its data is cut to the services that are called (descriptions.py).
-- Bytecode is added. /var/task is read-only, so without it every cold start compiles everything from source, which takes
-  three to five times as long. `unchecked-hash`: Python does not compare it with the source again.
-- Entries are sorted and dated 1980, so the same sources give the same bytes, and a deployment that changes nothing is
-  seen to change nothing.
+- Files that no function needs are removed (unneeded_files.py).
+- botocore stays, pinned to the version that the tests ran with. Lambda's own copy may be older or newer, and the store
+  and the retry behaviour depend on it. Its data is reduced to the services that are called (botocore_data.py).
+- Bytecode is added. /var/task is read-only, so without bytecode every cold start compiles all modules from source,
+  which takes three to five times as long. With `unchecked-hash` Python does not compare the bytecode with the source.
+- Entries are sorted and dated 1980, so the same sources give the same bytes, and a deployment without changes is
+  recognised as one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def rewrite(archive: Path) -> None:
 
 
 def compile_tree(tree: Path) -> None:
-    """Bytecode beside every module, as Lambda will look for it, naming the source as it will lie there."""
+    """Write bytecode for every module where Lambda's Python looks for it, with the path that the source has in
+    Lambda."""
     for source in sorted(tree.rglob("*.py")):
         relative = source.relative_to(tree).as_posix()
         cached = source.parent / "__pycache__" / f"{source.stem}.{sys.implementation.cache_tag}.pyc"
@@ -63,7 +64,8 @@ def compile_tree(tree: Path) -> None:
 
 
 def _compile_apart(tree: Path) -> None:
-    """In a process of its own: what marshal writes depends on which strings the process has interned before."""
+    """Compile in a separate process, because the output of marshal depends on the strings that a process has interned
+    before."""
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     command = [sys.executable, "-W", "ignore", "-m", "infra.aws.artifact", str(tree)]
     subprocess.run(command, check=True, env=environment, cwd=Path(__file__).resolve().parents[2])

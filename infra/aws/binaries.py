@@ -1,6 +1,7 @@
-"""Whether what is in a zip can run in Lambda: the processor of every binary, and the Python of every compiled module.
+"""Checks that the contents of a zip can run in Lambda: the processor of every binary and the Python version of every
+compiled module.
 
-A wheel for another processor or Python is not noticed before the function's first call, where the import fails.
+A wheel for another processor or Python version fails only when the deployed function imports it for the first time.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _MAGIC = b"\x7fELF"
-_HEAD = 20  # bytes: identity, type, machine
+_HEAD = 20  # bytes: identification, type, machine
 _CLASS_64, _LITTLE_ENDIAN = 2, 1
-#: e_machine of an ELF file, by Lambda's name of the processor.
+#: Lambda's name of a processor -> e_machine of an ELF file.
 _MACHINE = {"x86_64": 62, "arm64": 183}
 _TAGGED = re.compile(r"\.cpython-(\d+)[.-]")
 
 
 def foreign(archive: Path, architecture: str, runtime: str) -> Iterator[str]:
-    """Each entry of the zip that cannot run there, with the reason, sorted.
+    """Return each entry of the zip that cannot run in Lambda, with the reason, sorted.
 
-    architecture: arm64 or x86_64. runtime: as Lambda names it (python3.12).
+    architecture: arm64 or x86_64. runtime: Lambda's name of it (python3.12).
     """
     tag = runtime.removeprefix("python").replace(".", "")
     with zipfile.ZipFile(archive) as opened:
@@ -37,7 +38,7 @@ def foreign(archive: Path, architecture: str, runtime: str) -> Iterator[str]:
 
 
 def _machine(head: bytes) -> int | None:
-    """The processor's number; None where the head is cut short or of another class than 64 bits, little endian."""
+    """Return the processor number of an ELF header, None if the header is truncated or not 64-bit little-endian."""
     if len(head) < _HEAD or (head[4], head[5]) != (_CLASS_64, _LITTLE_ENDIAN):
         return None
     machine: int = struct.unpack_from("<H", head, 18)[0]

@@ -1,8 +1,8 @@
-"""botocore's data, cut to the services that are called: a session and a client read it at every cold start.
+"""Reduces botocore's data to the services that are called, because a session and a client read it at every cold start.
 
-botocore describes every service of AWS in 20 MB of JSON. endpoints.json alone takes longer to parse than all other data
-of a client. What is taken out: other services, older versions of a service's API, texts for people, and the examples,
-paginators and waiters, which are not used. All partitions and regions stay, and all operations of a service.
+botocore describes every AWS service in 20 MB of JSON. Parsing endpoints.json alone takes longer than parsing all other
+data of a client. Removed are other services, older versions of a service's API, documentation texts, and the unused
+examples, paginators and waiters. All partitions and regions, and all operations of a service, stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 #: The AWS services that are called; tests/functional compares this with the code.
 SERVICES = frozenset({"dynamodb", "eks", "lambda", "secretsmanager", "sqs", "ssm", "sts"})
 
-#: Of a service: its operations, corrections of these by botocore, and where its endpoints are.
+#: Files kept per service: its operations, botocore's corrections of these, and its endpoints.
 _FILES = ("service-2", "service-2.sdk-extras", "endpoint-rule-set-1")
 
 _TEXTS = ("documentation", "deprecatedMessage")
@@ -24,7 +24,8 @@ _TYPED = ("member", "key", "value", "input", "output")
 
 
 def cut(data: Path) -> None:
-    """Cut the files in botocore's folder `data` in place. Raises KeyError or ValueError for files of another form."""
+    """Reduce the files in botocore's folder `data` in place. Raises KeyError or ValueError for files of an unknown
+    form."""
     _write(data / "endpoints.json", _endpoints(_read(data / "endpoints.json")))
     for service in sorted(path for path in data.iterdir() if path.is_dir()):
         if service.name not in SERVICES:
@@ -42,7 +43,8 @@ def cut(data: Path) -> None:
 
 
 def without_texts(description: dict[str, Any]) -> dict[str, Any]:
-    """A service's description without the texts for people. Members of a shape may have any name, these ones too."""
+    """Return a service description without documentation texts. Members of a shape are kept, even if they are named
+    like such texts."""
     kept = _plain(description)
     for section in ("operations", "shapes"):
         if section in kept:
@@ -64,7 +66,7 @@ def _plain(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _endpoints(table: dict[str, Any]) -> dict[str, Any]:
-    """Every partition with all it says of itself, and of its services those that are called."""
+    """Return every partition with all its properties, reduced to the services that are called."""
     partitions = [
         {**partition, "services": {name: one for name, one in partition["services"].items() if name in SERVICES}}
         for partition in table["partitions"]

@@ -1,8 +1,8 @@
-"""What a month costs, per cluster and per deployment: `python -m infra.aws.cost > docs/cost.md`.
+"""Computes the monthly cost per cluster and per deployment: `python -m infra.aws.cost > docs/cost.md`.
 
-Counts come from the emulation (cost_count.py), prices from a table (cost_prices.py). How long a function takes on
-Lambda has not been measured; it is an assumption, which the page states. A test compares the page with what comes
-out here.
+Counts come from the emulation (cost_count.py), prices from a table (cost_prices.py). The duration of functions on
+Lambda has not been measured; it is an assumption, which the page states. A test compares the page with the output of
+this module.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from infra.aws.cost_prices import AS_OF, LIST
 MONTH = 2_628_000  # seconds
 PASSES = MONTH / 60
 QUEUES, QUEUES_IN_USE = 6, 2
-POLLS = MONTH / 20 * 5  # requests with which Lambda polls one queue: five at a time, each for 20 seconds
+POLLS = MONTH / 20 * 5  # requests with which Lambda polls one queue: five pollers, 20 seconds per request
 LIMIT_SECRET, LIMIT_PARAMETER, LIMIT_DEPLOYMENT = 1.30, 0.90, 0.70
-_PLATFORM = 310  # bytes that Lambda itself logs of an invocation
+_PLATFORM = 310  # bytes that Lambda itself logs per invocation
 _TICK_SECONDS, _TICK_GB = 0.3, 0.5
 
 
 class Way(msgspec.Struct, frozen=True):
-    """One way to run it. change: in words. seconds, memory (GB): of a pass. secrets: of a cluster; secret_reads: of all
-    of them in ten minutes. parameters: they are SSM's. log: bytes of a minute's lines."""
+    """One variant of the deployment. change: description. seconds, memory (GB): of a pass. secrets: per cluster.
+    secret_reads: of all secrets in ten minutes. parameters: secrets are SSM parameters. log: bytes logged per
+    minute."""
 
     change: str
     arm: bool
@@ -45,8 +46,9 @@ class Way(msgspec.Struct, frozen=True):
 
 
 def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[Way, ...]:
-    """Each with one change more. memory, seconds: of a pass, in the end. The first is the release before, as it was
-    counted then: 28 series, 13 units written and 10 read, two secrets that are read every minute."""
+    """Return the variants, each with one change more than the one before. memory, seconds: of a pass in the last
+    variant. The first variant is the previous release as it was counted then: 28 series, 13 write units, 10 read
+    units, and two secrets that are read every minute."""
     steps = [
         Way(
             "the release before, x86-64, 1.73 GB",
@@ -78,7 +80,7 @@ def ways(counts: Counts, *, memory: float = 0.5, seconds: float = 1.0) -> tuple[
 
 
 def per_cluster(way: Way) -> dict[str, float]:
-    """Dollars a month by part, of a cluster at 60 s."""
+    """Return dollars per month, by part, for one cluster with a scan interval of 60 s."""
     second = LIST.second_arm if way.arm else LIST.second_x86
     secret_reads = PASSES / 10 * way.secret_reads
     secrets = (
@@ -95,7 +97,7 @@ def per_cluster(way: Way) -> dict[str, float]:
 
 
 def per_deployment(way: Way) -> dict[str, float]:
-    """Dollars a month by part, whatever the number of clusters."""
+    """Return dollars per month, by part, that do not depend on the number of clusters."""
     second = LIST.second_arm if way.arm else LIST.second_x86
     return {
         "Lambda: ticks": PASSES * (_TICK_SECONDS * _TICK_GB * second + LIST.call),
@@ -105,7 +107,7 @@ def per_deployment(way: Way) -> dict[str, float]:
 
 
 def page(counts: Counts) -> str:
-    """docs/cost.md."""
+    """Return the text of docs/cost.md."""
     return "\n".join(_lines(counts)) + "\n"
 
 
@@ -204,7 +206,7 @@ The emulated pods are copies of each other and compress {ratio:.0f} times; expec
 
 def main() -> int:
     """Print the page."""
-    for handler in logger.handlers:  # what the functions log is no part of the page
+    for handler in logger.handlers:  # keeps the functions' log lines out of the page
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stderr)
     sys.stdout.write(page(count()))

@@ -1,7 +1,7 @@
-"""What a minute of a quiet cluster asks of AWS, counted on the emulation: 100 nodes, 1,500 pods, Cluster API.
+"""Counts the AWS requests of one minute of a quiet cluster on the emulation: 100 nodes, 1,500 pods, Cluster API.
 
-The cluster is quiet, but not at rest: many of its nodes are not needed and wait for their time, so that every pass
-confirms their timers. Virtual time makes the counts the same in each run.
+The cluster is quiet but not idle: many of its nodes are unneeded and wait for their timers, so every pass confirms
+these timers. Virtual time makes the counts the same in every run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from infra.emulators.local_world import LocalWorld
 from infra.emulators.request_units import Metered
 
 NODES, PODS, MINUTES = 100, 1500, 10
-_GZIP_FROM = 128 * 1024  # bytes from which an API server compresses
+_GZIP_FROM = 128 * 1024  # bytes from which an API server compresses a response
 _ENV = [{"name": "SETTINGS", "value": "".join(f"{number * 7919 % 65_536:04x}" for number in range(750))}]
 
 
 class Counts(msgspec.Struct, frozen=True):
-    """Of one minute, with one tick and one pass. calls: of functions, by name. reads, writes: request units of the
-    tables. sent: messages. log: bytes that the functions write. series: of metrics in CloudWatch. secret_reads: of all
-    secrets, in ten minutes. lists, packed: bytes of the cluster's lists in a pass, plain and as a server compresses
-    them. written: writes by row."""
+    """Counts of one minute with one tick and one pass. calls: function invocations by name. reads, writes: request
+    units of the tables. sent: queue messages. log: bytes that the functions log. series: CloudWatch metric series.
+    secret_reads: of all secrets, in ten minutes. lists, packed: bytes of the cluster's lists in a pass, uncompressed
+    and compressed by the server. written: writes by row."""
 
     calls: dict[str, int]
     reads: float
@@ -46,8 +46,8 @@ class Counts(msgspec.Struct, frozen=True):
 
 
 def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Counts:
-    """Play a quiet cluster and count. parameters: whether its secret is a parameter of SSM. AssertionError where two
-    minutes differ in more than what each ten minutes bring."""
+    """Run a quiet cluster and return its counts. parameters: whether the cluster's secret is an SSM parameter. Raises
+    AssertionError if two minutes differ by more than the reads that occur every ten minutes."""
     with _quiet_cluster(metrics, parameters=parameters) as (world, meter):
         begun, said = len(world.invocations), len(world.metrics)
         meter.reset()
@@ -86,7 +86,7 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Co
 
 @contextmanager
 def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[LocalWorld, Metered]]:
-    """A cluster that has come to rest."""
+    """Yield a cluster that has reached a steady state."""
     world = LocalWorld(quick=True, grain=60.0)
     assert isinstance(world.services, QuickServices)
     meter = Metered(world.services.dynamodb)
@@ -129,20 +129,21 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
 
 
 class _Bodies:
-    """Bytes of the bodies that the cluster answers with. An API server compresses by gzip's first level."""
+    """Counts the bytes of the cluster's response bodies. An API server compresses with gzip level 1."""
 
     def __init__(self) -> None:
         self.plain = self.packed = 0
         self._known: dict[int, int] = {}
 
     def note(self, body: bytes) -> bytes:
-        """Count it; the same body comes out."""
+        """Count a body and return it unchanged."""
         self.plain += len(body)
         self.packed += len(body) if len(body) < _GZIP_FROM else self._packed(body)
         return body
 
     def _packed(self, body: bytes) -> int:
-        """How long it is, packed; lists of one cluster at rest differ in nothing but their length."""
+        """Return the compressed length of a body. Results are cached by length, because lists of a cluster at rest
+        differ only in their length."""
         if len(body) not in self._known:
             self._known[len(body)] = len(gzip.compress(body, 1, mtime=0))
         return self._known[len(body)]
@@ -150,7 +151,7 @@ class _Bodies:
 
 @contextmanager
 def _log() -> Iterator[list[str]]:
-    """The lines that the functions log meanwhile."""
+    """Collect the lines that the functions log in the meantime."""
     lines: list[str] = []
 
     class Keeps(logging.Handler):

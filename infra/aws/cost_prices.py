@@ -1,4 +1,4 @@
-"""AWS's list prices for the ledger of costs, in US dollars: region us-east-1, without free tiers and discounts."""
+"""AWS list prices for the cost page in US dollars: region us-east-1, without free tiers and discounts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ AS_OF = "November 2026"
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """second_x86, second_arm: of a gigabyte of a function. call: of a function. read, write: a request unit of DynamoDB
-    on demand. queue: an SQS request. secret, secret_read: a secret and month, and a call. decrypt: a KMS request, one
-    per parameter that is read. series: a custom metric and month. ingest, keep: a gigabyte of logs, and of logs and
-    month. egress: a gigabyte that leaves a cloud, which the cluster's cloud charges."""
+    """Prices in US dollars. second_x86, second_arm: of a gigabyte-second of a function. call: of a function invocation.
+    read, write: of a DynamoDB on-demand request unit. queue: of an SQS request. secret, secret_read: of a secret per
+    month, and of a call. decrypt: of a KMS request, one per parameter that is read. series: of a custom metric per
+    month. ingest, keep: of a gigabyte of ingested logs, and of stored logs per month. egress: of a gigabyte that
+    leaves a cloud, charged by the cluster's cloud."""
 
     second_x86: float = 0.0000166667
     second_arm: float = 0.0000133334

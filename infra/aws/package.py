@@ -1,12 +1,15 @@
-"""`python -m infra.aws.package --stage dev --out build`: from the tree to build/sam.json and build/deployment.zip.
+"""`python -m infra.aws.package --stage dev --out build`: builds build/sam.json and build/deployment.zip from the tree.
 
-`chalice package` does the work; around it is what experience asks for (docs/deploy.md): only what the functions need is
-copied to where Chalice looks, so that the artifact does not depend on what else lies in the tree; the merge template is
-JSON, because Chalice's YAML carries anchors that CloudFormation refuses; the dependencies are wheels for the functions'
-processor, which may be another than this machine's (wheels.py), and Chalice gets them as vendored files; and the zip is
-written anew (artifact.py), and refused where a binary in it is for another processor or Python (binaries.py).
+`chalice package` does the main work. The steps around it avoid known problems (docs/deploy.md "Known pitfalls"):
+- Only what the functions need is copied to where Chalice looks, so the artifact does not depend on other files in the
+  tree.
+- The merge template is JSON, because Chalice's YAML contains anchors that CloudFormation rejects.
+- The dependencies are wheels for the functions' processor, which may differ from this machine's (wheels.py), and
+  Chalice gets them as vendored files.
+- The zip is rewritten (artifact.py), and rejected if a binary in it is for another processor or Python version
+  (binaries.py).
 
-The Python that runs this is the functions' Python.
+The Python version that runs this module is the version of the functions.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", "cli", "__main__.py",
 
 
 def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
-    """Build a stage of .chalice/config.json into `out`; returns the SAM template. Raises PackagingFailed.
+    """Build a stage of .chalice/config.json into `out` and return the SAM template. Raises PackagingFailed.
 
-    architecture: arm64 or x86_64; empty for the stage's lambda_architecture. out gets sam.json, deployment.zip, and
+    architecture: arm64 or x86_64; empty for the stage's lambda_architecture. `out` gets sam.json, deployment.zip, and
     wheels.json, which lists the dependencies in the zip.
     """
     project, architecture = out / "project", architecture or configured_architecture(stage)
@@ -60,7 +63,8 @@ def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
 
 
 def configured_architecture(stage: str) -> str:
-    """The processor that .chalice/config.json names for a stage. Raises PackagingFailed without such a stage."""
+    """Return the processor that .chalice/config.json names for a stage. Raises PackagingFailed if the stage is
+    missing."""
     config = _config(stage)
     return str(
         config["stages"][stage].get("lambda_architecture") or config.get("lambda_architecture") or _CHALICES_DEFAULT
@@ -75,7 +79,7 @@ def _config(stage: str) -> dict[str, Any]:
 
 
 def _vendor(project: Path, out: Path, architecture: str) -> None:
-    """The dependencies as files that Chalice packs as they are, and nothing left for it to install."""
+    """Install the dependencies as files that Chalice packs unchanged, and leave Chalice nothing to install."""
     vendored = project / "vendor"
     shutil.rmtree(vendored, ignore_errors=True)
     wheels = install(ROOT / "requirements.txt", vendored, architecture)
@@ -89,7 +93,7 @@ def _vendor(project: Path, out: Path, architecture: str) -> None:
 
 
 def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
-    """sam.json, and deployment.zip as Chalice makes it, of the sources in `project`. Raises PackagingFailed."""
+    """Return sam.json and make Chalice's deployment.zip from the sources in `project`. Raises PackagingFailed."""
     config = _config(stage)
     out.mkdir(parents=True, exist_ok=True)
     merge = out / "merge.json"
@@ -101,7 +105,7 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
 
 
 def copy_sources(project: Path) -> None:
-    """Chalice packs all of chalicelib; the command line and whatever else lies about is no business of Lambda's."""
+    """Copy the sources without the command line and other files. Chalice packs all of chalicelib."""
     shutil.rmtree(project / "chalicelib", ignore_errors=True)
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_LEFT_OUT)
     settings = project / ".chalice"
@@ -114,7 +118,8 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
+    """Return the configuration without what template parameters define, mainly names, which CloudFormation
+    generates."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
         stage["environment_variables"] = {
@@ -149,7 +154,7 @@ def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
     parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
     parser.add_argument(

@@ -1,7 +1,7 @@
-"""Rights of the functions' roles that are not in infra/aws/policies: what names a function's own log group, what Lambda
-itself does in the name of a role, and what only a parameter of the stack brings.
+"""Permissions of the functions' roles that are not in infra/aws/policies: those that name a function's own log group,
+those that Lambda itself uses with a role, and those that depend on a parameter of the stack.
 
-A stack without a VPC, a key or tracing grants nothing for them.
+A stack without a VPC, a key or tracing grants no permissions for them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KEY_USERS = ("dynamodb", "lambda", "secretsmanager", "sqs", "ssm")
 
 
 def own_log(function: str, role: str, log_group: str) -> Resources:
-    """The right of one function to write its own log. All three are logical ids.
+    """Permit one function to write its own log. All three arguments are logical ids.
 
-    A resource beside the role: it names the log group, the log group the function, and the function the role.
+    This is a separate resource, because it names the log group, which names the function, which names the role.
     """
     statement = _allow("WriteOwnLog", ["logs:CreateLogStream", "logs:PutLogEvents"], {"Fn::GetAtt": [log_group, "Arn"]})
     return {
@@ -45,7 +45,8 @@ def own_log(function: str, role: str, log_group: str) -> Resources:
 
 
 def tick_dead_letters_policy() -> Json:
-    """An inline policy: Lambda leaves a tick that failed in the queue of its dead letters, with the function's role."""
+    """Return an inline policy with which Lambda, using the function's role, stores a failed tick in the dead-letter
+    queue."""
     return _policy(
         "LeaveFailedTicks",
         [_allow("LeaveFailedTicks", ["sqs:SendMessage"], {"Fn::GetAtt": ["TickDeadLetters", "Arn"]})],
@@ -53,8 +54,8 @@ def tick_dead_letters_policy() -> Json:
 
 
 def large_dead_letters_policy() -> Json:
-    """An inline policy: Lambda leaves a pass that failed for good in the dead letters of the queue it came from, with
-    the role of the large function."""
+    """Return an inline policy with which Lambda, using the role of the large function, stores a permanently failed pass
+    in the dead-letter queue of the queue it came from."""
     return _policy(
         "LeaveFailedPasses",
         [_allow("LeaveFailedPasses", ["sqs:SendMessage"], {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]})],
@@ -62,7 +63,7 @@ def large_dead_letters_policy() -> Json:
 
 
 def conditional_policies() -> list[Json]:
-    """Inline policies of every role: what a VPC, a key of one's own, and tracing need, each under its condition."""
+    """Return inline policies of every role for a VPC, a customer-managed key and tracing, each under its condition."""
     traces = _allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")
     made = (
         ("WithVpc", _policy("UseVpc", _vpc())),
@@ -73,9 +74,9 @@ def conditional_policies() -> list[Json]:
 
 
 def _vpc() -> list[Json]:
-    """Lambda attaches functions to subnets in the name of their roles; the functions' own code never may.
+    """Permit Lambda to attach functions to subnets using their roles. The functions' own code may not do this.
 
-    EC2's Describe actions know no resources, and Lambda demands that an interface may be deleted whatever its id is. A
+    EC2's Describe actions do not support resources, and Lambda requires permission to delete any network interface. A
     shared subnet has the ARN of the account that owns it.
     """
     mine = {"Fn::Sub": f"{_ARN}:ec2:{_HERE}:*/*"}
@@ -95,7 +96,7 @@ def _vpc() -> list[Json]:
 
 
 def _key() -> Json:
-    """The key may be used by way of the services that keep something under it, and not directly."""
+    """Permit use of the key through the services that encrypt data with it, but not directly."""
     services = [{"Fn::Sub": f"{service}.${{AWS::Region}}.${{AWS::URLSuffix}}"} for service in _KEY_USERS]
     return _allow("UseKmsKey", ["kms:Decrypt", "kms:GenerateDataKey"], {"Ref": "KmsKeyArn"}) | {
         "Condition": {"StringEquals": {"kms:ViaService": services}}

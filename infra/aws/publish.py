@@ -1,8 +1,8 @@
-"""`python -m infra.aws.publish build/sam.json --out build/published.json`: a template without a transform.
+"""`python -m infra.aws.publish build/sam.json --out build/published.json`: writes a template without a transform.
 
-What `chalice package` leaves is a SAM template of one processor, with the zip's place unknown. Terraform or a pipeline
-needs a template that lies in a bucket with the zip and takes everything else as parameters. SAM's transform is done
-here, so CloudFormation asks for CAPABILITY_IAM only.
+`chalice package` makes a SAM template for one processor that does not know the location of the zip. Terraform or a
+pipeline needs a template that is in a bucket with the zip and takes everything else as parameters. SAM's transform is
+done here, so CloudFormation requires only CAPABILITY_IAM.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from infra.aws.template_check import translate
 
 LARGEST = 1_000_000
-"""Bytes of a template that CloudFormation takes from S3, less what its 1 MB may mean."""
+"""Maximum size in bytes of a template that CloudFormation reads from S3, with a margin below 1 MB."""
 
 ARCHITECTURES = ("arm64", "x86_64")
 
@@ -55,16 +55,17 @@ _KEY: Json = {
 
 
 class NotPublishable(Exception):
-    """The template cannot be published; the message says why."""
+    """The template cannot be published; the message gives the reason."""
 
 
 def zip_name(architecture: str) -> str:
-    """What the zip for a processor is called in CodePrefix."""
+    """Return the name of the zip for a processor under CodePrefix."""
     return f"deployment-{architecture}.zip"
 
 
 def published(sam: Json) -> Json:
-    """The CloudFormation template of a SAM template, with the code's place and the processor as parameters."""
+    """Return the CloudFormation template of a SAM template, with the code's location and the processor as
+    parameters."""
     template = translate(sam)
     for one in template["Resources"].values():
         if one["Type"] == "AWS::Lambda::Function":
@@ -79,7 +80,8 @@ def published(sam: Json) -> Json:
 
 
 def publish(sam: Path, out: Path) -> int:
-    """Write the published template of a file with a SAM template; its size in bytes. Raises NotPublishable, OSError."""
+    """Write the published template of a SAM template file and return its size in bytes. Raises NotPublishable,
+    OSError."""
     text = json.dumps(published(_read(sam)), separators=(",", ":"), sort_keys=True)
     size = len(text.encode())
     if size > LARGEST:
@@ -101,7 +103,7 @@ def _read(sam: Path) -> Json:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.publish", description="a template to put into a bucket")
     parser.add_argument("template", type=Path, help="what infra.aws.package wrote: build/sam.json")
     parser.add_argument("--out", default="build/published.json", type=Path, help="the file (build/published.json)")

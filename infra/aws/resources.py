@@ -1,10 +1,10 @@
-"""The tables and queues of a deployment, stated once, for both ways into an account.
+"""The tables and queues of a deployment, stated once for both kinds of deployment.
 
-A CloudFormation stack of everything lets CloudFormation generate the names. A deployment by `chalice deploy` needs
-names that follow from a prefix (chalicelib/model/resource_names.py), and has the same resources in a stack of their
-own. The emulation (infra/emulators/deployed_functions.py) takes the queues' behaviour from here as well.
+In a deployment with CloudFormation, CloudFormation generates the names. A deployment with `chalice deploy` needs names
+that follow from a prefix (chalicelib/model/resource_names.py) and has the same resources in a separate stack. The
+emulation (infra/emulators/deployed_functions.py) uses the queues' settings as well.
 
-Resources are CloudFormation's: logical id -> {"Type": …, "Properties": …}.
+Resources have CloudFormation's form: logical id -> {"Type": …, "Properties": …}.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from chalicelib.store.tables import definition, policy_table_of, time_to_live
 Resources = dict[str, dict[str, Any]]
 
 DEAD_LETTERS_KEPT = 14 * 86_400
-"""Seconds; SQS keeps messages for 14 days at most."""
+"""Seconds; SQS keeps messages for at most 14 days."""
 
 _KEEP = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 _DELETE = {"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Delete"}
 
 
 class QueueSettings(msgspec.Struct, frozen=True):
-    """How a function's queue behaves. visibility, retention: seconds. max_receives: before a message is given up."""
+    """Settings of a function's queue. visibility, retention: seconds. max_receives: before a message is moved to the
+    dead letters."""
 
     visibility: int
     retention: int
@@ -38,21 +39,22 @@ _RECONCILE = QueueSettings(visibility=720, retention=3_600, max_receives=3)
 _ACT = QueueSettings(visibility=360, retention=345_600, max_receives=5)
 
 QUEUES: dict[str, QueueSettings] = {"reconcile": _RECONCILE} | {f"act_{provider}": _ACT for provider in PROVIDERS}
-"""By the queue's name, which is also its function's."""
+"""Settings by the queue's name, which is also the name of its function."""
 
 
 def logical_id(name: str) -> str:
-    """What Chalice makes of a function's name in a template: `act_exoscale` is ActExoscale."""
+    """Return Chalice's logical id of a function in a template: ActExoscale for `act_exoscale`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def dead_letters(queue: str) -> str:
-    """The name of a queue's dead-letter queue, in a deployment that has a prefix."""
+    """Return the name of a queue's dead-letter queue in a deployment that has a prefix."""
     return f"{queue}-dead"
 
 
 def tables(prefix: str = "") -> Resources:
-    """StateTable and PolicyTable. prefix: what names follow from, as `outscaler-dev`; "" lets names be generated."""
+    """Return StateTable and PolicyTable. prefix: of the names, e.g. `outscaler-dev`; "" lets CloudFormation generate
+    names."""
     state = state_table_of(prefix) if prefix else ""
     policies = policy_table_of(state) if prefix else {"Fn::Sub": policy_table_of("${StateTable}")}
     expiry = {"TimeToLiveSpecification": time_to_live()}
@@ -60,7 +62,7 @@ def tables(prefix: str = "") -> Resources:
 
 
 def queues(prefix: str = "") -> Resources:
-    """Each function's queue with its dead-letter queue, and TickDeadLetters. prefix: as for tables."""
+    """Return each function's queue with its dead-letter queue, and TickDeadLetters. prefix: as for tables."""
     made: Resources = {}
     for name, settings in QUEUES.items():
         dead = f"{logical_id(name)}DeadLetters"
@@ -80,7 +82,7 @@ def queues(prefix: str = "") -> Resources:
 
 
 def tick_dead_letters_policy(rule: Any) -> Resources:
-    """The right of EventBridge to leave ticks that it could not deliver. rule: the ARN of the schedule's rule."""
+    """Return the policy that lets EventBridge store undeliverable ticks. rule: the ARN of the schedule's rule."""
     queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
     statement = {
         "Sid": "TakeUndeliveredTicks",
@@ -102,12 +104,13 @@ def tick_dead_letters_policy(rule: Any) -> Resources:
 
 
 def resources(rule: Any, prefix: str = "") -> Resources:
-    """All of them. rule: the ARN of the schedule's rule; prefix: as for tables."""
+    """Return all tables and queues. rule: the ARN of the schedule's rule. prefix: as for tables."""
     return tables(prefix) | queues(prefix) | tick_dead_letters_policy(rule)
 
 
 def dead_letter_alarms(topic: Any) -> Resources:
-    """An alarm for each dead-letter queue that is not empty. topic: the ARN of the SNS topic that is notified."""
+    """Return an alarm for each dead-letter queue, raised when it is not empty. topic: the ARN of the SNS topic to
+    notify."""
     return {
         f"{logical_id(name)}DeadLettersAlarm": {
             "Type": "AWS::CloudWatch::Alarm",

@@ -1,8 +1,9 @@
-"""`python -m infra.aws.template_check build/sam.json`: what CloudFormation would say, before it says it.
+"""`python -m infra.aws.template_check build/sam.json`: finds template errors before CloudFormation does.
 
-cfn-lint on the SAM template misses what only exists after the transformation (a concurrency under 2, a visibility
-timeout shorter than the function's): so the template is translated as CloudFormation would, and the result is linted.
-Nothing is asked of AWS. The code's place is not known yet and does not matter; a made-up one stands in.
+cfn-lint on the SAM template misses errors that appear only after the transformation (a concurrency below 2, a
+visibility timeout shorter than the function's timeout). Therefore the template is translated as CloudFormation would
+translate it, and the result is linted. AWS is not called. The location of the code is not known yet and does not
+matter, so a placeholder is used.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from typing import Any
 
 REGION = "us-east-1"
 REGIONS = (REGION, "eu-central-1", "eu-central-2", "ap-southeast-1", "cn-north-1", "us-gov-west-1")
-"""Old and new ones, and one of each partition: what they offer differs."""
+"""Old and new regions, and one of each partition, because they offer different features."""
 
 _CODE = "s3://outscaler-artifacts/deployment.zip"
 
 
 class _ManagedPolicies:
-    """The translator asks for AWS's managed policies; every role here is our own, so there are none."""
+    """Replaces the loader of AWS's managed policies, which the translator asks for. No role here uses a managed
+    policy."""
 
     def load(self) -> dict[str, str]:
-        """None."""
+        """Return no policies."""
         return {}
 
 
 def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
-    """The CloudFormation template that a SAM template stands for in a region; raises samtranslator's
+    """Return the CloudFormation template that a SAM template is transformed to in a region. Raises samtranslator's
     InvalidDocumentException."""
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
     from samtranslator.translator.arn_generator import ArnGenerator
@@ -51,7 +53,8 @@ def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
 
 
 def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str]:
-    """What cfn-lint finds in a CloudFormation template for any of the regions: one line per finding, warnings too."""
+    """Return the findings of cfn-lint, warnings included, for a CloudFormation template in any of the regions, one line
+    per finding."""
     from cfnlint import lint_file
     from cfnlint.config import ManualArgs
 
@@ -64,7 +67,7 @@ def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: findings on standard output, exit 1 if there are any."""
+    """Run the command: print the findings to standard output and exit with 1 if there are any."""
     parser = argparse.ArgumentParser(
         prog="python -m infra.aws.template_check", description="translate and lint a SAM template"
     )

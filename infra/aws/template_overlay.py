@@ -1,8 +1,8 @@
-"""What is laid over the template that `chalice package` makes: everything that Chalice knows nothing of.
+"""Adds everything that Chalice does not support to the template that `chalice package` makes.
 
-What occurs once is in template.json. What repeats for every function, queue or provider is made here, so that a new
-function is one more row. The result is JSON, because Chalice writes a YAML merge template with anchors, which
-CloudFormation refuses.
+What occurs once is in template.json. What repeats for every function, queue or provider is generated here, so that a
+new function needs only one more row. The result is JSON, because Chalice writes a YAML merge template with anchors,
+which CloudFormation rejects.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Sta
 
 
 class TemplateOverlayFunction(msgspec.Struct, frozen=True):
-    """name: as in .chalice/config.json. reserved: executions that `Reserve=on` reserves, not less than the event source
-    runs at a time: a function that is throttled would use up its messages' attempts. provider: whose queue feeds it."""
+    """name: as in .chalice/config.json. reserved: concurrency that `Reserve=on` reserves. It is not less than the
+    concurrency of the event source, because throttled invocations would use up the receives of the messages.
+    provider: whose queue triggers the function."""
 
     name: str
     reserved: int
@@ -47,7 +48,7 @@ FUNCTIONS = (
 
 
 def merge_template(stage: Json) -> Json:
-    """The merge template for a stage of .chalice/config.json; stages whose readers use an API key get one."""
+    """Return the merge template for a stage of .chalice/config.json. A stage whose readers use an API key gets one."""
     merged: Json = json.loads((HERE / "template.json").read_text("utf-8"))
     merged["Parameters"]["Stage"]["Default"] = stage["tags"]["stage"]
     merged["Parameters"]["LogRetention"]["Default"] = stage["log_retention_in_days"]
@@ -72,11 +73,12 @@ def merge_template(stage: Json) -> Json:
 
 
 def finished(template: Json) -> Json:
-    """The template that Chalice made of the merge template, with what cannot be laid over: parts of texts and lists.
+    """Return the template that Chalice made with the merge template, after changes that cannot be merged: parts of
+    texts and lists.
 
-    Policy files say `${SecretPrefix}`. An empty parameter in its place would give a role all secrets of the account, so
-    the prefix that follows from the stage takes its place. Roles get the policies that depend on parameters: in the
-    role itself, for Lambda checks a role's rights when a function is made.
+    Policy files contain `${SecretPrefix}`. An empty parameter would give a role access to all secrets of the account,
+    so the prefix that follows from the stage is used then. Policies that depend on parameters are part of the role
+    itself, because Lambda checks a role's permissions when a function is created.
     """
     made = template | {section: _prefixed(template[section]) for section in ("Globals", "Resources")}
     for name, one in made["Resources"].items():
@@ -90,12 +92,12 @@ def finished(template: Json) -> Json:
 
 
 def function_id(name: str) -> str:
-    """A function's logical id; Chalice gives the one behind the REST API a name of its own."""
+    """Return a function's logical id. Chalice has a separate name for the function of the REST API."""
     return {"api_handler": "APIHandler"}.get(name, logical_id(name))
 
 
 def encrypted(made: Resources) -> Resources:
-    """Tables, queues and log groups under the key of the parameter KmsKeyArn, where that is given."""
+    """Encrypt tables, queues and log groups with the key of the parameter KmsKeyArn, if it is given."""
     key = {"Ref": "KmsKeyArn"}
     under: Json = {
         "AWS::DynamoDB::Table": {
@@ -111,7 +113,7 @@ def encrypted(made: Resources) -> Resources:
 
 
 def tagged(made: Resources, stage: Any) -> Resources:
-    """Tables, queues and log groups with the tags that Chalice gives functions. stage: a text or a reference."""
+    """Add the tags that Chalice gives functions to tables, queues and log groups. stage: a text or a reference."""
     tags = {"Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
     kinds = ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
     return {
@@ -136,7 +138,8 @@ def _all_resources() -> Resources:
 
 
 def _log_groups() -> Resources:
-    """Chalice makes those of the functions; the type is repeated so that they get what every log group gets."""
+    """Return log groups. Chalice creates those of the functions; their type is repeated so that they get the settings
+    of all log groups."""
     names = [f"{logical_id(each.name)}LogGroup" for each in FUNCTIONS] + ["ApiAccessLog"]
     return {
         name: {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": {"Ref": "LogRetention"}}}
@@ -161,7 +164,7 @@ def _function(each: TemplateOverlayFunction) -> Json:
     if each.name in QUEUES:
         properties |= _queue_function(each)
     if each.name == "reconcile":
-        # No function but this one may know it: a reference from the large function's role would be a circle.
+        # Only this function may refer to it: a reference from the large function's role would be circular.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
     if each.name == RECONCILE_LARGE:
         properties |= _invoked_function("ReconcileDeadLetters")
@@ -169,7 +172,7 @@ def _function(each: TemplateOverlayFunction) -> Json:
 
 
 def _queue_function(each: TemplateOverlayFunction) -> Json:
-    """The real queue in place of the placeholder, and failures reported one by one."""
+    """Replace the placeholder with the real queue and report batch item failures."""
     source: Json = {
         "Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
@@ -183,7 +186,7 @@ def _queue_function(each: TemplateOverlayFunction) -> Json:
 
 
 def _invoked_function(dead_letters: str) -> Json:
-    """How asynchronous invocations are repeated, and where Lambda leaves its record of those that failed for good."""
+    """Set how asynchronous invocations are retried, and where Lambda records those that failed permanently."""
     return {
         "EventInvokeConfig": {
             "MaximumRetryAttempts": 2,
@@ -198,7 +201,7 @@ def _queue_variables() -> Json:
 
 
 def _use(provider: str) -> str:
-    """The parameter, and the condition, for one provider."""
+    """Return the parameter and the condition for one provider."""
     return f"Use{provider.capitalize()}"
 
 
@@ -207,7 +210,7 @@ def _with_key(value: Any) -> Json:
 
 
 def _laid_over(below: Json, above: Json) -> Json:
-    """Both, key by key; where both have a value that is no mapping, the one above."""
+    """Merge two mappings recursively. For values that are not mappings, the upper one wins."""
     both = below | above
     for key in below.keys() & above.keys():
         if isinstance(below[key], dict) and isinstance(above[key], dict):

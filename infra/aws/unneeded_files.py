@@ -1,8 +1,8 @@
-"""What of the packages that pip installs does not go into the zip.
+"""Selects files of installed packages that are left out of the zip.
 
-Three kinds: what only a build or a test needs; parts of a library that no function imports; and a file that the wheel
-holds twice. Names are written so that they match on every processor and for every version of Python: extension modules
-and libraries have both in their names. tests/functional/test_package_size.py runs a pass from what is left.
+There are three kinds: files that only a build or a test needs, parts of a library that no function imports, and files
+that a wheel contains twice. Patterns match on every processor and Python version, which the names of extension modules
+and libraries contain. tests/functional/test_package_size.py runs a pass with the remaining files.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-#: Of a distribution's metadata the licences stay, and METADATA, from which scanners for known defects take the version.
+#: Of a distribution's metadata, licences stay, and METADATA, from which vulnerability scanners read the version.
 _METADATA = r"\.dist-info/(?!(licenses/|LICEN[CS]E|NOTICE|COPYING|AUTHORS|METADATA$))"
 
-#: Powertools is loaded for its logger, whose package also imports metrics and tracing.
+#: Only Powertools' logger is used, but its package also imports metrics and tracing.
 _POWERTOOLS = (
     r"^aws_lambda_powertools/(event_handler|middleware_factory)/",
     r"^aws_lambda_powertools/metrics/provider/datadog/",
     r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)",
 )
 
-#: numpy imports these when they are asked for, and neither the planner nor the solver asks. numpy.random stays: the
-#: expander least-cost uses it. numpy.ma stays: from numpy 2.3 on `unique`, and what is built on it, import it.
+#: numpy imports these on demand, and neither the planner nor the solver uses them. numpy.random stays because the
+#: expander least-cost uses it. numpy.ma stays because `unique` and functions based on it import it from numpy 2.3 on.
 _NUMPY = (
     r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
     r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
@@ -37,13 +37,13 @@ LEFT_OUT = re.compile(
             r"_test\.py$",
             r"\.(pyi|pyc|pxd|pyx|h|c|a)$",
             r"^bin/",
-            r"\.data/",  # scripts of a wheel
+            r"\.data/",  # scripts of wheels
             _METADATA,
             *_POWERTOOLS,
             *_NUMPY,
-            r"^charset_normalizer/",  # requests guesses encodings with it; only bytes are read here
-            r"^botocore/cacert\.pem$",  # the authorities come from certifi
-            r"^dateutil/zoneinfo/.*\.tar\.gz$",  # the time zones come from tzdata
+            r"^charset_normalizer/",  # requests uses it to guess encodings; here only bytes are read
+            r"^botocore/cacert\.pem$",  # certifi provides the certificate authorities
+            r"^dateutil/zoneinfo/.*\.tar\.gz$",  # tzdata provides the time zones
             r"^urllib3/contrib/emscripten/",
         )
     )
@@ -51,15 +51,15 @@ LEFT_OUT = re.compile(
 
 
 def is_left_out(name: str) -> bool:
-    """Whether a file of Chalice's zip stays out of ours. name: its path in the zip."""
+    """Return whether a file of Chalice's zip is left out of ours. name: its path in the zip."""
     return name.endswith("/") or LEFT_OUT.search(name) is not None
 
 
 def twins(tree: Path) -> list[Path]:
-    """Shared libraries that lie in one folder twice under several names; only the name that programs link to is used.
+    """Return shared libraries that a folder contains under several names. Only the name that programs link to is used.
 
-    A wheel has no symbolic links, so `libx.so.1` and `libx.so.1.2.3` are two files. The dynamic linker looks for the
-    library's own name (SONAME), which stands in the file itself.
+    A wheel cannot contain symbolic links, so `libx.so.1` and `libx.so.1.2.3` are two files. The dynamic linker looks
+    for the library's SONAME, which the file itself contains.
     """
     groups: dict[tuple[Path, int, bytes], list[Path]] = {}
     for library in sorted(tree.rglob("*.so*")):

@@ -1,10 +1,10 @@
-"""The deployed dependencies, as wheels for the function's processor and Python, whatever machine builds.
+"""Installs the deployed dependencies as wheels for the functions' processor and Python, whichever machine builds.
 
-Chalice asks pip twice: first for the wheels of this machine, then by name for those of Lambda. The second request
-cannot be checked against the lock, so a build for the other processor would take whatever the index gives. Here pip is
-asked once, for Lambda's platform, and takes only wheels whose hash is in requirements.txt. No code of a package runs.
+Chalice calls pip twice: first for the wheels of this machine, then by name for those of Lambda. The second call cannot
+be checked against the lock, so a build for the other processor would take whatever the index offers. Here pip is called
+once, for Lambda's platform, and accepts only wheels whose hash is in requirements.txt. No package code runs.
 
-pip runs as this machine has it configured: PIP_* variables reach it, so it also works without a network.
+pip uses this machine's configuration, including PIP_* variables, so it can also work without a network.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-#: Lambda's name of a processor -> the machine in the names of wheels, and the number in the head of an ELF file.
+#: Lambda's name of a processor -> the machine in the names of wheels, and the number in the header of an ELF file.
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
-#: Python -> the minor version of glibc 2 in Lambda's runtime: Amazon Linux 2, then Amazon Linux 2023.
+#: Python -> the minor version of glibc 2 in Lambda's runtime: Amazon Linux 2 or Amazon Linux 2023.
 _GLIBC = {(3, 11): 26, (3, 12): 34, (3, 13): 34}
 _OLDEST_GLIBC = 5  # manylinux1
-_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # what pip notes of the installation
+_PIPS_OWN = ("INSTALLER", "RECORD", "REQUESTED", "direct_url.json")  # pip's own records of the installation
 
 
 class PackagingFailed(Exception):
-    """The artifact could not be built; the message says what to do."""
+    """The artifact could not be built; the message gives the remedy."""
 
 
 class Wheel(msgspec.Struct, frozen=True):
-    """A wheel that is deployed. file: its name on the index; sha256: of the file, in hexadecimal digits; licence: as
-    the project states it, an SPDX expression if it has one, else what comes closest, or empty."""
+    """A deployed wheel. file: its name on the index. sha256: of the file, in hexadecimal. licence: as the project
+    states it: an SPDX expression if it has one, otherwise the closest statement, or empty."""
 
     name: str
     version: str
@@ -45,7 +45,7 @@ class Wheel(msgspec.Struct, frozen=True):
 
 
 def host_architecture() -> str:
-    """Lambda's name of this machine's processor. Raises PackagingFailed for one that Lambda does not have."""
+    """Return Lambda's name of this machine's processor. Raises PackagingFailed if Lambda does not support it."""
     machine = {"arm64": "aarch64", "AMD64": "x86_64"}.get(platform.machine(), platform.machine())
     for name, each in MACHINES.items():
         if each == machine:
@@ -54,8 +54,8 @@ def host_architecture() -> str:
 
 
 def runtime() -> str:
-    """Lambda's name of the running Python, which is the one that builds. Raises PackagingFailed without such a
-    runtime."""
+    """Return Lambda's name of the running Python, which builds the package. Raises PackagingFailed if Lambda has no
+    such runtime."""
     version = sys.version_info[:2]
     if version not in _GLIBC:
         known = ", ".join(f"{major}.{minor}" for major, minor in _GLIBC)
@@ -64,7 +64,7 @@ def runtime() -> str:
 
 
 def install(requirements: Path, target: Path, architecture: str) -> list[Wheel]:
-    """Unpack the wheels of a lock with hashes into `target`; what was taken, by name. Raises PackagingFailed."""
+    """Unpack the wheels of a lock with hashes into `target` and return them by name. Raises PackagingFailed."""
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.json"
         command = [
@@ -121,7 +121,7 @@ def _wheel(taken: Mapping[str, Any]) -> Wheel:
 
 
 def _licence(about: Mapping[str, Any]) -> str:
-    """The expression; else the one line of the older field; else the classifiers."""
+    """Return the licence expression, otherwise the older field if it has one line, otherwise the classifiers."""
     old = (about.get("license") or "").strip()
     classifiers = [each.rpartition(" :: ")[2] for each in about.get("classifier", []) if each.startswith("License :: ")]
     return about.get("license_expression") or (old if old and "\n" not in old else "") or ", ".join(classifiers)

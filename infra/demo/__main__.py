@@ -1,7 +1,7 @@
-"""`make run`: the main job on the local emulation, told as it happens; ends by itself.
+"""`make run`: demonstrates Outscaler on the local emulation and prints what happens; it ends by itself.
 
-Exit code 0 if everything that the story promises was seen, 1 with what was missing otherwise, 2 for a wrong argument.
-Time runs faster than on the wall, so that minutes of timers take seconds; the account says both.
+Exit code 0 if all expectations of the demonstration are met, 1 with the missing ones otherwise, 2 for an invalid
+argument. Time runs faster than wall-clock time, so minutes of timers take seconds; the output shows both.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from infra.emulators.live.lambda_processes import Result
 SPEED, FASTEST = 25.0, 40.0
 KILLS = 4
 WALL_LIMIT = 150.0
-"""Seconds after which the story is given up, at SPEED or faster."""
+"""Seconds after which the demonstration is aborted, at SPEED or faster."""
 WIDTH = 150
-"""Columns where there is no terminal to ask."""
+"""Columns if the output is not a terminal."""
 PLACE = ROOT / ".local"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Play the story; the exit code."""
+    """Run the demonstration and return the exit code."""
     args = _arguments(argv)
-    # Libraries of the emulation have things to say that are not part of the story.
+    # The emulation's libraries log messages that are not part of the demonstration.
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _DemoParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, without the usage that argparse puts before it."""
+        """Print one line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -135,14 +135,14 @@ def tell(
     stay: bool = False,
     wall: Callable[[], float] = time.monotonic,
 ) -> int:
-    """The whole run; the exit code."""
+    """Run the whole demonstration and return the exit code."""
     began = wall()
     console.print(
         f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line has both."
     )
     ledger, relay = Ledger(), _Relay()
-    # Where the purchase itself is not interrupted, its time is over in the pass that finds the broken server, and the
-    # group backs off for longer than the story lasts.
+    # If the purchase itself is not interrupted, it has timed out in the pass that finds the broken server, and the
+    # group backs off for longer than the demonstration lasts.
     ledger.broken = int(kills == KILLS)
     clouds = Clouds(ledger.broken)
     with Emulation(setting, relay, wall, clouds.accounts) as emulation:
@@ -188,7 +188,7 @@ def tell(
 
 
 class _Relay:
-    """Results go to the narrator as soon as there is one."""
+    """Passes results to the narrator as soon as it exists."""
 
     def __init__(self) -> None:
         self.to: Callable[[Result, Json], None] | None = None
@@ -199,7 +199,7 @@ class _Relay:
 
 
 def _take_stock(stage: DemoStage) -> None:
-    """What can only be said at the end."""
+    """Collect what is known only at the end."""
     stage.watcher.look()
     stage.narrator.look()
     stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}

@@ -1,7 +1,7 @@
-"""The emulated Alibaba Cloud, watched: what is asked of it and what comes of it become lines of the account.
+"""Observes the emulated Alibaba Cloud and prints requests and their results.
 
-It looks at the account's scaling activities as a person would in the console. Those that buy are counted: nothing may
-be bought twice, and what was refused for want of stock must be bought elsewhere.
+It reads the account's scaling activities, as a person would in the console. Purchases are counted: nothing may be
+bought twice, and what was refused for lack of stock must be bought from another group.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.emulators.alicloud.models import Activity
 
 
 class BurstWatcher:
-    """look() tells what is new. groups: scaling group id -> name; first: called before a call at the provider is told;
+    """look() reports what is new. groups: scaling group id -> name. first: called before a provider call is reported.
     answered: called when something is bought."""
 
     def __init__(
@@ -33,7 +33,7 @@ class BurstWatcher:
         self._ended: set[str] = set()
 
     def look(self) -> None:
-        """Activities that began and ended since the last look."""
+        """Report activities that began or ended since the last call."""
         with self._cloud.lock:
             found = [
                 (self._groups[group.id], each) for group in self._cloud.groups.values() for each in group.activities
@@ -47,7 +47,7 @@ class BurstWatcher:
                 self._tell_end(name, activity)
 
     def sizes(self) -> dict[str, int]:
-        """Name -> machines that are wanted."""
+        """Return name -> desired machines."""
         with self._cloud.lock:
             return {name: self._cloud.groups[id_].desired or 0 for id_, name in self._groups.items()}
 

@@ -1,4 +1,4 @@
-"""The emulated Cherry Servers, watched: every server is an order of its own and bears the operation that ordered it."""
+"""Observes the emulated Cherry Servers. Every server is a separate order and contains the operation that ordered it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORDERED_BY = "outscaler-operation"
 
 
 class MetalWatcher:
-    """look() tells what is new. first, answered: as in bursting.py."""
+    """look() reports what is new. first, answered: as in alicloud_observer.py."""
 
     def __init__(
         self, cloud: CherryCloud, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
@@ -28,7 +28,7 @@ class MetalWatcher:
         self._orders: set[str] = set()
 
     def look(self) -> None:
-        """Servers that were ordered, deployed and terminated since the last look."""
+        """Report servers ordered, deployed and terminated since the last call."""
         with self._cloud.lock:
             servers = [*self._cloud.servers.values(), *self._cloud.dropped]
         self._ordered([each for each in servers if each.id not in self._known])
@@ -44,7 +44,7 @@ class MetalWatcher:
                 self._say("provider", f"Cherry Servers terminates {server.hostname} (server {server.id})")
 
     def sizes(self) -> dict[str, int]:
-        """Name -> servers that are not being terminated."""
+        """Return name -> servers that are not being terminated."""
         return {METAL: sum(not each.leaving for each in self._cloud.members(METAL, CLUSTER))}
 
     def _ordered(self, fresh: list[CherryServer]) -> None:

@@ -1,8 +1,8 @@
-"""The clouds that the shop has machines in beside Cluster API: what stands there, what is scarce, and who watches.
+"""The shop's clouds in addition to Cluster API: their groups, their shortages, and their observers.
 
-Alibaba Cloud has none of the machines that are preferred for bursts. Exoscale's organisation may not have one more
-instance. The first server that Cherry Servers delivers never joins the cluster, as one does whose disk is broken.
-Huawei Cloud has sold out the flavour that is preferred for the night.
+Alibaba Cloud has none of the machines preferred for bursts. Exoscale's organisation has no quota for another instance.
+The first server that Cherry Servers delivers never joins the cluster, like one with a broken disk. Huawei Cloud has
+sold out the flavour preferred for the night.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _METAL = {
     "cloudInit": _SCRIPT,
 }
 _STAY = 10
-"""Minutes that a new node of Huawei Cloud's pools may not be removed, as the pools say."""
+"""Minutes for which a new node of Huawei Cloud's pools may not be removed, as set in the pools."""
 _PATIENCE = "3m"
-"""How long a server of Cherry Servers may take to join; in the emulation it is deployed within a minute."""
+"""Time limit for a server of Cherry Servers to join; in the emulation it is deployed within a minute."""
 
 
 class Clouds:
-    """furnish() before anything looks at them; they must be attached by then (live/emulation.py does that).
+    """Call furnish() before anything is observed. The accounts must be attached by then (live/emulation.py does that).
 
     broken: servers of Cherry Servers that never join.
     """
@@ -90,18 +90,18 @@ class Clouds:
 
     @property
     def accounts(self) -> tuple[CloudBeside, ...]:
-        """All of them."""
+        """Return all accounts."""
         return self._alicloud, self._exoscale, self._cherry, self._huawei
 
     def furnish(self) -> dict[str, str]:
-        """Make the groups, all of them empty but for Huawei Cloud's; id -> the name that the story calls it by."""
+        """Create the groups, all of them empty except Huawei Cloud's. Returns id -> the name in the demonstration."""
         self._bursts()
         self._renders()
         self._nights_and_days()
         return {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
 
     def policy(self) -> str:
-        """The policy's document."""
+        """Return the policy's document."""
         scaling = [
             {"provider": "alicloud", "id": id_, "min": 0, "max": 3, "priority": 20 if name == BURST else 10}
             for id_, name in self._scaling.items()
@@ -130,7 +130,7 @@ class Clouds:
     def sides(
         self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]
     ) -> Sequence[Side]:
-        """Who watches them."""
+        """Return their observers."""
         return (
             BurstWatcher(self._alicloud.cloud, self._scaling, ledger, say, first, answered),
             SksWatcher(self._exoscale, self._nodepool, ledger, say, first, answered),
@@ -161,8 +161,8 @@ class Clouds:
             self._cherry.cloud.spoil(METAL, NEVER_JOINS)
 
     def _nights_and_days(self) -> None:
-        """Pools that say themselves what they may be: nothing of them is in the policy but a rule. Nodes that a rule
-        has brought stay for a while, needed or not: else the rate would rise again, and the rule with it."""
+        """Add pools whose bounds are set at the vendor; the policy contains only rules for them. Nodes that a rule
+        added stay for a while, needed or not; otherwise the rate would rise again and trigger the rule again."""
         cloud, cluster = self._huawei.cloud, self._huawei.cluster
         with cloud.lock:
             night = CcePool(

@@ -1,7 +1,7 @@
-"""The simulated cluster, watched: what changes in it becomes lines of the account and figures in the ledger.
+"""Observes the simulated cluster, prints its changes and counts them.
 
-It looks at the cluster as a person with kubectl would, at the objects and at what the API server was asked; it knows
-nothing of what the functions think (deciding.py tells that).
+It sees what a person with kubectl would see: the objects, and the requests to the API server. It does not know the
+functions' decisions (decision_narrator.py reports those).
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Elapsed = Callable[[], tuple[float, float]]
 
 
 class Side(Protocol):
-    """Another cloud's machines, watched."""
+    """An observer of another cloud's machines."""
 
     def look(self) -> None:
-        """Tell what is new since the last look."""
+        """Report what is new since the last call."""
 
     def sizes(self) -> dict[str, int]:
-        """Group -> machines that are wanted."""
+        """Return group -> desired machines."""
 
 
 class Watcher:
-    """look() tells what is new since the last look. first: called before a call at the provider is told, so that what
-    led to it is told before. sides: the other clouds. counting: machines and nodes are put
-    into the ledger; guarding: budgets are watched."""
+    """look() reports what is new since the last call. first: called before a provider call is reported, so that its
+    causes are reported before. sides: observers of the other clouds. counting: count machines and nodes. guarding:
+    check budgets."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Watcher:
         self._requests, self._refused, self._told = 0, Counter[str](), set[str]()
 
     def look(self) -> None:
-        """Everything that is new, in the order in which it makes sense."""
+        """Report everything new, causes first."""
         self._see_groups()
         self._see_scheduling()
         self._see_machines()
@@ -84,7 +84,7 @@ class Watcher:
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
 
     def answered(self) -> None:
-        """Something is bought."""
+        """Record the first purchase."""
         if self._ledger.pending_at and not self._ledger.answered_at:
             self._ledger.answered_at = self._elapsed()
 
@@ -139,13 +139,13 @@ class Watcher:
         self._requests += len(fresh)
         for request in fresh:
             if "watch=1" in request.path or request.path.startswith("/api/v1/events?"):
-                continue  # the exporter's
+                continue  # of the event exporter
             self._ledger.kube_requests["reads" if request.method == "GET" else "writes"] += 1
             if request.path.partition("?")[0].endswith("/eviction"):
                 self._evicted(request.path.split("/")[-2], request.status)
 
     def _evicted(self, pod: str, status: int) -> None:
-        if pod.startswith(AGENT):  # of a DaemonSet: it goes with its node
+        if pod.startswith(AGENT):  # a DaemonSet's pod is deleted with its node
             return
         if status < 300:
             self._ledger.evicted += 1
@@ -157,7 +157,7 @@ class Watcher:
                 self._say("cluster", f"{pod} may not be evicted now, its disruption budget allows no more: it waits")
 
     def _see_budgets(self) -> None:
-        """Never fewer healthy pods than the budget wants, while nodes are being drained."""
+        """Check that there are never fewer healthy pods than the budget requires while nodes are being drained."""
         if not self.guarding:
             return
         for budget in self._kube.list("poddisruptionbudgets", group="policy"):
@@ -165,10 +165,10 @@ class Watcher:
             if healthy is not None and wanted is not None:
                 self._ledger.least_room = min(self._ledger.least_room, healthy - wanted)
 
-    # -- how things stand
+    # -- status
 
     def pods(self) -> tuple[int, int, int]:
-        """(running, starting or ending, without a node), of all but DaemonSets."""
+        """Return (running, starting or ending, without a node) of all pods except DaemonSet pods."""
         running = other = pending = 0
         for pod in self._kube.list("pods"):
             owners = pod["metadata"].get("ownerReferences") or ()
@@ -183,7 +183,7 @@ class Watcher:
         return running, other, pending
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Group -> (size asked for, ready nodes), of all providers."""
+        """Return group -> (desired size, ready nodes) of all providers."""
         ready = Counter(
             group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes") if is_true(node, "Ready")
         )

@@ -1,6 +1,6 @@
-"""The account on the screen: one line per thing that happened, in virtual and wall time; a status below on a terminal.
+"""The output of the demonstration: one line per event, with virtual and wall time, and on a terminal a status below.
 
-Where nobody watches (a pipe, a CI log) there are the lines alone, and nothing that moves.
+Without a terminal (a pipe, a CI log) only the lines are printed.
 """
 
 from __future__ import annotations
@@ -24,41 +24,41 @@ STYLES = {
 
 
 class Account(Protocol):
-    """Where the story is told."""
+    """The interface for the demonstration's output."""
 
     def chapter(self, number: int, title: str, words: str) -> None:
-        """A new chapter; words: what is about to be seen."""
+        """Start a chapter. words: what it shows."""
 
     def say(self, who: str, words: str) -> None:
-        """One line. who: one of STYLES."""
+        """Print one line. who: one of STYLES."""
 
     def status(self, lines: Sequence[tuple[str, str]]) -> None:
-        """How things stand, as (what, how)."""
+        """Show the status, as (name, value)."""
 
 
 Say = Callable[[str, str], None]
-"""Account.say."""
+"""The type of Account.say."""
 
 
 def names(found: Iterable[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`, in order, each once."""
+    """Return `a, b, c and 4 more`, in order and without duplicates."""
     ordered = sorted(set(found))
     more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
     return ", ".join(ordered[:most]) + more
 
 
 def count(number: int, word: str) -> str:
-    """`1 pod`, `2 pods`."""
+    """Return `1 pod` or `2 pods`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def span(seconds: float) -> str:
-    """`04:07`."""
+    """Return a duration as `04:07`."""
     return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
 class Screen:
-    """An Account on a console. elapsed: (virtual, wall) seconds since the beginning. A context manager."""
+    """An Account on a console; a context manager. elapsed: (virtual, wall) seconds since the beginning."""
 
     def __init__(self, console: Console, elapsed: Callable[[], tuple[float, float]]) -> None:
         self._console, self._elapsed = console, elapsed
@@ -74,7 +74,7 @@ class Screen:
         self.still()
 
     def still(self) -> None:
-        """No status any more: from here on there are lines only."""
+        """Remove the status; from now on only lines are printed."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -89,7 +89,7 @@ class Screen:
         """See Account."""
         virtual, wall = self._elapsed()
         head = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who]))
-        if self._console.is_terminal:  # long lines go on under their own words
+        if self._console.is_terminal:  # continuation lines are indented below the text
             line = Table.grid(padding=(0, 1))
             line.add_row(head, words)
             self._console.print(line)
@@ -97,7 +97,7 @@ class Screen:
             self._console.print(Text.assemble(head, " ", words), soft_wrap=True)
 
     def status(self, lines: Sequence[tuple[str, str]]) -> None:
-        """See Account; only where there is a terminal."""
+        """See Account; shown only on a terminal."""
         if self._live is None or lines == self._lines:
             return
         self._lines = lines

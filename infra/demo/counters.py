@@ -1,4 +1,4 @@
-"""What happened in the story, counted. What should have happened is a table of its own (expecting.py)."""
+"""Counts the events of the demonstration. The expectations are in a separate table (expectations.py)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from statistics import median
 
 QUIET_WRITES = 8
-"""Items that a quiet pass may write at most: 4, and one for each of the four accounts whose calls are counted."""
+"""Maximum number of items that a quiet pass may write: 4, and one for each of the four accounts whose calls are
+counted."""
 AT_ONCE = "the second bought at once"
 CALLED_OFF = "called off"
 
 
 @dataclass(frozen=True)
 class Acted:
-    """A rule that added nodes. at: of the plan; groups: names; due: the occurrence of a cron rule, else 0.0; rate: of a
-    metric rule, percent, over so many ready nodes."""
+    """A rule that added nodes. at: time of the plan. groups: names. due: the occurrence of a cron rule, otherwise 0.0.
+    rate: of a metric rule in percent, over that many ready nodes."""
 
     rule: str
     at: float
@@ -26,19 +27,19 @@ class Acted:
     ready: int = 0
 
     def rate_with(self, more: int) -> float:
-        """What the rate is with so many more nodes like those that are there."""
+        """Return the rate with this number of additional nodes like the existing ones."""
         return (self.rate or 0.0) * self.ready / max(1, self.ready + more)
 
 
 @dataclass
 class Ledger:
-    """asked: changes of a group's size (group, from, to). planned: what plans wanted of each group; bought: Machines
-    that came to be for it; refused: machines that could not be had; why: the vendors' words for it; second_choice: what
-    the first pass that knew of it did; joined, gone: Nodes; lost: machines that were given back without having joined;
-    broken: how many were to be. pending_at, answered_at: (virtual, wall) seconds at which the first pod was refused and
-    the first call at the provider was seen. least_room: healthy pods beyond what a budget wants. strike: when the cron
-    rule is due; rules_seen: rules that were looked at; rules_wrong: why one was not in force; acted: what rules did;
-    beside: the rates of a pool when its cron rule acted, by metric rule."""
+    """Counters and observations. asked: changes of a group's size (group, from, to). planned: what plans wanted of each
+    group. bought: machines created for it. refused: unavailable machines. why: the vendor's text for that.
+    second_choice: what the first pass that knew of it did. joined, gone: Nodes. lost: machines returned without
+    having joined. broken: expected number of those. pending_at, answered_at: (virtual, wall) seconds of the first
+    unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
+    the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
+    rules. beside: rates of a pool when its cron rule added nodes, by metric rule."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -78,12 +79,12 @@ class Ledger:
 
     @property
     def writes_per_quiet_pass(self) -> float:
-        """The median; 0 where there was no such pass."""
+        """Return the median, 0 without such passes."""
         return median(self.quiet_writes) if self.quiet_writes else 0.0
 
     @property
     def reaction(self) -> tuple[float, float] | None:
-        """(virtual, wall) seconds from the first refused pod to the first call at the provider."""
+        """Return (virtual, wall) seconds from the first unschedulable pod to the first provider call."""
         if self.pending_at is None or self.answered_at is None:
             return None
         return self.answered_at[0] - self.pending_at[0], self.answered_at[1] - self.pending_at[1]

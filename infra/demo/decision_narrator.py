@@ -1,4 +1,4 @@
-"""What Outscaler decides and does, told: from the results of its functions, its journal and its memory."""
+"""Prints Outscaler's decisions and actions, from the results of its functions, its journal and its memory."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ _RECENT = 30
 
 
 def _is_quiet(result: Result) -> bool:
-    """A pass that looked and sent nobody to act; one that found the lease taken or nothing to do wrote nothing."""
+    """Return whether a pass read the cluster and started no operation. A pass that found the lease taken, or no work,
+    wrote nothing."""
     return result.counts.get("writes", 0) > 0 and not any(name.startswith("sent:act") for name in result.counts)
 
 
 class Narrator:
-    """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
-    ids say nothing to a person."""
+    """look() reports what is new since the last call; heard() accepts results from any thread. groups: names of groups
+    whose ids are not readable."""
 
     def __init__(
         self,
@@ -59,39 +60,39 @@ class Narrator:
         self.plans = 0
 
     def short(self, group: str) -> str:
-        """`MachineDeployment/default/workers` -> `workers`."""
+        """Return `workers` for `MachineDeployment/default/workers`."""
         return self._groups.get(group) or group.rsplit("/", 1)[-1]
 
     def named(self, text: str) -> str:
-        """A text with names in place of such ids."""
+        """Replace such ids in a text by names."""
         for id_, name in sorted(self._groups.items(), key=lambda pair: -len(pair[0])):
             text = text.replace(id_, name)
         return text
 
     def heard(self, result: Result, event: Json) -> None:
-        """An invocation has ended."""
+        """Accept the result of an invocation."""
         self._results.put((result, event))
 
     @property
     def has_heard(self) -> bool:
-        """Whether there are results that were not told yet."""
+        """Return whether there are unreported results."""
         return not self._results.empty()
 
     def new_chapter(self) -> None:
-        """What is told once in a chapter may be told again."""
+        """Allow what is reported once per chapter to be reported again."""
         self._woken_told = self._cooldown_told = False
 
     def look_at_operations(self) -> None:
-        """New ones; they are in memory before anybody acts on them."""
+        """Report new operations. They are in memory before a function executes them."""
         try:
             self.memory = self._store.memory.load(self._cluster)
-        except StoreError:  # the next look sees it
+        except StoreError:  # the next call sees it
             return
         for operation in self.memory.operations:
             self._meet(operation)
 
     def look(self) -> None:
-        """Operations, what functions came to, what the journal has, and timers."""
+        """Report operations, results of functions, entries of the journal, and timers."""
         self.look_at_operations()
         try:
             entries = self._store.journal.recent(self._cluster, _RECENT)
@@ -165,7 +166,7 @@ class Narrator:
     # -- decisions
 
     def _meet(self, operation: Operation) -> None:
-        """Tell of an operation when it is seen for the first time."""
+        """Report an operation when it is seen for the first time."""
         if operation.spec.id not in self._known:
             self._known[operation.spec.id] = operation
             self._tell_operation(operation)
@@ -199,10 +200,11 @@ class Narrator:
 
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
-        # The scheduler was quicker: the node is in use again, and stays. That depends on the machine's speed.
+        # The scheduler was faster: the node is in use again and stays. Whether this happens depends on the machine's
+        # speed.
         in_use_again = "was bound to it after it was planned" in str(facts.get("message", ""))
         self._ledger.ended[CALLED_OFF if in_use_again else state] += 1
-        if entry.operation not in self._known:  # it began and ended between two looks
+        if entry.operation not in self._known:  # it began and ended between two calls
             over = self._store.operations.get(self._cluster, entry.operation)
             if over is not None:
                 self._meet(over)
@@ -239,7 +241,7 @@ class Narrator:
             )
 
     def _tell_second_choices(self, plan: Plan) -> None:
-        """The first decision that knows that something cannot be had, and what else it decided."""
+        """Report the first decision that knows of an unavailable group, and its other scale-ups."""
         grown = [self.short(each.group) for each in plan.scale_ups]
         for each in plan.groups:
             first = self.short(each.group)
@@ -252,7 +254,7 @@ class Narrator:
             )
 
     def _tell_why_not(self, plan: Plan) -> None:
-        """Why the pod that fits nowhere fits nowhere: once."""
+        """Report once why the pod that fits nowhere is unschedulable."""
         for verdict in plan.unschedulable:
             if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
                 continue
@@ -266,13 +268,13 @@ class Narrator:
     # -- timers
 
     def timers(self) -> list[tuple[str, float]]:
-        """(node, seconds it has been unneeded), the longest first."""
+        """Return (node, seconds since it became unneeded), the longest first."""
         now = self._clock()
         found = [(name, now - node.unneeded_since) for name, node in self.memory.nodes.items() if node.unneeded_since]
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))
 
     def cooldown(self) -> float:
-        """Seconds until nodes may be removed again after the last growth; 0.0: now."""
+        """Return the seconds until nodes may be removed again after the last scale-up, 0.0 if they may be now."""
         last = self.memory.last_scale_up
         return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
 

@@ -1,7 +1,7 @@
-"""Passes held back for a moment, as by a queue that is slow: so that two things are so at once for the next one.
+"""Delays passes, as a slow queue does, so that the next pass sees two conditions at the same time.
 
-What a pass sees is what there is while it reads, but its time is that of its beginning. On a fast clock several seconds
-lie between the two, and what a person does meanwhile may be seen by a pass that thinks it is earlier.
+A pass sees the state while it reads, but its time is that of its start. With a fast clock several seconds lie between
+the two, so a pass may see actions of a person that are later than its own time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PASS = "reconcile"
 
 
 class Passes:
-    """Stands between the queues and a function. begun: how many passes have begun so far."""
+    """Wraps the invocation of the reconcile function by its queue. begun: number of passes started so far."""
 
     def __init__(self, functions: Functions) -> None:
         self._invoke = functions.invoke
@@ -24,7 +24,7 @@ class Passes:
         functions.invoke = self.invoke  # type: ignore[method-assign]
 
     def invoke(self, name: str, event: Json) -> Result:
-        """As Functions.invoke. A pass begins when it may."""
+        """Like Functions.invoke. A pass waits until passes are allowed."""
         if name != _PASS:
             return self._invoke(name, event)
         with self._changed:
@@ -38,23 +38,23 @@ class Passes:
                 self._running -= 1
 
     def hold(self) -> None:
-        """From now on none begins."""
+        """Block new passes."""
         with self._changed:
             self._open = False
 
     def release(self) -> None:
-        """Whoever has waited begins."""
+        """Start the waiting passes."""
         with self._changed:
             self._open = True
             self._changed.notify_all()
 
     @property
     def held(self) -> bool:
-        """None begins."""
+        """Return whether new passes are blocked."""
         return not self._open
 
     @property
     def still(self) -> bool:
-        """None begins, and none is under way."""
+        """Return whether new passes are blocked and none is running."""
         with self._changed:
             return not self._open and not self._running

@@ -1,4 +1,4 @@
-"""The emulated Exoscale, watched: in the story its quota is used up, so that it is asked and says no."""
+"""Observes the emulated Exoscale, whose quota is used up in the demonstration, so that it refuses requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
 
 
 class SksWatcher:
-    """look() tells what is new. pool: the Nodepool's Instance Pool; first, answered: as in bursting.py."""
+    """look() reports what is new. pool: the Nodepool's Instance Pool. first, answered: as in alicloud_observer.py."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class SksWatcher:
         self._seen, self._wanted = 0, 0
 
     def look(self) -> None:
-        """Changes that were asked for since the last look."""
+        """Report changes requested since the last call."""
         log = self._account.server.log
         fresh, self._seen = log[self._seen :], len(log)
         for call in fresh:
@@ -38,7 +38,7 @@ class SksWatcher:
                 self._tell(call)
 
     def sizes(self) -> dict[str, int]:
-        """Name -> instances that are wanted."""
+        """Return name -> desired instances."""
         with self._account.zone.lock:
             return {SKS: self._account.zone.pools[self._pool].size}
 

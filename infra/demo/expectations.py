@@ -1,4 +1,4 @@
-"""What should have happened in the story, as a table that is checked at its end (rules: rule_checks.py)."""
+"""The expectations of the demonstration, as a table that is checked at its end (rules: rule_expectations.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.demo.rule_expectations import Check, rule_expectations
 
 @dataclass(frozen=True)
 class Expectation:
-    """words: what should have happened; met; seen: what did."""
+    """words: the expectation. met: whether it is met. seen: the observation."""
 
     words: str
     met: bool
@@ -22,8 +22,8 @@ class Expectation:
 
 
 def _grown_once(ledger: Ledger) -> tuple[bool, str]:
-    """As many were bought as plans wanted and the vendors had; a group was asked once, and once more where a machine of
-    it never joined."""
+    """Check that purchases equal what plans wanted minus what vendors lacked. Each group was requested once, plus once
+    for each machine of it that never joined."""
     calls = Counter(group for group, before, after in ledger.asked if after > before)
     bought = {group: number for group, number in ledger.bought.items() if number}
     often = all(number == 1 + ledger.lost[group] for group, number in calls.items())
@@ -33,12 +33,12 @@ def _grown_once(ledger: Ledger) -> tuple[bool, str]:
 
 
 def _of_workers(reasons: str) -> str:
-    """Of the reasons per group the one that says most."""
+    """Return the most informative of the reasons per group."""
     return next((each for each in reasons.split("; ") if each.startswith("workers")), reasons)
 
 
 def _ended_well(ledger: Ledger) -> tuple[bool, str]:
-    """Those fail, and no others, that are for what cannot be had. A removal may find its node in use again."""
+    """Check that exactly the operations for unavailable machines fail. A removal may find its node in use again."""
     wanted = {"succeeded", "failed"} if ledger.refused else {"succeeded"}
     states = set(ledger.ended) - {CALLED_OFF}
     right = not ledger.open_operations and states == wanted and ledger.ended["failed"] == len(ledger.refused)
@@ -52,8 +52,9 @@ def _amounts(counts: Counter[str]) -> str:
 def expectations(
     kills: int, smallest: Mapping[str, int], second: Mapping[str, str], later: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[tuple[str, Check], ...]:
-    """The story's. kills: how often the act function should have died; smallest: sizes at the end; second: what is
-    bought instead of what; later: the same for what rules want, in a later pass."""
+    """Return the expectations of the demonstration. kills: how often the act function should have crashed. smallest:
+    sizes at the end. second: group -> its substitute. later: the same for rules, whose substitutes are bought in a
+    later pass."""
     return (
         ("the story came to its end", lambda led: (not led.unfinished, led.unfinished or "it did")),
         ("the webhook asked for a pass", lambda led: (led.woken > 0, f"{led.woken} times")),
@@ -118,5 +119,5 @@ def checked(
     second: Mapping[str, str],
     later: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Expectation, ...]:
-    """Every expectation with what was seen."""
+    """Return every expectation with its observation."""
     return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest, second, later))

@@ -1,7 +1,7 @@
-"""The emulated Huawei Cloud, watched: orders that change a pool's size, nodes that are built, and what is sold out.
+"""Observes the emulated Huawei Cloud: requests that change a pool's size, nodes being built, and sold-out flavours.
 
-A pool's scale groups are called after the pool and what sets them apart, as `night-m7`. CCE takes an order and tells
-later, by a condition of the scale group, that the flavour cannot be had; that is what is counted as refused.
+A pool's scale groups are named after the pool and their difference, e.g. `night-m7`. CCE accepts a request and reports
+later, with a condition of the scale group, that the flavour is unavailable; this is counted as refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from infra.emulators.huaweicloud.models import SOLD_OUT, CcePool, Node, ScaleGro
 
 
 class CceWatcher:
-    """look() tells what is new. groups: node group id (`<pool>/<scale group>`) -> name; first, answered: as in
-    bursting.py. What is there when this is made is not news."""
+    """look() reports what is new. groups: node group id (`<pool>/<scale group>`) -> name. first, answered: as in
+    alicloud_observer.py. What exists at creation of this object is not reported."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class CceWatcher:
         self._stuck: set[str] = set()
 
     def look(self) -> None:
-        """Orders, nodes that are built and deleted, and conditions, since the last look."""
+        """Report requests, nodes built and deleted, and conditions since the last call."""
         log = self._account.server.log
         fresh, self._seen = log[self._seen :], len(log)
         for call in fresh:
@@ -56,7 +56,7 @@ class CceWatcher:
             self._say("provider", f"Huawei Cloud says of {name}: {SOLD_OUT.condition}, {SOLD_OUT.message}")
 
     def sizes(self) -> dict[str, int]:
-        """Name -> nodes that are wanted."""
+        """Return name -> desired nodes."""
         with self._account.cloud.lock:
             return {name: group.desired for name, group in self._named()}
 
@@ -71,7 +71,7 @@ class CceWatcher:
         return [(name, node) for name, group in self._named() for node in list(group.nodes.values())]
 
     def _missing(self, name: str, group: ScaleGroup) -> int:
-        """How many nodes are known to be not to be had, the first time that it is known."""
+        """Return how many nodes are unavailable, when this becomes known for the first time; otherwise 0."""
         missing = group.desired - len(group.staying)
         stuck = SOLD_OUT.condition in group.conditions and missing > 0
         if not stuck or name in self._stuck:

@@ -1,4 +1,4 @@
-"""What should have come of the rules in the story; expecting.py has the rest of the table."""
+"""The expectations for rules in the demonstration; expectations.py has the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Check = Callable[[Ledger], tuple[bool, str]]
 
 
 def rule_expectations(later: Mapping[str, str]) -> tuple[tuple[str, Check], ...]:
-    """later: the flavour that is sold out -> the one that is bought instead."""
+    """Return them. later: the sold-out flavour -> its substitute."""
     return (
         ("the vendor's own example of a HorizontalNodeAutoscaler is in force", _in_force),
         ("the cron rule ran once, at its minute, and the cpu rule, true as well, did not run beside it", _once),
@@ -27,8 +27,8 @@ def _in_force(ledger: Ledger) -> tuple[bool, str]:
 
 
 def _once(ledger: Ledger) -> tuple[bool, str]:
-    """All that the cron rule did was for one occurrence, and its nodes are as many as it adds. The cpu rule never
-    added any, though its rate was above the threshold when the cron rule acted."""
+    """Check that the cron rule acted for one occurrence and added its number of nodes, and that the cpu rule added
+    none, although its rate was above the threshold when the cron rule acted."""
     cron, rate = _of(ledger, CRON_RULE), ledger.beside.get(METRIC_RULE, 0.0)
     came = sum(each.nodes for each in cron) - sum(ledger.refused[group] for each in cron for group in each.groups)
     right = (

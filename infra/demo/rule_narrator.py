@@ -1,7 +1,7 @@
-"""What rules come to, told: from the verdicts in the plans of the journal, with the arithmetic that a person checks.
+"""Prints the results of rules, from the verdicts in the journal's plans, with the arithmetic that a person can check.
 
-A plan is in the journal when something in it is new. Of what keeps a rule silent each reason is told once: most of them
-come back with every pass.
+The journal contains a plan if something in it is new. Each reason why a rule does nothing is printed once, because most
+reasons recur in every pass.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ _WRONG = frozenset({ReasonCode.RULE_INVALID, ReasonCode.RULE_NO_GROUP, ReasonCod
 
 
 def clock_time(at: float) -> str:
-    """`20:47`, of an instant, in UTC."""
+    """Return a time in UTC as `20:47`."""
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%H:%M")
 
 
 class Rulings:
-    """tell() a plan's. short: the name of a group or pool by its id; named: a text with those names for the ids."""
+    """tell() reports those of a plan. short: the name of a group or pool by its id. named: replaces ids in a text by
+    names."""
 
     def __init__(self, ledger: Ledger, say: Say, short: Callable[[str], str], named: Callable[[str], str]) -> None:
         self._ledger, self._say, self._short, self._named = ledger, say, short, named
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, plan: Plan) -> None:
-        """Put what rules did into the ledger, and say it."""
+        """Record and print what rules did."""
         for note in plan.notes:
             if note.code is ReasonCode.RULE_OBJECT_INVALID:
                 self._ledger.rules_wrong.append(text.sentence(note))
@@ -76,7 +77,7 @@ class Rulings:
 
 
 def key_of(verdict: RuleVerdict) -> str:
-    """As model/rules.Rule.key."""
+    """Return Rule.key of model/scaling_rules."""
     return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
 
 

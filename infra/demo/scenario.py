@@ -1,4 +1,4 @@
-"""The chapters: what a person does, what is then waited for, and how long that may take."""
+"""The chapters: the action of a person, the condition that ends the chapter, and its time limit."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from infra.emulators.live.emulation import Emulation
 
 ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
 ACT_CCE = "act_huaweicloud"
-LOOK_EVERY = 0.15  # seconds of the wall
-NARRATE_EVERY = 0.4  # …: asking the table costs more
-BEFORE, WAIT = 30.0, 120.0  # virtual seconds before the cron rule is due, and at most after it, without a pass
-# The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the first
-# call only announces; the second one orders.
+LOOK_EVERY = 0.15  # wall seconds
+NARRATE_EVERY = 0.4  # wall seconds; higher because reading the table is expensive
+BEFORE, WAIT = 30.0, 120.0  # virtual seconds without a pass before the cron rule is due, and the maximum after it
+# The first call to Alibaba Cloud is for the group without stock; the second one buys. At Cherry Servers the first
+# call only announces the order; the second one places it.
 DEATHS = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
-# At Huawei Cloud, too, the first call only announces: so it goes for what is sold out, and for the second choice.
+# At Huawei Cloud the first call also only announces, both for the sold-out flavour and for its substitute.
 LAST_DEATH = "4*grow:called"
 
 
 @dataclass(frozen=True)
 class DemoStage:
-    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
-    wall_limit: seconds after which the story is given up. clouds: those beside Cluster API; passes can be held."""
+    """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act function crashes. wall_limit:
+    seconds after which the demonstration is aborted. clouds: those in addition to Cluster API. passes: can be
+    delayed."""
 
     emulation: Emulation
     account: Account
@@ -48,7 +49,7 @@ class DemoStage:
 
 @dataclass(frozen=True)
 class Chapter:
-    """begin: what a person does; over: whether it has come to its end; limit: virtual seconds it may take."""
+    """begin: the action of a person. over: whether the chapter has ended. limit: virtual seconds it may take."""
 
     title: str
     words: str
@@ -58,7 +59,7 @@ class Chapter:
 
 
 def play(stage: DemoStage, chapters: Sequence[Chapter]) -> bool:
-    """All chapters in order; False, with the reason in the ledger, where one does not come to its end."""
+    """Play all chapters in order. Returns False, and records the reason, if one does not end."""
     for number, chapter in enumerate(chapters, 1):
         stage.account.chapter(number, chapter.title, chapter.words)
         stage.narrator.new_chapter()
@@ -72,7 +73,7 @@ def play(stage: DemoStage, chapters: Sequence[Chapter]) -> bool:
 
 
 def _play_on(stage: DemoStage, chapter: Chapter, began: float) -> bool:
-    """Tell what happens until the chapter is over; False when that takes too long."""
+    """Report events until the chapter is over. Returns False after the time limit."""
     told = float("-inf")
     while True:
         virtual, wall = stage.elapsed()
@@ -107,7 +108,7 @@ def _status(stage: DemoStage) -> list[tuple[str, str]]:
 
 
 def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
-    """The story. kills: how often functions die; broken: servers that never join."""
+    """Return the chapters. kills: how often functions crash. broken: servers that never join."""
     deaths = (
         " Functions that call the providers are killed right after they bought, before they can write down that "
         "they did."
@@ -216,7 +217,7 @@ def _apply(stage: DemoStage) -> None:
 
 
 def _looked(stage: DemoStage) -> bool:
-    """A pass has seen the rules while none was due. The next one waits until both are."""
+    """Return whether a pass has evaluated the rules while none was due. The next pass is delayed until both are due."""
     if stage.passes.begun and stage.emulation.clock() >= stage.ledger.strike - BEFORE:
         stage.passes.hold()
     return stage.narrator.plans > 0 and stage.passes.still
@@ -251,7 +252,7 @@ def _sale(stage: DemoStage) -> None:
 
 
 def _all_run(stage: DemoStage) -> bool:
-    """All that can: forecast never fits. And what was interrupted has been finished."""
+    """Return whether all pods that fit are running (forecast never fits) and interrupted operations have finished."""
     _, other, pending = stage.watcher.pods()
     quiet = not stage.narrator.memory.operations and not other
     return quiet and pending == fixture.BUSY[fixture.FORECAST] and len(stage.ledger.killed) >= stage.kills

@@ -1,4 +1,4 @@
-"""The end of the account: what was expected and what was seen, and the figures."""
+"""The summary of the demonstration: expectations, observations and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.demo.expectations import Expectation
 
 
 def verdicts(found: Sequence[Expectation]) -> Table:
-    """One row per expectation."""
+    """Return one row per expectation."""
     table = Table(title="Expected", title_justify="left", show_header=False, box=None, padding=(0, 2))
     for each in found:
         table.add_row("[green]yes[/]" if each.met else "[bold red]NO[/]", each.words, f"[dim]{each.seen}[/]")
@@ -20,7 +20,7 @@ def verdicts(found: Sequence[Expectation]) -> Table:
 
 
 def figures(ledger: Ledger, virtual: float, wall: float) -> Table:
-    """What it took."""
+    """Return the measured figures."""
     table = Table(title="Figures", title_justify="left", show_header=False, box=None, padding=(0, 2))
     for what, how in _figures(ledger, virtual, wall):
         table.add_row(what, how)

@@ -1,6 +1,6 @@
-"""What API Gateway does in front of the app: finds the route, asks for its key, and makes an event of the request.
+"""API Gateway's part before the app: finds the route, checks the API key, and converts the request to an event.
 
-Requests that match no route are refused as API Gateway refuses them, with 403 and `Missing Authentication Token`.
+Requests that match no route are refused as API Gateway does, with 403 and `Missing Authentication Token`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 
 class ApiGatewayRoute(msgspec.Struct, frozen=True):
-    """resource: as app.py has it, `/clusters/{name}`. guarded: only with a key (or, deployed with IAM, signed)."""
+    """resource: as in app.py, e.g. `/clusters/{name}`. guarded: requires a key (or, deployed with IAM, a signature)."""
 
     resource: str
     parameters: dict[str, str]
     guarded: bool
 
     def allows(self, headers: Mapping[str, str], api_key: str) -> bool:
-        """Whether a request may pass; an empty key opens nothing that is guarded."""
+        """Return whether a request is allowed. An empty key allows no guarded route."""
         given = next((value for name, value in headers.items() if name.lower() == "x-api-key"), "")
         return not self.guarded or (bool(api_key) and hmac.compare_digest(given.encode(), api_key.encode()))
 
 
 def find(app: Chalice, method: str, target: str) -> ApiGatewayRoute | None:
-    """The route of this request, None if there is none. target: path and query."""
+    """Return the route of this request, None if there is none. target: path and query."""
     path = urlsplit(target).path.strip("/").split("/")
     for resource, methods in app.routes.items():
         parameters = _match(resource.strip("/").split("/"), path)
@@ -59,11 +59,11 @@ def _match(resource: list[str], path: list[str]) -> dict[str, str] | None:
 def proxy_event(
     route: ApiGatewayRoute, method: str, target: str, headers: Mapping[str, str], body: bytes, request: str
 ) -> Json:
-    """The event of this request."""
+    """Return the event of this request."""
     return http_event(method, target, headers, body, route.resource, route.parameters, request)
 
 
 def forbidden() -> Json:
-    """API Gateway's answer to what it does not let through."""
+    """Return API Gateway's response to a request that it does not allow."""
     body = json.dumps({"message": "Missing Authentication Token"})
     return {"statusCode": 403, "headers": {"Content-Type": "application/json"}, "body": body}

@@ -1,8 +1,8 @@
-"""Lambda's asynchronous invocations: an event is kept, given to its function, and repeated where the function fails.
+"""Lambda's asynchronous invocations: an event is stored, delivered to its function, and retried if the function fails.
 
-Lambda keeps such events in a queue of its own, so the emulation plays them as messages of a queue that has the
-function's name. What Lambda does in the end (it leaves the event in the function's dead-letter queue) is the queue's
-dead letters here. A client that stands in for Lambda's is all that the functions see.
+Lambda keeps such events in an internal queue, so the emulation treats them as messages of a queue with the function's
+name. Lambda stores an event that failed permanently in the function's dead-letter queue, which is that queue's
+dead-letter queue here. The functions only see a client that replaces Lambda's.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ RETRIES, WAIT = 2, 60
 """MaximumRetryAttempts of the event invoke config (infra/aws), and Lambda's pause before the first repetition."""
 
 Keep = Callable[[str, bytes], None]
-"""(function, payload): keeps an event. Raises NotSent."""
+"""(function, payload): stores an event. Raises NotSent."""
 
 
 class AsyncLambda:
-    """A client of Lambda, as far as dispatch/invoke.py uses it. functions: names that there are."""
+    """A client of Lambda with what dispatch/async_invoke.py uses. functions: names that exist."""
 
     def __init__(self, functions: frozenset[str], keep: Keep) -> None:
         self._functions, self._keep = functions, keep
 
     def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> dict[str, Any]:  # noqa: N803 - API's
-        """As AWS answers. ClientError where there is no such function, or where Lambda takes no more."""
+        """Respond as AWS does. Raises ClientError if the function does not exist or if Lambda throttles."""
         assert InvocationType == "Event"
         if FunctionName not in self._functions:
             raise _error("ResourceNotFoundException", f"Function not found: {FunctionName}")
@@ -41,7 +41,7 @@ class AsyncLambda:
 
 
 def of_lambda(method: str, arguments: Mapping[str, Any]) -> Iterator[IamRequest]:
-    """What an invocation needs."""
+    """Yield the permissions that an invocation needs."""
     assert method == "invoke"
     yield IamRequest("lambda:InvokeFunction", arn("lambda", f"function:{arguments['FunctionName']}"))
 

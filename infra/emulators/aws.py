@@ -1,11 +1,11 @@
-"""AWS on this machine: DynamoDB, SQS and Secrets Manager, for `make run` and for tests, without Docker or an account.
+"""Emulates AWS on this machine, without Docker or an account: DynamoDB, SQS and Secrets Manager, for `make run` and for
+tests.
 
-`python -m infra.emulators.aws --port 4566` serves an empty account until Ctrl-C and prints the environment to export:
-what
-deploys into an account can then be tried without one.
+`python -m infra.emulators.aws --port 4566` serves an empty account until Ctrl-C and prints the environment variables to
+export, so that deployments can be tried without an account.
 
-Nothing is set globally. `LocalAws.env` is what a process needs in its environment to find it; botocore, and with it
-PynamoDB, follows AWS_ENDPOINT_URL without a change in the code.
+Nothing is set globally. `LocalAws.env` contains the environment variables with which a process finds the emulation;
+botocore, and therefore PynamoDB, follows AWS_ENDPOINT_URL without code changes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ REGION = "us-east-1"
 
 
 class Queue(NamedTuple):
-    """A standard queue with a dead-letter queue beside it. visibility: seconds; max_receives: before it is given up."""
+    """A standard queue with a dead-letter queue. visibility: seconds. max_receives: before a message is moved to the
+    dead letters."""
 
     visibility: int = 30
     max_receives: int = 5
 
 
 def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
-    """What makes any AWS client of a process talk to that endpoint and to nothing else."""
+    """Return environment variables that make every AWS client of a process use only that endpoint."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_DEFAULT_REGION": region,
@@ -49,7 +50,7 @@ def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
 
 
 def client(service: str, endpoint: str, region: str = REGION) -> Any:
-    """A botocore client for that endpoint, whatever the environment says."""
+    """Return a botocore client for that endpoint, independent of the environment."""
     session, lock = _session()
     with lock:
         return session.create_client(
@@ -59,14 +60,14 @@ def client(service: str, endpoint: str, region: str = REGION) -> Any:
 
 @cache
 def _session() -> tuple[Session, threading.Lock]:
-    """One for all clients: it reads the services' descriptions, which takes longer than most tests. It makes one client
-    at a time."""
+    """Return the session shared by all clients. It reads service descriptions, which takes longer than most tests, and
+    creates one client at a time."""
     return get_session(), threading.Lock()
 
 
 def create_table(dynamodb: Any, name: str) -> None:
-    """The two tables of store/tables.py, as the deployment template has them: the state table of this name, and its
-    policy table."""
+    """Create the two tables of store/tables.py as the deployment template defines them: the state table with this name,
+    and its policy table."""
     for table in (name, policy_table_of(name)):
         dynamodb.create_table(**definition(table))
         dynamodb.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})
@@ -74,23 +75,24 @@ def create_table(dynamodb: Any, name: str) -> None:
 
 
 def drop_table(dynamodb: Any, name: str) -> None:
-    """Delete both."""
+    """Delete both tables."""
     for table in (name, policy_table_of(name)):
         dynamodb.delete_table(TableName=table)
 
 
 class LocalAws:
-    """One emulated account. Use as a context manager, or start and stop."""
+    """One emulated account. Use it as a context manager, or with start and stop."""
 
     def __init__(self, port: int = 0) -> None:
-        # Here, because moto is a third of a second that a mere client need not wait.
+        # Imported here because moto takes a third of a second to import, and a process that is only a client does
+        # not need it.
         from infra.emulators.aws_server import AwsServer
 
         self._server: AwsServer = AwsServer(port=port)
         self.endpoint = ""
 
     def start(self) -> str:
-        """Serve; the endpoint URL."""
+        """Start serving and return the endpoint URL."""
         self.endpoint = self._server.start()
         return self.endpoint
 
@@ -107,24 +109,25 @@ class LocalAws:
 
     @property
     def env(self) -> dict[str, str]:
-        """Environment variables for a process that is to use it."""
+        """Return environment variables for a process that uses the account."""
         return environment(self.endpoint)
 
     def client(self, service: str) -> Any:
-        """A botocore client for it."""
+        """Return a botocore client for the account."""
         return client(service, self.endpoint)
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Delete all state."""
         with urlopen(Request(f"{self.endpoint}/moto-api/reset", method="POST"), timeout=10) as answer:
             answer.read()
 
     def create_table(self, name: str) -> None:
-        """The store's tables."""
+        """Create the store's tables."""
         create_table(self.client("dynamodb"), name)
 
     def create_queues(self, queues: Mapping[str, Queue]) -> dict[str, str]:
-        """Each queue with `<name>-dead` behind it; URLs by name, without those."""
+        """Create each queue with its dead-letter queue `<name>-dead`. Returns URLs by name, without the dead-letter
+        queues."""
         sqs = self.client("sqs")
         urls: dict[str, str] = {}
         for name, queue in queues.items():
@@ -141,7 +144,7 @@ class LocalAws:
         return urls
 
     def put_secret(self, name: str, text: str) -> None:
-        """Create the secret, or give it a new value; a parameter of SSM where the name begins with `ssm:/`."""
+        """Create the secret or change its value. A name that begins with `ssm:/` is an SSM parameter."""
         if name.startswith(PARAMETER):
             self.client("ssm").put_parameter(Name=parameter_name(name), Value=text, Type="SecureString", Overwrite=True)
             return
@@ -153,7 +156,7 @@ class LocalAws:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: an account for people, until Ctrl-C."""
+    """Run the command: serve an account until Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m infra.emulators.aws", description="serve an empty emulated account"
     )
@@ -165,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     account = LocalAws(given.port)
     try:
         account.start()
-    except (OSError, SystemExit):  # werkzeug says why, and exits
+    except (OSError, SystemExit):  # werkzeug prints the reason and exits
         sys.stderr.write(f"--port {given.port}: cannot be served; choose another one\n")
         return 2
     try:

@@ -1,7 +1,6 @@
-"""One world's part of the emulated AWS: a table and secrets of its own, and runtimes that use them.
+"""One world's part of the emulated AWS account: its own table and secrets, and runtimes that use them.
 
-Neither the table's name nor what stands behind it is seen by what is decided, so two worlds of the same name may be
-compared.
+Decisions depend neither on the table's name nor on what serves it, so two worlds of the same name can be compared.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from infra.emulators.policy_permissions import LOOPBACK
 
 
 class Account:
-    """dial: how the functions' lines to a cluster are opened. judge: who refuses what a function's policy does not
-    allow. faults: what goes wrong between them and the table. deployment: what policies may name.
-    gauge: measures passes. large: names of functions that passes can be handed over to; open to tests.
-    Waiting anywhere in here lets the clock pass instead."""
+    """dial: opens the functions' connections to a cluster. judge: rejects what a function's policy does not allow.
+    faults: injected between the functions and the table. deployment: limits what policies may name. gauge: measures
+    passes. large: names of functions that passes can be handed to; tests may change it. Every wait in here advances
+    the clock instead."""
 
     def __init__(
         self,
@@ -51,23 +50,23 @@ class Account:
         self.large = frozenset({RECONCILE_LARGE})
 
     def create(self) -> None:
-        """Make the table."""
+        """Create the table."""
         self._services.create()
 
     def drop(self) -> None:
-        """Forget the table."""
+        """Delete the table."""
         self._services.drop()
 
     def put_secret(self, name: str, text: str) -> None:
-        """A secret that only this account sees."""
+        """Store a secret that only this account sees."""
         self._services.put_secret(name, text)
 
     def store(self) -> Store:
-        """The table, for an observer, who does not die with a function."""
+        """Return the store for an observer, which does not end when a function crashes."""
         return self._store(self._services.dynamodb)
 
     def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
-        """As a new process builds it; what it reaches the world through ends with its life."""
+        """Build a runtime as a new process does. Its clients fail once `life` has ended."""
         services, queues = self._services, sender
         invoke: Any = AsyncLambda(self.large, lambda function, event: queues.send(function, event, 0))
         read, parameters = services.secrets, services.parameters
@@ -118,5 +117,5 @@ class Account:
 
 
 def _even() -> float:
-    """Chance as it is here: the same every time."""
+    """Stand in for random numbers with a constant."""
     return 0.5

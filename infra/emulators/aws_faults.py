@@ -1,7 +1,7 @@
-"""A DynamoDB client that fails on request, with the errors that no emulator ever raises by itself.
+"""A DynamoDB client that fails on request, with errors that emulators do not raise by themselves.
 
-Give it to `Store(wrap=...)`. A fault strikes instead of the call, or after it (the write happened, its answer is
-lost), or runs something of the test's before it (another process is faster).
+Pass it to `Store(wrap=...)`. A fault replaces the call, or follows it (the write happened, but its response is lost),
+or runs code of the test before it (another process is faster).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 
 def busy(code: str) -> ClientError:
-    """Throttling or conflict of a single call, e.g. ThrottlingException."""
+    """Return throttling or a conflict of a single call, e.g. ThrottlingException."""
     return ClientError({"Error": {"Code": code, "Message": "injected"}}, "Injected")
 
 
 def cancelled(*reasons: str) -> ClientError:
-    """A cancelled transaction, with a reason per item, e.g. None, TransactionConflict."""
+    """Return a cancelled transaction with a reason per item, e.g. None, TransactionConflict."""
     answer: Any = {
         "Error": {"Code": "TransactionCanceledException", "Message": "injected"},
         "CancellationReasons": [{"Code": reason} for reason in reasons],
@@ -27,12 +27,12 @@ def cancelled(*reasons: str) -> ClientError:
 
 
 def lost_answer() -> ReadTimeoutError:
-    """The network gave up waiting."""
+    """Return a network timeout."""
     return ReadTimeoutError(endpoint_url="injected")
 
 
 class Strike(NamedTuple):
-    """What goes wrong with one call: an error in its place, or one instead of its answer."""
+    """A fault of one call: an error instead of the call, or an error instead of its response."""
 
     instead: Exception | None = None
     after: Exception | None = None
@@ -42,15 +42,15 @@ Ask = Callable[[str, dict[str, Any]], Strike]
 
 
 def nothing(method: str, arguments: dict[str, Any]) -> Strike:
-    """An Ask: all goes well."""
+    """An Ask without faults."""
     del method, arguments
     return Strike()
 
 
 class AwsFaults:
-    """A script of faults, by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`.
+    """A script of faults by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`.
 
-    ask: decides about every call for which the script has nothing, in the order of the calls.
+    ask: decides about every call for which the script has no entry, in the order of the calls.
     """
 
     def __init__(self) -> None:
@@ -61,23 +61,23 @@ class AwsFaults:
         self.calls: list[str] = []
 
     def instead(self, method: str, *errors: Exception | None) -> None:
-        """Raise these in place of the next calls of the method; None lets a call through."""
+        """Raise these errors instead of the next calls of the method; None lets a call through."""
         self._instead.setdefault(method, []).extend(errors)
 
     def after(self, method: str, *errors: Exception) -> None:
-        """Let the next calls happen and raise these instead of giving their answers."""
+        """Execute the next calls and raise these errors instead of returning their responses."""
         self._after.setdefault(method, []).extend(errors)
 
     def before(self, method: str, *actions: Callable[[], object]) -> None:
-        """Do these before the next calls."""
+        """Run these functions before the next calls."""
         self._before.setdefault(method, []).extend(actions)
 
     def wrap(self, client: Any) -> Any:
-        """The client with the script in front of it."""
+        """Return the client with the script applied."""
         return _Faulty(client, self)
 
     def play(self, method: str, call: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """One call of the client."""
+        """Execute one call of the client."""
         self.calls.append(method)
         if actions := self._before.get(method):
             actions.pop(0)()

@@ -1,8 +1,9 @@
-"""botocore clients that moto answers in this process, without a socket: moto's own stubber, on these clients only.
+"""botocore clients that moto answers in this process, without a socket. moto's own stubber is applied to these clients
+only.
 
-A scenario makes thousands of requests, one after the other, from one thread. Over HTTP a request takes about twice the
-CPU time. The clients sign, serialize and parse as always. Their state is moto's and is shared with every server of this
-process (aws_server.py).
+A scenario makes thousands of requests sequentially from one thread. Over HTTP a request takes about twice the CPU time.
+The clients sign, serialize and parse as always. Their state is moto's and is shared with every server of this process
+(aws_server.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _STUBBER.enabled = True
 
 
 def in_process(service: str) -> Any:
-    """A botocore client of the emulated service."""
+    """Return a botocore client of the emulated service."""
     close()
     made = client(service, f"https://{service}.{REGION}.amazonaws.com")
     made.meta.events.register("before-send", _answer)

@@ -1,8 +1,8 @@
-"""moto's emulation of AWS as one threaded server, made safe for concurrent DynamoDB transactions.
+"""Serves moto's emulation of AWS as one threaded server that is safe for concurrent DynamoDB transactions.
 
-moto does not lock its tables: concurrent transactions lose updates, and a cancelled one restores a copy of the table
-that drops what other threads wrote meanwhile (ecosystem.md §5, measured). One lock around DynamoDB's requests cures
-both. Other services stay concurrent, because a long poll of a queue must not hold everything up.
+moto does not lock its tables. Concurrent transactions lose updates, and a cancelled transaction restores a copy of the
+table, which discards the writes of other threads (measured). One lock around DynamoDB requests prevents both. Other
+services stay concurrent, because the long poll of a queue must not block everything.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Dispatcher(DomainDispatcherApplication):
-    """moto's, which reads a directory and tries hundreds of patterns for every request; the answers stay the same."""
+    """moto's dispatcher without reading a directory and trying hundreds of patterns for every request. Responses are
+    the same."""
 
     def __init__(self) -> None:
         super().__init__(create_backend_app)
@@ -38,18 +39,19 @@ class Dispatcher(DomainDispatcherApplication):
 
 
 class QuietHandler(MotoRequestHandler):
-    """No line per request, and connections that stay open, as AWS's do."""
+    """Logs no requests, and keeps connections open as AWS does."""
 
     protocol_version = "HTTP/1.1"
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 def only_whole_requests(app: WSGIApplication) -> WSGIApplication:
-    """The app, asked only what arrived whole: who hangs up in the middle (a function that is killed) asked nothing.
+    """Wrap the app so that it gets only complete requests. A client that disconnects during a request (a function that
+    is killed) has no effect.
 
-    The body is read before any lock is taken, so that a slow sender holds nobody up.
+    The body is read before any lock is taken, so that a slow sender blocks nothing.
     """
 
     def whole(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -65,7 +67,7 @@ def only_whole_requests(app: WSGIApplication) -> WSGIApplication:
 
 
 def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
-    """The app with one lock around everything that is DynamoDB's."""
+    """Wrap the app with one lock around all DynamoDB requests."""
     lock = threading.RLock()
 
     def locked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -78,7 +80,7 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
 
 
 class AwsServer:
-    """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
+    """The emulation on its own port. Its state is moto's, which all servers of one process share."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._host, self._port = host, port
@@ -86,7 +88,7 @@ class AwsServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Serve from a thread; the URL."""
+        """Start serving from a thread and return the URL."""
         close()
         app = only_whole_requests(one_at_a_time(Dispatcher()))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
@@ -95,7 +97,7 @@ class AwsServer:
         return f"http://{self._host}:{self._server.server_port}"
 
     def stop(self) -> None:
-        """Stop serving; without a start, nothing."""
+        """Stop serving. Does nothing if the server was not started."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

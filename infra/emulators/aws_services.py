@@ -1,4 +1,4 @@
-"""What one emulated account offers a world: a table of its own and secrets of its own, of either of two makes.
+"""The services of one emulated account for a world, each with its own table and secrets. There are two implementations.
 
 FullServices    moto, in this process: every request is signed and serialized (aws_in_process.py)
 QuickServices   the in-memory table (memory_table.py) and a dict: requests are function calls
@@ -19,8 +19,8 @@ from infra.emulators.memory_table import MemoryAccount, MemoryTable
 
 
 class Services(Protocol):
-    """dynamodb, secrets, parameters: clients. table: the world's own. kind: the store's class for it. endpoint: where
-    an ordinary client would go, if anywhere."""
+    """dynamodb, secrets, parameters: clients. table: the world's own. kind: the store's class for it. endpoint: for an
+    ordinary client, if there is one."""
 
     dynamodb: Any
     secrets: Any
@@ -30,17 +30,17 @@ class Services(Protocol):
     endpoint: str | None
 
     def create(self) -> None:
-        """Make the table."""
+        """Create the table."""
 
     def drop(self) -> None:
-        """Forget the table."""
+        """Delete the table."""
 
     def put_secret(self, name: str, text: str) -> None:
-        """A secret that only this world sees."""
+        """Store a secret that only this world sees."""
 
 
 class FullServices:
-    """aws must be running. Many worlds may share it, so table and secrets have names that nobody else has."""
+    """aws must be running. Many worlds may share it, so table and secrets have unique names."""
 
     kind: type[Table] = Table
 
@@ -55,7 +55,7 @@ class FullServices:
         self._aws.create_table(self.table)
 
     def drop(self) -> None:
-        """See Services. moto copies all tables there are for every transaction, so none is left behind."""
+        """See Services. Tables are always deleted, because moto copies all existing tables for every transaction."""
         drop_table(self.dynamodb, self.table)
 
     def put_secret(self, name: str, text: str) -> None:
@@ -65,29 +65,29 @@ class FullServices:
 
 
 class _Prefixed:
-    """Secrets Manager as one world sees it: names begin with its own."""
+    """Secrets Manager as one world sees it: names get the world's prefix."""
 
     def __init__(self, client: Any, prefix: str) -> None:
         self._client, self._prefix = client, prefix
 
     def get_secret_value(self, SecretId: str) -> Any:  # noqa: N803 - the API's word
-        """The secret of that name."""
+        """Return the secret with that name."""
         return self._client.get_secret_value(SecretId=f"{self._prefix}/{SecretId}")
 
 
 class _PrefixedParameters:
-    """SSM as one world sees it: names begin with its own."""
+    """SSM as one world sees it: names get the world's prefix."""
 
     def __init__(self, client: Any, prefix: str) -> None:
         self._client, self._prefix = client, prefix
 
     def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
-        """The parameter of that name."""
+        """Return the parameter with that name."""
         return self._client.get_parameter(Name=f"/{self._prefix}{Name}", WithDecryption=WithDecryption)
 
 
 class QuickServices:
-    """Nothing is shared with any other."""
+    """Shares nothing with other worlds."""
 
     kind: type[Table] = MemoryTable
     endpoint: str | None = None
@@ -114,14 +114,14 @@ class QuickServices:
 
 
 class MemorySecrets:
-    """A client of Secrets Manager. texts: by name. asked: the names that were asked for, oldest first."""
+    """A client of Secrets Manager. texts: by name. asked: the requested names, oldest first."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.asked: list[str] = []
 
     def get_secret_value(self, SecretId: str) -> Any:  # noqa: N803 - the API's word
-        """As AWS answers; ClientError where there is none."""
+        """Respond as AWS does. Raises ClientError if there is no such secret."""
         self.asked.append(SecretId)
         if SecretId not in self.texts:
             message = "Secrets Manager can't find the specified secret."
@@ -130,14 +130,14 @@ class MemorySecrets:
 
 
 class MemoryParameters:
-    """A client of SSM, all of whose parameters are encrypted. texts: by name. asked: the names that were asked for."""
+    """A client of SSM, all of whose parameters are encrypted. texts: by name. asked: the requested names."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
         self.asked: list[str] = []
 
     def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
-        """As AWS answers; ClientError where there is none."""
+        """Respond as AWS does. Raises ClientError if there is no such parameter."""
         self.asked.append(Name)
         assert WithDecryption
         if Name not in self.texts:

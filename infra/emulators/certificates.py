@@ -1,6 +1,6 @@
-"""A certificate authority for loopback servers, made anew each time: no key is ever stored in the repository.
+"""A certificate authority for loopback servers. It is created anew each time, so no key is stored in the repository.
 
-The certificates satisfy RFC 5280 (key identifiers, key usage), which clients of Python 3.13 and later insist on.
+The certificates satisfy RFC 5280 (key identifiers, key usage), which clients of Python 3.13 and later require.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SIGNS_CERTIFICATES = x509.KeyUsage(
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its key, both PEM."""
+    """A certificate and its key, both in PEM."""
 
     certificate: bytes
     key: bytes
 
 
 class CertificateAuthority:
-    """Signs server and client certificates. `pem` is what its clients must trust."""
+    """Signs server and client certificates. Clients must trust `pem`."""
 
     def __init__(self, name: str = "local authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -54,12 +54,12 @@ class CertificateAuthority:
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def server(self, *names: str) -> Pair:
-        """A server certificate for these host names or addresses; loopback where none is given."""
+        """Return a server certificate for these host names or addresses, by default for loopback."""
         alternatives = x509.SubjectAlternativeName([_general(n) for n in names or ("localhost", "127.0.0.1")])
         return self._issue("server", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
 
     def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
-        """A client certificate; as Kubernetes reads it, the common name is the user and organisations are groups."""
+        """Return a client certificate. Kubernetes reads the common name as the user and the organisations as groups."""
         return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, None, groups)
 
     def _issue(
@@ -110,7 +110,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def server_context(pair: Pair) -> ssl.SSLContext:
-    """What a server needs to be who the pair says."""
+    """Return the TLS context of a server with this certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     descriptor, path = tempfile.mkstemp(suffix=".pem")
     try:

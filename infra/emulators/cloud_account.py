@@ -1,4 +1,5 @@
-"""What an emulated cloud must offer to stand beside a simulated cluster, on virtual time (world.py) or live (live/)."""
+"""The interface with which an emulated cloud account is attached to a simulated cluster, on virtual time
+(local_world.py) or live (live/)."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class CloudBeside(Protocol):
-    """A vendor's emulated account beside the cluster (infra/emulators/alicloud/attached_account.py)."""
+    """A vendor's emulated account attached to the cluster (e.g. infra/emulators/alicloud/attached_account.py)."""
 
     def secrets(self) -> Mapping[str, str]:
-        """What the account's policy section refers to: name -> text. The account stands beside any cluster, so these
-        are secrets that the emulated deployment shares."""
+        """Return the secrets that the account's policy section refers to: name -> text. The account can be attached to
+        any cluster, so the emulated deployment shares these secrets."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Live on that clock; what makes the account's machines Nodes of the cluster."""
+        """Use that clock. Returns the controller that makes the account's machines Nodes of the cluster."""
 
     def start(self) -> None:
         """Serve the account's API."""
 
     def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
+        """Stop serving. Harmless if serving never started."""

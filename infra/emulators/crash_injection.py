@@ -1,8 +1,8 @@
-"""How a function dies: at a checkpoint, for good, and without tidying up.
+"""Simulates the crash of a function at a checkpoint: final and without cleanup.
 
-An exception alone would not be a death: `finally` blocks would still give leases back and write rows, which no killed
-process does. So everything through which a function reaches the world goes through `Mortal`, and once the function is
-dead each of those raises Killed as well.
+An exception alone is not a crash: `finally` blocks would still release leases and write rows, which a killed process
+does not do. Therefore all clients of a function are wrapped in `Mortal`, and after the crash each of them raises Killed
+as well.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from typing import Any
 
 
 class FunctionKilled(BaseException):
-    """The function died there. Not an Exception: no handler may catch it."""
+    """The function crashed. Not an Exception, so that no handler catches it."""
 
 
 class Life:
-    """One process of a function. at_checkpoint: asked at each checkpoint whether it dies there."""
+    """One process of a function. at_checkpoint: called at each checkpoint, returns whether the process crashes
+    there."""
 
     def __init__(self, at_checkpoint: Callable[[str], bool]) -> None:
         self._at_checkpoint = at_checkpoint
         self.died_at = ""
 
     def checkpoint(self, place: str) -> None:
-        """Runtime.checkpoint; raises Killed where the process is to die."""
+        """Implements Runtime.checkpoint. Raises Killed if the process must crash."""
         self.check()
         if self._at_checkpoint(place):
             self.died_at = place
             raise FunctionKilled(place)
 
     def check(self) -> None:
-        """Raises Killed if it is dead already."""
+        """Raise Killed if the process has crashed."""
         if self.died_at:
             raise FunctionKilled(self.died_at)
 
 
 class Mortal:
-    """Any client, which works as long as its owner lives."""
+    """A client that works until its owner crashes."""
 
     def __init__(self, client: Any, life: Life) -> None:
         self._client, self._life = client, life

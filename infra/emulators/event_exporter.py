@@ -1,7 +1,7 @@
-"""An in-cluster event exporter: it posts the cluster's Events to the webhook, signed, a batch at a time.
+"""An in-cluster event exporter: posts batches of the cluster's Events to the webhook, signed.
 
-It is another program than the one under test, so it signs with its own three lines and knows nothing of which events
-matter: it posts them all, as the usual exporters do.
+It stands for a different program than the one under test. Therefore it has its own signing code and posts all events,
+like the usual exporters, without knowing which are relevant.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
 
 Post = Callable[[str, dict[str, str], bytes], Any]
-"""(path, headers, body) -> whatever answers."""
+"""(path, headers, body) -> the response."""
 
 
 class Heard:
@@ -26,24 +26,25 @@ class Heard:
         self._events = store.subscribe("events")
 
     def poll(self) -> list[KubeObject]:
-        """Those written since the last poll."""
+        """Return the Events written since the last poll."""
         return [event.object for event in self._events.poll() if event.type != "DELETED"]
 
 
 class Exporter:
-    """cluster: whose webhook it is; key: the HMAC key; post: how a request is sent."""
+    """cluster: the cluster of the webhook. key: the HMAC key. post: sends a request."""
 
     def __init__(self, cluster: str, key: str, clock: Callable[[], float], post: Post) -> None:
         self._path, self._key, self._clock, self._send = f"/clusters/{cluster}/events", key.encode(), clock, post
         self.posted = 0
 
     def tell(self, events: Sequence[KubeObject]) -> None:
-        """Post these, if there are any. What the webhook answers is its own affair: the next scan sees it anyway."""
+        """Post these Events, if there are any. The response is ignored, because the next scan covers the events
+        anyway."""
         if events:
             self.post(list(events))
 
     def post(self, events: object) -> Any:
-        """Post a body; what the webhook answered."""
+        """Post a body and return the webhook's response."""
         self.posted += len(events) if isinstance(events, list) else 1
         body = json.dumps(events).encode()
         timestamp = str(int(self._clock()))

@@ -1,14 +1,14 @@
-"""EventBridge and the queues' event sources, played over moto's SQS: moto itself fires nothing (ecosystem.md §5).
+"""Emulates EventBridge and the queues' event sources on moto's SQS, because moto triggers no functions.
 
     schedule   a virtual minute has passed ─► the function
-    queue      received ─► held until it is due ─► the function ─┬─ returned ─► deleted
-                                                                 └─ failed, or died ─► visible again after the
-                                                                    queue's timeout; too often ─► dead letters
-    invoked    an asynchronous invocation, kept in a queue that Lambda has for it; the event is the message itself
+    queue      received ─► delayed until it is due ─► the function ─┬─ returned ─► deleted
+                                                                    └─ failed or crashed ─► visible again after
+                                                                       the queue's timeout; too often ─► dead letters
+    invoked    an asynchronous invocation, stored in Lambda's queue for it; the event is the message itself
 
-SQS counts seconds of the wall, the emulation counts virtual ones. So the queues are made to keep a received message for
-very long, and the delays and visibility timeouts of the deployment are kept here, on the emulation's clock. How often a
-message was received, and what then becomes of it, is left to SQS.
+SQS counts wall-clock seconds, the emulation counts virtual ones. Therefore the queues have a very long visibility
+timeout, and the delays and visibility timeouts of the deployment are applied here with the emulation's clock. SQS
+counts receives and moves messages to the dead letters.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from infra.emulators.live.usage_counters import VirtualDelays
 
 MINUTE = 60.0
 KEPT = 12 * 3600
-"""SQS's longest visibility timeout, seconds of the wall."""
-_POLL = 1  # seconds of the wall in a long poll; also how long an end takes at most
+"""SQS's longest visibility timeout, in wall seconds."""
+_POLL = 1  # wall seconds of a long poll; also the maximum duration of a stop
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +41,8 @@ Invoke = Callable[[str, Json], Result]
 
 
 class Schedule(Worker):
-    """Invokes a function every virtual minute, at once for the first time. A slow one delays the next, as a reserved
-    concurrency of one does; what was missed is not made up for."""
+    """Invokes a function every virtual minute, the first time at once. A slow invocation delays the next one, as a
+    reserved concurrency of one does; missed ones are not made up for."""
 
     def __init__(
         self, function: DeployedFunction, clock: Clock, invoke: Invoke, stopping: threading.Event, ended: Ended = logged
@@ -51,7 +51,7 @@ class Schedule(Worker):
         self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
 
     def _tick(self) -> None:
-        """Until the emulation stops."""
+        """Run until the emulation stops."""
         due = self._clock()
         for number in itertools.count():
             if self._stopping.wait(max(0.0, self._clock.wall_seconds(due - self._clock()))):
@@ -66,7 +66,7 @@ class Schedule(Worker):
 
 
 class QueueSource:
-    """One queue's event source: a thread that receives, a thread that invokes."""
+    """The event source of one queue: a thread that receives and a thread that invokes."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class QueueSource:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def join(self) -> None:
-        """Wait until both have seen that the emulation is stopping."""
+        """Wait until both threads have noticed that the emulation is stopping."""
         with self._changed:
             self._changed.notify_all()
         for thread in self._threads:
@@ -130,7 +130,7 @@ class QueueSource:
                 _log.info("%s: %s", self._function.name, error)
 
     def _next(self) -> Callable[[], None] | None:
-        """What is due next, when it is due; None when the emulation stops."""
+        """Return the next message when it is due, None when the emulation stops."""
         with self._changed:
             while not self._stopping.is_set():
                 left = self._held[0][0] - self._clock() if self._held else None
@@ -148,7 +148,8 @@ class QueueSource:
         self._hold(made.began + self._queue.visibility, partial(self._release, message))
 
     def _release(self, message: Mapping[str, Any]) -> None:
-        """Visible again; the next receive counts it, and puts it to the dead letters if that was once too often."""
+        """Make a message visible again. The next receive increments its count and moves it to the dead letters if the
+        limit is exceeded."""
         self._sqs.change_message_visibility(
             QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
         )

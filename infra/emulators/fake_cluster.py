@@ -1,7 +1,8 @@
-"""A cluster in a dictionary, as wide as execute's NodeApi: nodes, pods, and evictions that respect budgets and grace.
+"""A cluster in a dictionary with the interface of the operations' NodeApi: nodes, pods, and evictions that respect
+budgets and grace periods.
 
-For tests of the steps themselves; the whole Kubernetes API is simulated in infra/emulators/kube. Time is the caller's
-clock: an evicted pod is gone once its grace has passed on it, and a refused one stays until its budget has room.
+It is for tests of the steps; infra/emulators/kube simulates the complete Kubernetes API. Time is the caller's clock: an
+evicted pod is gone after its grace period, and a refused one stays until its budget allows the eviction.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chalicelib.operations.step_context import Eviction, NodeState, PodState
 
 @dataclass(slots=True)
 class PodBudget:
-    """A PodDisruptionBudget over pods named one by one; room is what may still be disrupted."""
+    """A PodDisruptionBudget for individually named pods. room: allowed disruptions."""
 
     name: str
     pods: frozenset[str]
@@ -26,8 +27,8 @@ class PodBudget:
 
 
 class InMemoryCluster:
-    """Nodes, pods, budgets and claims (namespace/name -> the node chosen for it) are open to tests. calls: every verb
-    with its object, in order."""
+    """Nodes, pods, budgets and claims (namespace/name -> selected node), which tests may change. calls: every verb with
+    its object, in order."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -41,41 +42,41 @@ class InMemoryCluster:
         self._cordoned: set[str] = set()
         self._faults: dict[str, list[ClusterError]] = {}
 
-    # -- the vocabulary of tests
+    # -- for tests
 
     def add_node(self, name: str, instance: str = "", *, cordoned: bool = False, delays: Iterable[str] = ()) -> None:
-        """A node, new or in place of one of that name."""
+        """Add a node or replace the one with that name."""
         provider_id = instance or f"memory://{name}"
         self.nodes[name] = NodeState(name, f"uid-{name}", provider_id, cordoned, delays=tuple(delays))
 
     def add_pod(self, key: str, node: str, **fields: object) -> PodState:
-        """A running pod `namespace/name`; fields of PodState override."""
+        """Add a running pod `namespace/name`; fields of PodState override."""
         namespace, _, name = key.partition("/")
         pod = PodState(namespace, name, uid=f"uid-{key}", node=node, phase="Running")
         self._pods[key] = msgspec.structs.replace(pod, **fields)
         return self._pods[key]
 
     def add_budget(self, name: str, pods: Iterable[str], *, room: int) -> PodBudget:
-        """A disruption budget; the answer's room may be changed later."""
+        """Add and return a disruption budget. Its room may be changed later."""
         self.budgets.append(PodBudget(name, frozenset(pods), room))
         return self.budgets[-1]
 
     def remove_node(self, name: str) -> None:
-        """The node and all its pods, as when a machine is deleted."""
+        """Remove the node and all its pods, as the deletion of a machine does."""
         self.nodes.pop(name, None)
         self._pods = {key: pod for key, pod in self._pods.items() if pod.node != name}
 
     def nominate(self, key: str, node: str, **fields: object) -> None:
-        """A pending pod that the scheduler has promised the node to; fields of PodState override."""
+        """Add a pending pod that the scheduler has nominated to the node; fields of PodState override."""
         self.add_pod(key, "", **{"phase": "Pending", **fields})
         self.nominated[key] = node
 
     def fail_next(self, verb: str, error: ClusterError, times: int = 1) -> None:
-        """The next calls of `verb` raise this."""
+        """Let the next calls of `verb` raise this."""
         self._faults.setdefault(verb, []).extend([error] * times)
 
     def pods(self) -> tuple[PodState, ...]:
-        """All pods there are now: an evicted one is gone when its grace has passed, unless it is in `stuck`."""
+        """Return all existing pods. An evicted pod disappears after its grace period, unless it is in `stuck`."""
         now = self._clock()
         over = [key for key, pod in self._pods.items() if pod.deleted and pod.deleted <= now and key not in self.stuck]
         for key in over:

@@ -1,8 +1,7 @@
-"""A cloud in a dictionary: the Provider protocol to the letter (providers/base.py), and faults on request.
+"""A cloud in a dictionary: implements the Provider protocol (providers/base.py), with faults on request.
 
-For tests and scenarios that are about us and not about a vendor. It keeps a log of what was bought and what was
-deleted, which is where "nothing was bought twice" can be read. Time passes only when told: machines are CREATING until
-`boot`.
+It is for tests and scenarios that do not depend on a vendor. Its log of purchases and deletions shows whether anything
+was bought twice. Machines stay CREATING until `boot` is called.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from chalicelib.providers.errors import ProviderError
 
 @dataclass(slots=True)
 class FakePool:
-    """One node group of the cloud. machines: by handle, in the order they were made. spoilt: what goes wrong with the
-    next ones that are made, see InMemoryProvider.spoil."""
+    """One node group of the cloud. machines: by handle, in the order of creation. spoilt: faults of the next machines,
+    see InMemoryProvider.spoil."""
 
     id: str
     min: int = 0
@@ -39,7 +38,7 @@ class FakePool:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """One change of a target that cost money."""
+    """One increase of a target, which costs money."""
 
     operation: str
     group: str
@@ -48,20 +47,20 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class FakeFault:
-    """What the next call of a verb does instead. late: the change is made and only the answer is lost."""
+    """The fault of the next call of a verb. late: the change is made and only the response is lost."""
 
     error: ProviderError
     late: bool = False
 
 
 class InMemoryProvider:
-    """purchases and deleted are the books. polls: how many Pending answers a change takes before it is Done."""
+    """purchases, deleted: logs of changes. polls: number of InProgress responses before a change has Succeeded."""
 
     def __init__(
         self, name: str = "clusterapi", *, polls: int = 0, on_delete: Callable[[Instance], None] | None = None
     ) -> None:
         self._name, self.polls, self.on_delete = name, polls, on_delete
-        self.claim = ""  # what all its groups are in the world, as NodeGroup.claim
+        self.claim = ""  # identity of all its groups, as in NodeGroup.claim
         self.pools: dict[str, FakePool] = {}
         self.purchases: list[Purchase] = []
         self.deleted: list[str] = []
@@ -73,32 +72,33 @@ class InMemoryProvider:
         """See Provider."""
         return self._name
 
-    # -- the vocabulary of tests
+    # -- for tests
 
     def add_pool(
         self, name: str, *, size: int = 0, least: int = 0, most: int = 10, template: Node | None = None
     ) -> FakePool:
-        """A group with `size` running machines, whose nodes are called `<group>-<n>`."""
+        """Add a group with `size` running machines, whose nodes are called `<group>-<n>`."""
         pool = self.pools[name] = FakePool(name, least, most, size, template=template)
         for _ in range(size):
             self._make(pool, InstanceState.RUNNING)
         return pool
 
     def fail_next(self, verb: str, error: ProviderError, *, times: int = 1, late: bool = False) -> None:
-        """The next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
+        """Let the next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
         self._faults.setdefault(verb, []).extend([FakeFault(error, late)] * times)
 
     def spoil(self, group: str, how: InstanceError | str, *, times: int = 1) -> None:
-        """The next machines of a group go wrong: made with this error, `dead` (made, and never a node) or `phantom`
-        (counted in the target and never made)."""
+        """Let the next machines of a group fail: created with this error, `dead` (created, but never a node) or
+        `phantom` (counted in the target, but never created)."""
         self.pools[group].spoilt.extend([how] * times)
 
     def let_pass(self, verb: str, *, times: int = 1) -> None:
-        """The calls after the faults asked for so far come through, before the next fault asked for."""
+        """Let this number of calls succeed between the faults added so far and the next fault."""
         self._faults.setdefault(verb, []).extend([None] * times)
 
     def boot(self) -> list[Instance]:
-        """All machines being made are running now, but for those that never will; the answer is those."""
+        """Set all machines being created to running, except those that never will. Returns the machines that became
+        running."""
         booted = []
         for pool in self.pools.values():
             for handle, machine in pool.machines.items():
@@ -172,7 +172,8 @@ class InMemoryProvider:
             return self._accepted(operation)
 
     def release(self, operation: Operation) -> bool:
-        """See Provider. This cloud removes at once: what was told has happened, or it never came."""
+        """See Provider. This cloud removes machines at once: a removal that arrived is done, and one that did not
+        arrive has no effect."""
         pool = self.pools.get(operation.spec.group)
         return pool is None or any((target.handle or target.node) in pool.machines for target in operation.spec.targets)
 
@@ -220,13 +221,13 @@ class InMemoryProvider:
         pool.machines[handle] = msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
 
     def take_fault(self, verb: str) -> FakeFault | None:
-        """The fault due for this call, if one is."""
+        """Return the fault of this call, if there is one."""
         due = self._faults.get(verb)
         return due.pop(0) if due else None
 
 
 class _Call:
-    """One call of a verb: logged, and failing before or after its effect where a fault is due."""
+    """One call of a verb: logged, and failing before or after its effect if a fault is due."""
 
     def __init__(self, provider: InMemoryProvider, verb: str) -> None:
         self._provider, self._verb = provider, verb

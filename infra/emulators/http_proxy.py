@@ -1,4 +1,5 @@
-"""An HTTP proxy on loopback that tunnels CONNECT and counts, to show that a client goes through it, or round it."""
+"""A loopback HTTP proxy that tunnels CONNECT and records its use, to test whether a client uses the proxy or bypasses
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from types import TracebackType
 
 
 class ConnectProxy:
-    """A context manager; `url` for HTTPS_PROXY, `targets` the host:port of every tunnel asked for."""
+    """A context manager. `url`: for HTTPS_PROXY. `targets`: host:port of every requested tunnel."""
 
     def __init__(self) -> None:
         self.targets: list[str] = []
@@ -48,7 +49,7 @@ class ConnectProxy:
 
 
 def _relay(near: socket.socket, far: socket.socket) -> None:
-    """Bytes both ways until either side is done."""
+    """Copy bytes in both directions until one side closes."""
     with selectors.DefaultSelector() as selector:
         selector.register(near, selectors.EVENT_READ, far)
         selector.register(far, selectors.EVENT_READ, near)

@@ -1,9 +1,10 @@
-"""AWS's permissions, as far as the functions' policy files use them: who may call what, on what.
+"""AWS permissions as far as the functions' policy files use them: evaluates which function may call what, on which
+resource.
 
-The policies are read as they are deployed (`infra/aws/policies`), with the names of an emulation in place of the
-template's. A call that no statement allows is refused as AWS refuses it, and noted. What was allowed is noted as well,
-so that a permission that nothing uses can be found. What a policy may say and this module does not know (Deny,
-NotAction, another condition) is an error: a policy must not be read as wider or narrower than it is.
+Policies are read as they are deployed (`infra/aws/policies`), with the emulation's names instead of the template's. A
+call that no statement allows is refused as AWS refuses it, and recorded. Allowed calls are recorded as well, so that
+unused permissions can be found. Policy elements that this module does not support (Deny, NotAction, other conditions)
+are an error, because a policy must not be read as wider or narrower than it is.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from infra.emulators.lambda_events import ACCOUNT
 
 POLICIES = Path(__file__).resolve().parents[1] / "aws" / "policies"
 SUFFIX = "-a1B2c3"
-"""What Secrets Manager appends to a secret's name in its ARN."""
+"""The suffix that Secrets Manager appends to a secret's name in its ARN."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
 
-_FUNCTIONS = {"api": "api_handler"}  # Chalice names the function of all routes
+_FUNCTIONS = {"api": "api_handler"}  # Chalice's name of the function of all routes
 
 _ONLY_THESE = {"ForAllValues:StringEquals", "Null"}
 _TRANSACTION = {
@@ -39,7 +40,7 @@ _TRANSACTION = {
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """resources: patterns of ARNs. partitions: the only partition keys it allows, None where it allows all."""
+    """resources: patterns of ARNs. partitions: the only partition keys it allows, None for all."""
 
     sid: str
     actions: frozenset[str]
@@ -47,7 +48,7 @@ class Statement(msgspec.Struct, frozen=True):
     partitions: frozenset[str] | None = None
 
     def allows(self, action: str, resource: str, partitions: frozenset[str]) -> bool:
-        """Whether a call is one of these. partitions: the partition keys that it names."""
+        """Return whether a call is covered. partitions: the partition keys in it."""
         return (
             action in self.actions
             and any(matches(pattern, resource) for pattern in self.resources)
@@ -56,7 +57,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class IamRequest(msgspec.Struct, frozen=True):
-    """One thing that a call needs permission for."""
+    """One action on a resource that needs permission."""
 
     action: str
     resource: str
@@ -65,7 +66,7 @@ class IamRequest(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def matches(pattern: str, resource: str) -> bool:
-    """IAM's wildcards: `*` is any text, also with slashes and colons; `?` is one character."""
+    """Match IAM's wildcards: `*` is any text, including slashes and colons; `?` is one character."""
     return (
         re.fullmatch("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern), resource, re.DOTALL)
         is not None
@@ -73,17 +74,17 @@ def matches(pattern: str, resource: str) -> bool:
 
 
 def arn(service: str, name: str, account: str = ACCOUNT) -> str:
-    """An ARN of the emulated account."""
+    """Return an ARN of the emulated account."""
     return f"arn:aws:{service}:{REGION}:{account}:{name}"
 
 
 def policy_files() -> dict[str, Path]:
-    """Function -> the file with its policy."""
+    """Return function -> the file with its policy."""
     return {_FUNCTIONS.get(file.stem, file.stem): file for file in sorted(POLICIES.glob("*.json"))}
 
 
 def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) -> tuple[Statement, ...]:
-    """A policy file. arns: logical id -> ARN, for Fn::GetAtt; names: what Fn::Sub puts in."""
+    """Read a policy file. arns: logical id -> ARN, for Fn::GetAtt. names: replacements of Fn::Sub."""
 
     def resolved(resource: Mapping[str, Any]) -> str:
         if "Fn::GetAtt" in resource:
@@ -96,7 +97,7 @@ def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) ->
 
 
 def literal_statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
-    """A policy as IAM has it: resources are patterns of ARNs, such as `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
+    """Read a policy in IAM's form: resources are patterns of ARNs, such as `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
     return _statements(document, str)
 
 
@@ -118,7 +119,8 @@ def _listed(given: Any) -> list[Any]:
 
 
 def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
-    """ForAllValues alone also holds for a call that names no key at all; Null shuts that out."""
+    """Return the partition keys of a condition. ForAllValues alone also matches a call without any key; a Null
+    condition excludes that."""
     if condition is None:
         return None
     assert condition.keys() == _ONLY_THESE, condition
@@ -127,7 +129,7 @@ def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
 
 
 def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict[str, tuple[Statement, ...]]:
-    """Function -> its policy, for an emulation with this state table and these queues."""
+    """Return function -> its policy, for an emulation with this state table and these queues."""
     arns = {
         "StateTable": arn("dynamodb", f"table/{table}"),
         "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}"),
@@ -145,9 +147,9 @@ def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict
 
 
 class Judge:
-    """roles: function -> its statements. current: the function that is running.
+    """Evaluates permissions. roles: function -> its statements. current: the running function.
 
-    denied: what was refused, with the function; used: what was allowed, the function and its statement's sid.
+    denied: refused calls with the function. used: allowed calls, as the function and its statement's sid.
     """
 
     def __init__(self, given: Mapping[str, Sequence[Statement]], current: Callable[[], str]) -> None:
@@ -156,7 +158,7 @@ class Judge:
         self.used: set[tuple[str, str, IamRequest]] = set()
 
     def ask(self, asked: IamRequest) -> None:
-        """Raises ClientError AccessDeniedException unless a statement allows it."""
+        """Raise ClientError AccessDeniedException unless a statement allows the call."""
         function = self._current()
         for statement in self.roles[function]:
             if statement.allows(asked.action, asked.resource, asked.partitions):
@@ -168,7 +170,7 @@ class Judge:
 
 
 class Judged:
-    """A botocore client in front of which the judge stands. needs: method, arguments -> what it needs."""
+    """A botocore client whose calls are checked by the judge. needs: method, arguments -> required permissions."""
 
     def __init__(
         self, client: Any, judge: Judge, needs: Callable[[str, Mapping[str, Any]], Iterator[IamRequest]]
@@ -189,7 +191,7 @@ class Judged:
 
 
 class JudgedSender:
-    """A Sender in front of which the judge stands."""
+    """A Sender whose calls are checked by the judge."""
 
     def __init__(self, sender: Any, judge: Judge) -> None:
         self._sender, self._judge = sender, judge
@@ -201,7 +203,7 @@ class JudgedSender:
 
 
 def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
-    """A transaction needs what its parts would need by themselves."""
+    """Yield the permissions of a DynamoDB call. A transaction needs those of its parts."""
     if method == "transact_write_items":
         for item in arguments["TransactItems"]:
             [(kind, given)] = item.items()
@@ -223,7 +225,7 @@ def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], accoun
 
 
 def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[IamRequest]:
-    """Reading is all that is emulated."""
+    """Yield the permissions of a secrets call. Only reads are emulated."""
     if method == "get_parameter":
         yield IamRequest("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
         return

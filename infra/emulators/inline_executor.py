@@ -1,8 +1,7 @@
-"""Work that is handed to other threads, done at once in this one.
+"""Runs work submitted to an executor at once, in the calling thread.
 
-A snapshot reads many lists at a time, which is worth it where each takes a round trip and pure cost where none does. It
-also makes the order of the requests a matter of luck, so that what a test lets go wrong with the third of them would
-not be the same in two runs.
+A snapshot reads many lists concurrently, which helps only if each needs a network round trip. Concurrency would also
+make the order of requests random, so that an injected fault of the third request would differ between runs.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ T = TypeVar("T")
 
 
 class _Done(Future[T]):
-    """A future whose end is known from the beginning. It has none of the base's locks: nobody waits for it."""
+    """A future that is finished from the beginning. It has none of the base class's locks, because nothing waits for
+    it."""
 
     def __init__(self, result: T | None, error: BaseException | None) -> None:
         self._end, self._problem = result, error
@@ -43,13 +43,14 @@ class _Done(Future[T]):
 
 
 class Inline(Executor):
-    """A ThreadPoolExecutor's face; what is submitted is done when submit returns."""
+    """Has the interface of ThreadPoolExecutor; work is done when submit returns."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Whatever a pool would be given."""
+        """Accept any arguments of a pool."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Done, or failed, already. What is no Exception (the death of a process) is not kept for later."""
+        """Run the work and return its result or Exception. Other BaseExceptions (the crash of a process) are raised at
+        once."""
         try:
             return _Done(fn(*args, **kwargs), None)
         except Exception as error:
@@ -58,7 +59,7 @@ class Inline(Executor):
 
 @contextmanager
 def inline() -> Iterator[None]:
-    """While this is open, snapshots are read one request after the other."""
+    """Read snapshots sequentially within this context."""
     place = vars(live_cluster)
     pool, place["ThreadPoolExecutor"] = place["ThreadPoolExecutor"], Inline
     try:

@@ -1,7 +1,7 @@
-"""Invocations in this process: the runtime is put in place, the function is entered, and what came of it is kept.
+"""Invokes functions in this process: installs the runtime, calls the function and records the result.
 
-What Lambda would do with an exception (log it and say that the function failed) is done here too; a failed function is
-an ordinary thing in a story about failures.
+It treats an exception as Lambda does: it is logged, and the function counts as failed. Failed functions are normal in
+tests of failures.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from infra.emulators.lambda_events import Json, LambdaContext, failed_messages
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """One invocation. at: virtual epoch seconds. answer: what the function returned. error: what it raised, in one
-    line. killed_at: the checkpoint at which it died. bodies: of the SQS records it was given."""
+    """One invocation. at: virtual epoch seconds. answer: the function's return value. error: its exception, in one
+    line. killed_at: the checkpoint at which it crashed. bodies: of the SQS records passed to it."""
 
     function: str
     at: float
@@ -32,17 +32,17 @@ class Invocation(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """It returned."""
+        """Return whether it returned."""
         return not (self.error or self.killed_at)
 
     @property
     def failed_messages(self) -> tuple[str, ...]:
-        """messageIds that it gave back."""
+        """Return the messageIds that it reported as failed."""
         return failed_messages(self.answer)
 
 
 class Invoker:
-    """current: the function that is running, empty between invocations."""
+    """current: the running function, "" between invocations."""
 
     def __init__(self) -> None:
         self.made: list[Invocation] = []
@@ -53,15 +53,15 @@ class Invoker:
         self._requests = 0
 
     def enter(self, runtime: Runtime) -> None:
-        """What the functions find when they ask for their runtime."""
+        """Install the runtime that the functions find."""
         install(runtime)
 
     def leave(self) -> None:
-        """Nothing is in place any more."""
+        """Remove the installed runtime."""
         install(None)
 
     def call(self, function: str, event: Json, clock: Callable[[], float]) -> Invocation:
-        """Enter the function; never raises what it raises."""
+        """Call the function. Exceptions of the function are recorded and not raised."""
         bodies = tuple(record["body"] for record in event.get("Records", ()))
         made = Invocation(function, clock(), bodies)
         self.current = function
@@ -79,7 +79,7 @@ class Invoker:
         return made
 
     def request(self, method: str, target: str, headers: dict[str, str], body: bytes, api_key: str = "") -> Json:
-        """A request through API Gateway to the app; its answer (`statusCode`, `headers`, `body`)."""
+        """Pass a request through API Gateway to the app and return the response (`statusCode`, `headers`, `body`)."""
         from app import app
 
         self._requests += 1

@@ -1,7 +1,7 @@
-"""Events as Lambda gets them from EventBridge, SQS and API Gateway, and the context that comes along.
+"""Events as Lambda gets them from EventBridge, SQS and API Gateway, and the context argument.
 
-Own builders, because those of chalice.test give every SQS record the same messageId and no attributes: a partial batch
-response cannot be told apart with them (ecosystem.md §5).
+chalice.test is not used, because its builders give every SQS record the same messageId and no attributes, so partial
+batch responses cannot be tested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class LambdaContext:
-    """The second argument of a handler, as far as anybody reads it."""
+    """The second argument of a handler, with the attributes that are used."""
 
     function_name: str
     aws_request_id: str
@@ -30,16 +30,16 @@ class LambdaContext:
 
     @property
     def invoked_function_arn(self) -> str:
-        """As powertools wants it."""
+        """Return the ARN that powertools requires."""
         return f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:outscaler-{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """The emulation stops nobody."""
+        """Return a constant, because the emulation stops no function."""
         return 60_000
 
 
 def schedule_event(rule: str, now: float, serial: int = 0) -> Json:
-    """A scheduled event of EventBridge; now: epoch seconds."""
+    """Return a scheduled event of EventBridge. now: epoch seconds."""
     return {
         "version": "0",
         "id": _identifier("event", rule, serial),
@@ -54,7 +54,7 @@ def schedule_event(rule: str, now: float, serial: int = 0) -> Json:
 
 
 def sqs_record(queue: str, message_id: str, receipt: str, body: str, attributes: Mapping[str, str]) -> Json:
-    """One record; attributes: SQS's own (ApproximateReceiveCount, SentTimestamp …)."""
+    """Return one record. attributes: SQS's own (ApproximateReceiveCount, SentTimestamp …)."""
     return {
         "messageId": message_id,
         "receiptHandle": receipt,
@@ -69,13 +69,13 @@ def sqs_record(queue: str, message_id: str, receipt: str, body: str, attributes:
 
 
 def failed_messages(answer: Any) -> tuple[str, ...]:
-    """The messageIds that a function gives back in a partial batch response; none in any other answer."""
+    """Return the messageIds in a partial batch response, none for any other response."""
     failures = answer.get("batchItemFailures", ()) if isinstance(answer, dict) else ()
     return tuple(item["itemIdentifier"] for item in failures)
 
 
 def sqs_event(*records: Json) -> Json:
-    """A batch."""
+    """Return a batch."""
     return {"Records": list(records)}
 
 
@@ -88,7 +88,8 @@ def http_event(
     parameters: Mapping[str, str],
     request_id: str,
 ) -> Json:
-    """A proxy event of API Gateway (REST). target: path and query; resource: the route, `/clusters/{name}`."""
+    """Return a proxy event of API Gateway (REST). target: path and query. resource: the route, e.g.
+    `/clusters/{name}`."""
     split = urlsplit(target)
     query = parse_qsl(split.query, keep_blank_values=True)
     several: dict[str, list[str]] = {}
@@ -119,6 +120,6 @@ def http_event(
 
 
 def _identifier(*parts: object) -> str:
-    """A UUID's shape, the same in every run."""
+    """Return an id in the form of a UUID, the same in every run."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
     return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))

@@ -1,16 +1,16 @@
-"""One emulated world on virtual time: a simulated cluster, an emulated AWS, and the real functions between them.
+"""One emulated world on virtual time: a simulated cluster, an emulated AWS, and the real functions.
 
     LocalWorld ─┬─ kube, server, cluster      the simulated API server, its store and its controllers
                 ├─ queues                     standard SQS on virtual time
-                ├─ store                      the table (moto's DynamoDB), as an observer sees it
-                └─ step(seconds)              time passes: controllers, schedule and queues are played in a fixed order
+                ├─ store                      the table, as an observer sees it
+                └─ step(seconds)              time passes: controllers, schedule and queues run in a fixed order
 
-The functions are entered as Lambda enters them, with events of Lambda's shape. Two worlds that are treated alike come
-to the same plans, to the letter of their ids: nothing in here reads the wall or draws a number that a plan could depend
-on. A test that must know that no object remembers anything says `forgetful=True`, and every invocation starts cold.
+The functions are called as Lambda calls them, with Lambda's events. Two worlds with the same inputs make identical
+plans, including ids: nothing here reads the wall clock or uses randomness on which a plan could depend. A test that
+must exclude state in objects uses `forgetful=True`, which makes every invocation a cold start.
 
-A quick world (`quick=True`, or no `aws`) has its table in memory (memory_table.py) and no socket between client
-and API server (kube/direct.py). All else is the same, and so are the plans.
+A quick world (`quick=True`, or no `aws`) has its table in memory (memory_table.py) and no socket between client and API
+server (kube/in_process_transport.py). Everything else is the same, including the plans.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from infra.emulators.policy_permissions import LOOPBACK, permitted
 from infra.emulators.virtual_sqs import VirtualQueues
 
 START = 1_795_245_660.0
-"""When a world begins, epoch seconds: a whole minute."""
+"""Start time of a world in epoch seconds: a whole minute."""
 MINUTE = 60.0
 API = "api_handler"
 WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
 _NEVER = (-1, 0.0)
-_MOST_PLAYED = 10_000  # deliveries in one step; more is a loop
+_MOST_PLAYED = 10_000  # deliveries in one step; more indicate a loop
 
 
 class _Gauge:
-    """Passes take what the test says."""
+    """A gauge that reports the measurements set by the test."""
 
     def __init__(self, takes: Callable[[], Reading | None]) -> None:
         self._takes = takes
@@ -82,7 +82,7 @@ class _Gauge:
 
 
 class Death(msgspec.Struct):
-    """A death to come: the next `times` invocations of `function` ("" for any) that reach `place` die there."""
+    """An injected crash: the next `times` invocations of `function` ("" for any) that reach `place` crash there."""
 
     place: str
     function: str
@@ -92,19 +92,20 @@ class Death(msgspec.Struct):
 class LocalWorld:
     """A world with one cluster. A context manager; `aws` must be running and may be shared between worlds.
 
-    quick: without AWS's wire and the cluster's, see the module; so it is without `aws`.
-    name: the cluster's name in policies, messages and routes; start: epoch seconds at which the clock stands.
+    quick: without the network protocols of AWS and the cluster, see the module; also without `aws`.
+    name: the cluster's name in policies, messages and routes; start: epoch seconds at which the clock starts.
     pace: how fast the simulated cluster is; seed: of its uids and names.
-    grain: virtual seconds between two looks of the controllers while nothing else happens.
+    grain: virtual seconds between two steps of the controllers while nothing else happens.
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
-    forgetful: every invocation starts cold, as if the last process had died.
-    judged: each function may do only what its deployed policy allows (`judge`); forgetful, for processes share nothing.
-    clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
+    forgetful: every invocation is a cold start, as if the last process had ended.
+    judged: each function may do only what its deployed policy allows (`judge`); implies forgetful, because processes
+    share nothing.
+    clouds: vendors' accounts attached to the cluster, served on loopback while the world exists.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
-    Open to tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster, queues,
-    store, services (the emulated account), line (the way to the API server, of a quick world: `line.ask` decides what
-    goes wrong with a request), invocations, metrics (lines that the functions emit).
+    Attributes for tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster,
+    queues, store, services (the emulated account), line (the connection to the API server of a quick world: `line.ask`
+    injects faults into requests), invocations, metrics (lines that the functions emit).
     """
 
     def __init__(
@@ -164,10 +165,10 @@ class LocalWorld:
         self._rested = _NEVER
         self.store = self._account.store()
 
-    # -- life
+    # -- start and stop
 
     def start(self) -> None:
-        """Create the table, serve the cluster's API and the clouds', store the secrets."""
+        """Create the table, serve the APIs of the cluster and the clouds, store the secrets."""
         self._account.create()
         for cloud in self._clouds:
             cloud.start()
@@ -184,7 +185,7 @@ class LocalWorld:
         self.put_secret(self.webhook_secret, json.dumps({"hmac": WEBHOOK_KEY}))
 
     def close(self) -> None:
-        """Stop serving and forget the table."""
+        """Stop serving and delete the table."""
         self._invoker.leave()
         for cloud in self._clouds:
             cloud.stop()
@@ -200,39 +201,39 @@ class LocalWorld:
     ) -> None:
         self.close()
 
-    # -- what is in it
+    # -- content
 
     def without_large_function(self) -> None:
-        """Lambda knows no large function from now on."""
+        """Remove the large function, so that Lambda does not find it."""
         self._account.large = frozenset()
         self.restart()
 
     @property
     def faults(self) -> AwsFaults:
-        """What goes wrong between the functions and the table (aws_faults.py)."""
+        """Return the faults between the functions and the table (aws_faults.py)."""
         return self._account.faults
 
     @property
     def kubeconfig_secret(self) -> str:
-        """The name for the policy's kubeconfigSecret."""
+        """Return the name for the policy's kubeconfigSecret."""
         return f"outscaler/{self.name}/kubeconfig"
 
     @property
     def webhook_secret(self) -> str:
-        """The name for the policy's webhook secret."""
+        """Return the name for the policy's webhook secret."""
         return f"outscaler/{self.name}/webhook"
 
     def put_secret(self, name: str, text: str) -> None:
-        """A secret of this world; another world of the same emulated account does not see it."""
+        """Store a secret of this world. Other worlds of the same emulated account do not see it."""
         self._account.put_secret(name, text)
 
     def permit(self, deployment: Deployment) -> None:
-        """What policies may name from now on, where it is known only after the clouds are served."""
+        """Change what policies may name, if it is known only after the clouds are served."""
         self._account.deployment = deployment
         self.restart()
 
     def apply_policy(self, text: str) -> int:
-        """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
+        """Validate the document and activate it, as `outscaler apply` does. Returns its version. Raises InputErrors."""
         policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(
@@ -240,14 +241,14 @@ class LocalWorld:
         )
 
     def seed(self, *objects: KubeObject) -> list[KubeObject]:
-        """Put objects (infra/emulators/controllers/objects.py) into the cluster and let its controllers come to
-        rest."""
+        """Create objects (see infra/emulators/controllers/objects.py) in the cluster and run its controllers to a
+        steady state."""
         made = cluster_objects.apply(self.kube, *objects)
         self.settle()
         return made
 
     def settle(self) -> None:
-        """Let the controllers come to rest at this instant; the exporter tells what happened."""
+        """Run the controllers to a steady state at the current time; the exporter posts the events."""
         if (self.kube.version, self.clock()) != self._rested:
             self.cluster.step()
             self._rested = (self.kube.version, self.clock())
@@ -257,10 +258,10 @@ class LocalWorld:
     # -- time
 
     def step(self, seconds: float) -> None:
-        """Let virtual time pass, and play whatever is due in it: at each instant the controllers, then the tick, then
-        the messages. A function that waits makes time pass too, so a little more may go by than was asked for."""
+        """Advance the virtual time and run everything that becomes due: at each time the controllers, then the tick,
+        then the messages. A function that waits also advances the time, so a little more may pass than requested."""
         end = self.clock() + seconds
-        self._rested = _NEVER  # a test may have told a kubelet something, which no object of the store shows
+        self._rested = _NEVER  # a test may have changed a kubelet, which no object of the store shows
         self.settle()
         for _ in range(_MOST_PLAYED):
             due = self.queues.next_due()
@@ -281,7 +282,8 @@ class LocalWorld:
         self.settle()
 
     def step_until(self, true: Callable[[], bool], *, limit: float, every: float = 10.0) -> float:
-        """Step until it holds, at most `limit` virtual seconds; how many passed. AssertionError where it never did."""
+        """Step until a condition is true, for at most `limit` virtual seconds. Returns the elapsed seconds. Raises
+        AssertionError after the limit."""
         began = self.clock()
         while not true():
             assert self.clock() - began < limit, f"not within {limit} s of virtual time"
@@ -292,12 +294,13 @@ class LocalWorld:
         return (now // self._grain + 1.0) * self._grain
 
     def tick(self) -> Invocation:
-        """The schedule's function, now."""
+        """Invoke the scheduled function now."""
         function = self._functions[""]
         return self.invoke(function.name, schedule_event(function.name, self.clock(), len(self.invocations)))
 
     def deliver(self) -> Invocation | None:
-        """The next visible message to its function; None if there is none. What fails or dies keeps its message."""
+        """Deliver the next visible message to its function; None if there is none. The message stays if the function
+        fails or crashes."""
         message = self.queues.receive()
         if message is None:
             return None
@@ -308,15 +311,15 @@ class LocalWorld:
             self.queues.delete(message)
         return made
 
-    # -- the functions
+    # -- functions
 
     @property
     def invocations(self) -> list[Invocation]:
-        """Every invocation so far, oldest first."""
+        """Return every invocation so far, oldest first."""
         return self._invoker.made
 
     def invoke(self, function: str, event: Json) -> Invocation:
-        """Enter a function with any event, as Lambda would."""
+        """Invoke a function with any event, as Lambda would."""
         self._awake(function)
         with inline() if self._quick else nullcontext():
             made = self._invoker.call(function, event, self.clock)
@@ -326,7 +329,7 @@ class LocalWorld:
         return made
 
     def _awake(self, function: str = API) -> None:
-        """A process for the next invocation: the one there is, or a new one. It has the function's memory."""
+        """Return a process for the next invocation: the existing one or a new one, with the function's memory size."""
         if self.forgetful:
             self.restart()
         if self._runtime is None:
@@ -334,7 +337,7 @@ class LocalWorld:
         self._invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
 
     def post(self, events: object, *, key: str = WEBHOOK_KEY) -> Json:
-        """Post events, signed, to the cluster's webhook; API Gateway's answer (`statusCode`, `body`)."""
+        """Post events, signed, to the cluster's webhook. Returns API Gateway's response (`statusCode`, `body`)."""
         exporter = Exporter(self.name, key, self.clock, self._post)
         answer: Json = exporter.post(events)
         return answer
@@ -344,25 +347,26 @@ class LocalWorld:
         return self._invoker.request("POST", path, headers, body)
 
     def get(self, target: str) -> Json:
-        """A reader's request to the routes; API Gateway's answer."""
+        """Send a reader's request to the routes. Returns API Gateway's response."""
         self._awake()
         return self._invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
 
     def kill_at(self, place: str, *, function: str = "", times: int = 1) -> None:
-        """The next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) die there.
+        """Let the next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) crash there.
 
-        function: only invocations of it. The message of a dead function comes back after its queue's visibility
-        timeout; received too often, it becomes a dead letter.
+        function: only invocations of it. The message of a crashed function becomes visible again after its queue's
+        visibility timeout; received too often, it becomes a dead letter.
         """
         self._deaths.append(Death(place, function, times))
 
     def restart(self) -> None:
-        """Throw away the runtime with all it holds (store, connections, caches): the next invocation starts cold."""
+        """Discard the runtime with all its state (store, connections, caches), so that the next invocation is a cold
+        start."""
         self._runtime = None
         self._invoker.leave()
 
     def new_runtime(self) -> Runtime:
-        """A runtime as a new process builds it; it shares nothing with any other."""
+        """Return a runtime as a new process builds it. It shares nothing with other runtimes."""
         return self._account.runtime(
             self.queues,
             Life(self._dies_at),
@@ -377,38 +381,38 @@ class LocalWorld:
                 return True
         return False
 
-    # -- what is seen
+    # -- observations
 
     def plans(self) -> tuple[Json, ...]:
-        """Every recorded decision, oldest first, as the journal has it (`id`, `scale_ups`, `removals` …)."""
+        """Return every recorded decision, oldest first, in the journal's form (`id`, `scale_ups`, `removals` …)."""
         entries = self.store.journal.recent(self.name, 1000)
         return tuple(json.loads(entry.body) for entry in reversed(entries) if entry.kind == "plan")
 
     def plan_ids(self) -> tuple[str, ...]:
-        """Their ids."""
+        """Return their ids."""
         return tuple(plan["id"] for plan in self.plans())
 
     def memory(self) -> Memory:
-        """What the next pass will find."""
+        """Return the memory that the next pass will read."""
         return self.store.memory.load(self.name)
 
     def operations(self) -> tuple[Operation, ...]:
-        """The open ones."""
+        """Return the open operations."""
         return self.store.operations.list_open(self.name)
 
     def size(self, group: str, namespace: str = "default") -> int:
-        """spec.replicas of a MachineDeployment."""
+        """Return spec.replicas of a MachineDeployment."""
         found = self.kube.peek("machinedeployments", group, namespace, "cluster.x-k8s.io")
         if found is None:
             raise KeyError(group)
         return int(found["spec"]["replicas"])
 
     def nodes(self) -> tuple[str, ...]:
-        """Names of all Nodes."""
+        """Return the names of all Nodes."""
         return tuple(node["metadata"]["name"] for node in self.kube.list("nodes"))
 
     def pending(self) -> tuple[str, ...]:
-        """Pods without a node, `namespace/name`."""
+        """Return the pods without a node, as `namespace/name`."""
         return tuple(
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
             for pod in self.kube.list("pods")

@@ -1,7 +1,7 @@
 """Items of the in-memory table: stored values, sizes, and PynamoDB's conditions and actions applied to an item.
 
-An item is a dict of attribute values as the API has them: {"owner": {"S": "..."}}. The store uses strings, numbers and
-binary values on top level only. NotImplementedError for anything more, so that a new use in the store is noticed.
+An item is a dict of attribute values in the API's form: {"owner": {"S": "..."}}. The store uses only strings, numbers
+and binary values at the top level. Anything else raises NotImplementedError, so that a new use in the store is noticed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SUMS = Context(prec=38)
 
 
 def refusal(code: str, message: str, **more: Any) -> ClientError:
-    """botocore's error for an answer of DynamoDB. more: other members of the answer (Item, CancellationReasons)."""
+    """Return botocore's error for a response of DynamoDB. more: other members of the response (Item,
+    CancellationReasons)."""
     status = {"HTTPStatusCode": 400}
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": status, **more}
     return ClientError(answer, "InMemory")
@@ -48,7 +49,8 @@ class Kept(NamedTuple):
 
 
 def kept(item: Mapping[str, Mapping[str, Any]]) -> Kept:
-    """A copy in the form that DynamoDB stores. Raises ClientError for a value or a size that DynamoDB refuses."""
+    """Return a copy in the form that DynamoDB stores. Raises ClientError for a value or a size that DynamoDB
+    rejects."""
     made = {name: stored(value) for name, value in item.items()}
     size = item_size(made)
     if size > LARGEST_ITEM:
@@ -62,7 +64,7 @@ def shown(item: Item) -> Item:
 
 
 def stored(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an attribute value; a number becomes plain decimal digits without needless zeros."""
+    """Return a copy of an attribute value; a number becomes plain decimal digits without superfluous zeros."""
     ((kind, content),) = value.items()
     if kind == "N":
         return {"N": _number(content)}
@@ -86,7 +88,7 @@ def _number(text: str) -> str:
 
 
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """Bytes of an item, with the names of its attributes."""
+    """Return the bytes of an item, including the names of its attributes."""
     return sum(
         _text_size(name) + _SIZES[kind](content) for name, value in item.items() for kind, content in value.items()
     )
@@ -108,7 +110,7 @@ _SIZES: Mapping[str, Callable[[Any], int]] = {"S": _text_size, "N": _number_size
 
 
 def holds(condition: Condition, item: Item) -> bool:
-    """Whether PynamoDB's condition is true of the item, which is empty if there is none."""
+    """Return whether PynamoDB's condition is true for the item, which is empty if there is none."""
     test = _TESTS.get(condition.operator)
     if test is None:
         raise NotImplementedError(f"condition {condition.operator} (infra/emulators/memory_items.py)")
@@ -164,7 +166,7 @@ _TESTS: Mapping[str, Callable[..., bool]] = {
 
 
 def updated(item: Item, actions: Sequence[Action]) -> Item:
-    """The item after PynamoDB's actions; every action sees the item as it was before all of them."""
+    """Return the item after PynamoDB's actions. Every action sees the item as it was before all of them."""
     names = [_name(action.values[0]) for action in actions]
     if len(set(names)) < len(names):
         raise invalid("Invalid UpdateExpression: Two document paths overlap with each other")

@@ -1,10 +1,9 @@
-"""An in-memory table at the store's own seam, for worlds of many thousand steps.
+"""An in-memory implementation of the store's table, for worlds of many thousand steps.
 
 `MemoryTable` is the store's `Table` with one difference: conditions and actions stay PynamoDB's objects and never
-become expressions. `MemoryAccount` takes the place of the botocore client. A request has the operation's name and its
-arguments as always, so fault injection, policy checks and unit counts in front of a client need not know which client
-it is. Retries and the names of errors are the store's own. tests/unit/store/test_table_contract.py runs the same tests
-on this table, on moto and on Amazon's DynamoDB Local.
+become expressions. `MemoryAccount` replaces the botocore client. A request has the usual operation name and arguments,
+so fault injection, policy checks and unit counts work with either client. Retries and error names are the store's own.
+tests/unit/store/test_table_contract.py runs the same tests on this table, on moto and on Amazon's DynamoDB Local.
 
     account = MemoryAccount()
     store = account.store("outscaler", clock=clock)
@@ -26,7 +25,7 @@ from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, policy_table_of
 from infra.emulators.memory_items import Item, Json, Kept, holds, invalid, kept, refusal, shown, updated
 
 LARGEST_PAGE = 1024 * 1024  # bytes that one Query or Scan reads
-LARGEST_BATCH = 16 * 1024 * 1024  # bytes of an answer of BatchGetItem
+LARGEST_BATCH = 16 * 1024 * 1024  # bytes of a BatchGetItem response
 LARGEST_TRANSACTION = 4 * 1024 * 1024  # bytes of all items that a transaction writes
 LONGEST_KEYS = (2048, 1024)  # bytes: partition key, sort key
 _FAILED = "The conditional request failed"
@@ -51,7 +50,7 @@ _BOUNDS: Mapping[str, Callable[[Item], tuple[str, str]]] = {
 
 
 class MemoryTable(Table):
-    """The store's table on a MemoryAccount, which is its client."""
+    """The store's table with a MemoryAccount as its client."""
 
     def arguments(self, cluster: str, item: str, **given: Any) -> Json:
         """See Table; conditions and actions stay objects."""
@@ -62,7 +61,7 @@ class MemoryTable(Table):
 
 
 class _Rows:
-    """Items of one table: by partition key, within a partition in the order of the sort key."""
+    """Items of one table by partition key; a partition is in the order of the sort key."""
 
     def __init__(self) -> None:
         self._items: dict[str, dict[str, Kept]] = {}
@@ -89,24 +88,24 @@ class _Rows:
 
 
 class _Operation(NamedTuple):
-    """What listeners get as `model`."""
+    """The argument `model` of listeners."""
 
     name: str
 
 
 class Listeners:
-    """`client.meta.events`: handlers hear of a request before it is carried out, and of its answer."""
+    """`client.meta.events`: handlers are called before a request is carried out, and with its response."""
 
     def __init__(self) -> None:
         self._emitter, self.any = HierarchicalEmitter(), False
 
     def register(self, event: str, handler: Callable[..., Any]) -> None:
-        """As botocore has it, with `*` and prefixes."""
+        """Register a handler as in botocore, with `*` and prefixes."""
         self._emitter.register(event, handler)
         self.any = True
 
     def unregister(self, event: str, handler: Callable[..., Any]) -> None:
-        """As botocore has it."""
+        """Unregister a handler as in botocore."""
         self._emitter.unregister(event, handler)
 
     def emit(self, event: str, operation: str, **facts: Any) -> None:
@@ -119,10 +118,10 @@ class _Meta(NamedTuple):
 
 
 class MemoryAccount:
-    """The tables of one account, with the client's methods for items that the store and its observers use.
+    """The tables of one account, with the client's item methods that the store and its observers use.
 
-    Thread-safe: one request at a time. Every read is strongly consistent. Raises ClientError as a client does.
-    changes: requests so far that may have changed something.
+    Thread-safe: one request at a time. Every read is strongly consistent. Raises ClientError as a client does. changes:
+    number of requests so far that may have changed something.
     """
 
     def __init__(self) -> None:
@@ -132,7 +131,7 @@ class MemoryAccount:
         self._lock = threading.RLock()
 
     def create(self, table: str) -> None:
-        """Both tables of a store, unless they are there."""
+        """Create both tables of a store, unless they exist."""
         for name in (table, policy_table_of(table)):
             self._tables.setdefault(name, _Rows())
 
@@ -142,12 +141,12 @@ class MemoryAccount:
             del self._tables[name]
 
     def store(self, table: str, **settings: Any) -> Store:
-        """A store on these tables, which are created if missing. settings: the other arguments of Store."""
+        """Return a store on these tables, which are created if missing. settings: the other arguments of Store."""
         self.create(table)
         return Store(table, client=self, region="us-east-1", table=MemoryTable, **settings)
 
     def size_of(self, table: str, values: Item) -> int:
-        """Bytes of the item with these keys, 0 if there is none. values: the keys, or a whole item."""
+        """Return the bytes of the item with these keys, 0 if there is none. values: the keys, or a whole item."""
         with self._lock:
             found = self._rows(table).get(_key(values))
             return found.size if found else 0
@@ -255,7 +254,8 @@ class MemoryAccount:
         return {"Attributes": shown(after.item)} if request.get("ReturnValues") == "ALL_NEW" and after else {}
 
     def _change(self, kind: str, arguments: Json) -> Change:
-        """A write's effect, not yet applied. Raises ClientError if the condition does not hold or DynamoDB refuses."""
+        """Return a write's effect without applying it. Raises ClientError if the condition is false or DynamoDB rejects
+        the write."""
         rows, given = self._rows(arguments["TableName"]), arguments.get("Key") or arguments["Item"]
         key = _key(given)
         before = rows.get(key)
@@ -311,7 +311,7 @@ def _key(values: Item) -> Key:
 
 
 def _page(rows: _Rows, keys: Sequence[Key], request: Json, *, forward: bool) -> Json:
-    """Items of these keys, from ExclusiveStartKey on, up to the limit or a megabyte."""
+    """Return items of these keys, from ExclusiveStartKey on, up to the limit or a megabyte."""
     ordered = iter(keys if forward else reversed(keys))
     if start := request.get("ExclusiveStartKey"):
         after = _key(start)
@@ -337,7 +337,7 @@ def _taken(rows: _Rows, keys: Iterator[Key], limit: int | None) -> tuple[list[It
 
 
 def _reason(response: Any) -> Json:
-    """A cancelled transaction's reason for one action that was refused."""
+    """Return a cancelled transaction's reason for one refused action."""
     message = response["Error"]["Message"]
     if response["Error"]["Code"] != "ConditionalCheckFailedException":
         return {"Code": "ValidationError", "Message": message}

@@ -1,16 +1,16 @@
-"""An address of this machine that is no loopback address: functions that are hosted connect to no other."""
+"""Finds a non-loopback address of this machine, because hosted functions connect to no loopback address."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 
-_NOWHERE = "192.0.2.1"  # for documentation: no packet is sent, only a route is looked up
+_NOWHERE = "192.0.2.1"  # a documentation address: no packet is sent, only a route is looked up
 
 
 def address() -> str:
-    """That address; "" where the machine has none, as without any network. Servers on it can be reached from outside,
-    so what they serve must be worth nothing."""
+    """Return that address, "" if the machine has none, e.g. without a network. Servers on it can be reached from
+    outside, so they must serve nothing of value."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((_NOWHERE, 9))

@@ -1,4 +1,5 @@
-"""What the emulation lets policies name: its vendors are served on this machine, and a Lambda function's are not."""
+"""What policies may name in the emulation. This includes addresses of this machine, where the emulated vendors are
+served; the vendors of a deployed function never are."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from chalicelib.model.policy_permissions import Deployment
 from infra.emulators.cloud_account import CloudBeside
 
 LOOPBACK = Deployment(loopback=True)
-"""The vendors' own hosts, and whatever is served on this machine."""
+"""The vendors' own hosts, and all servers on this machine."""
 FILES = Deployment(loopback=True, files=True)
 """The same for a command, which may read files of its workstation."""
 
 
 def permitted(clouds: Iterable[CloudBeside]) -> Deployment:
-    """Where these accounts stand beside the clusters: their secrets are shared by all of them."""
+    """Return the limits with these accounts attached to the clusters, which share the accounts' secrets."""
     return Deployment(loopback=True, shared_secrets=frozenset(name for cloud in clouds for name in cloud.secrets()))

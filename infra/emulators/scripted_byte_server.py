@@ -1,11 +1,11 @@
-"""A server that sends bytes as they are given to it, with pauses: for what no HTTP server would do.
+r"""A server that sends scripted bytes with pauses, to test clients against behaviour that no HTTP server shows.
 
     with ByteScript(lambda: [b"HTTP/1.1 200 OK\r\n", *drip(b"X-Slow: yes\r\n", 0.01)]) as server:
         ...
     assert server.closed.wait(5)
 
-Each connection plays the script from its beginning, after the head of a request has come (with `greets`, at once). A
-script that ends closes the connection; a client that closes it ends the script.
+Each connection plays the script from its beginning after the headers of a request have arrived (with `greets`, at
+once). The end of the script closes the connection. A client that closes the connection ends the script.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from types import TracebackType
 from infra.emulators.certificates import Pair, server_context
 
 Part = bytes | float
-"""What is sent, or seconds until the next part is."""
+"""Bytes to send, or seconds until the next part."""
 
 Play = Callable[[], Iterable[Part]]
 
 
 def drip(data: bytes, every: float) -> Iterator[Part]:
-    """The bytes one by one."""
+    """Yield the bytes one by one."""
     for number in data:
         yield bytes((number,))
         yield every
 
 
 def endless(data: bytes, every: float = 0.0) -> Iterator[Part]:
-    """The same again and again."""
+    """Yield the same bytes forever."""
     for _ in itertools.count():
         yield data
         if every:
@@ -42,9 +42,9 @@ def endless(data: bytes, every: float = 0.0) -> Iterator[Part]:
 
 
 class ByteScript:
-    """A context manager. tls: its certificate and key. greets: it speaks before it was asked, and without TLS.
+    """A context manager. tls: certificate and key. greets: sends without waiting for a request, and without TLS.
 
-    connections: how many there were; closed: set when the client has closed one; sent: bytes.
+    connections: number of connections. closed: set when a client has closed one. sent: number of bytes sent.
     """
 
     def __init__(self, play: Play, *, tls: Pair | None = None, greets: bool = False) -> None:
@@ -116,9 +116,9 @@ def _head(connection: socket.socket) -> None:
 
 
 def _hung_up(connection: socket.socket) -> bool:
-    """Whether the client has closed its side; what else it sends is thrown away."""
+    """Return whether the client has closed its side. Other data from it is discarded."""
     if isinstance(connection, ssl.SSLSocket):
-        return False  # the next write says so
+        return False  # the next write reports it
     connection.settimeout(0)
     try:
         return connection.recv(65536) == b""

@@ -1,12 +1,12 @@
-"""A server that answers from a list: for tests of how a client behaves, not of what a service means.
+"""A server with scripted replies, for tests of client behaviour.
 
     with HttpScript([Reply(503), Reply(200, {"kind": "Node"})]) as server:
         client = connect_to(server.url)
         ...
     assert [seen.path for seen in server.requests] == ["/api/v1/nodes/a", "/api/v1/nodes/a"]
 
-Replies are used up in order, whatever is asked; a request beyond the last gets a 599, which no client takes for an
-answer. Credentials are never kept: a request shows only a fingerprint of the one it carried.
+Replies are used in order, whatever is requested. A request after the last reply gets status 599, which no client
+accepts. Credentials are never stored: a request contains only a fingerprint of its credential.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _RELATED = ("authorization", "proxy-authorization", "cookie")
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came. credential: fingerprint() of its Authorization header, empty if it had none. peer: the
-    client's end of the connection."""
+    """One received request. credential: fingerprint() of its Authorization header, "" without one. peer: the client's
+    end of the connection."""
 
     method: str
     path: str
@@ -43,16 +43,16 @@ class Seen:
     peer: str = ""
 
     def json(self) -> object:
-        """The body, decoded."""
+        """Return the decoded body."""
         return json.loads(self.body)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer. body: bytes and text as they are, anything else as JSON.
+    """A reply. body: bytes and text are sent unchanged, anything else as JSON.
 
-    cut: how many bytes of the body are left out although Content-Length counts them; hang_up: no answer at all;
-    held: an event to wait for before answering (so that a test decides the order of things, without sleeping).
+    cut: number of bytes of the body that are omitted although Content-Length counts them. hang_up: no reply at all.
+    held: an event to wait for before replying, so that a test controls the order without sleeping.
     """
 
     status: int = 200
@@ -63,14 +63,14 @@ class Reply:
     held: threading.Event | None = None
 
     def payload(self) -> bytes:
-        """The body's bytes."""
+        """Return the body's bytes."""
         if isinstance(self.body, bytes):
             return self.body
         return self.body.encode() if isinstance(self.body, str) else json.dumps(self.body).encode()
 
 
 def fingerprint(authorization: str) -> str:
-    """What stands for a credential in the records: `Bearer abc` -> twelve digits of its hash."""
+    """Return what replaces a credential in records: twelve digits of the hash of `Bearer abc`."""
     return hashlib.sha256(authorization.encode()).hexdigest()[:12]
 
 
@@ -80,8 +80,8 @@ Script = Callable[[Seen], Reply]
 class HttpScript:
     """The server; a context manager. script: replies in order, or a function of the request.
 
-    tls: its certificate and key, which makes `url` an https one. client_ca: PEM of the authority whose client
-    certificates are asked for.
+    tls: certificate and key, which make `url` an https one. client_ca: PEM of the authority whose client certificates
+    are requested.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class HttpScript:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     def answer(self, seen: Seen) -> Reply:
-        """Record a request and say what comes next."""
+        """Record a request and return the next reply."""
         with self._lock:
             self.requests.append(seen)
             return self._script(seen)
@@ -117,11 +117,11 @@ class HttpScript:
 
 class _ScriptedHttpServer(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a client may keep its connection open for longer than the test lasts
+    block_on_close = False  # a client may keep its connection open longer than the test runs
     context: ssl.SSLContext | None = None
 
     def finish_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
-        """The handshake is done here, in the connection's own thread; a client that breaks it off is not news."""
+        """Do the TLS handshake in the connection's own thread. A client that aborts it is not reported."""
         if self.context is None or isinstance(request, tuple):
             super().finish_request(request, client_address)
             return
@@ -132,13 +132,14 @@ class _ScriptedHttpServer(ThreadingHTTPServer):
             request.close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away, as clients under test do."""
+        """Ignore a client that has disconnected, as clients under test do."""
 
 
 class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
     owner: ClassVar[HttpScript]
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body are two writes, and the second would wait for an answer
+    # headers and body are two writes, and the second one would wait for an acknowledgement
+    disable_nagle_algorithm = True
     timeout = 10
 
     def _serve(self) -> None:
@@ -175,11 +176,11 @@ class _ScriptedHttpServerHandler(BaseHTTPRequestHandler):
         )
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Nothing on the terminal."""
+        """Print nothing."""
 
 
 def _common_name(connection: object) -> str:
-    """Of the client's certificate, empty where there is none."""
+    """Return the common name of the client's certificate, "" without one."""
     peer: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
     names = [value for part in (peer or {}).get("subject", ()) for key, value in part if key == "commonName"]
     return str(names[0]) if names else ""

@@ -1,8 +1,8 @@
 """Standard SQS queues in memory, on virtual time: delays, visibility, receive counts and dead letters, without waiting.
 
-A Sender like the real one, so the functions do not know. Unlike the real one it is deterministic: messages come in the
-order in which they become visible, then in the order in which they were sent. What SQS may do to a message at any time
-(deliver it twice, late, in another order, or lose it as far as we can tell) is done by `tamper` and `pick` on request.
+It implements Sender, so the functions need no change. Unlike SQS it is deterministic: messages arrive in the order in
+which they become visible, then in the order of sending. What SQS may do to any message (deliver it twice, late, in
+another order, or apparently lose it) is done by `tamper` and `pick` on request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.emulators.lambda_events import Json, sqs_record
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message. Instants in virtual epoch seconds; serial: the order of sending; receives: deliveries so far."""
+    """One message. Times in virtual epoch seconds. serial: the order of sending. receives: deliveries so far."""
 
     serial: int
     queue: str
@@ -30,11 +30,11 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The messageId."""
+        """Return the messageId."""
         return f"{self.serial:08x}-0000-4000-8000-000000000000"
 
     def record(self) -> Json:
-        """As Lambda gets it."""
+        """Return the record that Lambda gets."""
         return sqs_record(
             self.queue,
             self.id,
@@ -50,47 +50,48 @@ class Message(msgspec.Struct, frozen=True):
 
 
 Tamper = Callable[[Message], Sequence[Message]]
-"""What becomes of a message when it is sent: itself, several, later, or none."""
+"""Transforms a message when it is sent: unchanged, several, delayed, or none."""
 Pick = Callable[[Sequence[Message]], Message]
-"""Which of the visible messages comes next; they are given in their ordinary order."""
+"""Selects the next message among the visible ones, which are given in their normal order."""
 
 
 def untouched(message: Message) -> Sequence[Message]:
-    """A Tamper: nothing happens to it."""
+    """A Tamper without effect."""
     return (message,)
 
 
 def twice(message: Message) -> Sequence[Message]:
-    """A Tamper: at least once is more than once."""
+    """A Tamper that delivers a message twice."""
     return (message, message)
 
 
 def lost(message: Message) -> Sequence[Message]:
-    """A Tamper: it never comes."""
+    """A Tamper that loses a message."""
     del message
     return ()
 
 
 def late(seconds: float) -> Tamper:
-    """A Tamper: it comes that much later."""
+    """A Tamper that delays a message."""
     return lambda message: (msgspec.structs.replace(message, visible_at=message.visible_at + seconds),)
 
 
 def first(visible: Sequence[Message]) -> Message:
-    """A Pick: in order."""
+    """A Pick that keeps the order."""
     return visible[0]
 
 
 def last(visible: Sequence[Message]) -> Message:
-    """A Pick: the newest first."""
+    """A Pick that selects the newest message."""
     return visible[-1]
 
 
 class VirtualQueues:
     """The queues of one deployment.
 
-    tamper, pick: see above; tests set them. dead: dead letters by queue. refusing: queues that take nothing (NotSent).
-    sent: every message that was ever sent, untampered. dead (as given): queues whose dead letters go to another one's.
+    tamper, pick: see above; tests set them. dead: dead letters by queue. refusing: queues that accept nothing
+    (NotSent). sent: every message that was sent, unchanged. dead (as argument): queues whose dead letters go to the
+    queue of another one.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class VirtualQueues:
         self.sent: list[Message] = []
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Sender."""
+        """Implements Sender."""
         if queue not in self._queues:
             raise NotSent(queue, "NonExistentQueue")
         if queue in self.refusing:
@@ -121,18 +122,18 @@ class VirtualQueues:
             self._messages[self._serial] = msgspec.structs.replace(each, serial=self._serial)
 
     def waiting(self, queue: str = "") -> tuple[Message, ...]:
-        """Messages of a queue, or of all, that are not deleted, in the order in which they become visible."""
+        """Return messages of a queue, or of all, that are not deleted, in the order in which they become visible."""
         found = (each for each in self._messages.values() if queue in ("", each.queue))
         return tuple(sorted(found, key=lambda each: (each.visible_at, each.serial)))
 
     def next_due(self) -> float | None:
-        """When the next message becomes visible; None: there is none."""
+        """Return when the next message becomes visible, None without messages."""
         return min((each.visible_at for each in self._messages.values()), default=None)
 
     def receive(self) -> Message | None:
-        """The next visible message, now invisible for its queue's timeout; None when there is none.
+        """Receive the next visible message and make it invisible for its queue's timeout; None if there is none.
 
-        One that was received as often as its queue allows goes to the dead letters instead.
+        A message that was received as often as its queue allows is moved to the dead letters instead.
         """
         now = self._clock()
         while visible := [each for each in self.waiting() if each.visible_at <= now]:
@@ -152,11 +153,11 @@ class VirtualQueues:
         return None
 
     def delete(self, message: Message) -> None:
-        """It was dealt with; deleting it again does nothing."""
+        """Delete a processed message. Deleting it again has no effect."""
         self._messages.pop(message.serial, None)
 
     def visible_in(self, message: Message, seconds: float) -> None:
-        """ChangeMessageVisibility of one that was received."""
+        """Change the visibility of a received message (ChangeMessageVisibility)."""
         if message.serial in self._messages:
             self._messages[message.serial] = msgspec.structs.replace(
                 self._messages[message.serial], visible_at=self._clock() + seconds

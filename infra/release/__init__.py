@@ -1,1 +1,1 @@
-"""`make release`: everything that a release consists of, in dist/, from a commit and nothing else."""
+"""`make release`: builds all files of a release in dist/, from a commit only."""

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 for done, 2 where the release is refused, with the reason."""
+    """Run the command. Exit codes: 0 success, 2 if the release is refused, with the reason."""
     parser = argparse.ArgumentParser(prog="python -m infra.release", description="make the files of a release")
     parser.add_argument("--out", default=ROOT / "dist", type=Path, help="where to put them (dist)")
     parser.add_argument(

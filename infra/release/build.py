@@ -1,8 +1,8 @@
-"""What a release consists of, made from an export of the commit: the same commit gives the same bytes.
+"""Builds the files of a release from an export of the commit: the same commit gives the same bytes.
 
-Every part is made by the command that a user would run (`python -m infra.aws.package`, `pip wheel`), in the export, so
-that nothing of the working tree, of its environment or of the machine's paths gets in. The Python that runs this is the
-functions' Python.
+Every file is built by the command that a user would run (`python -m infra.aws.package`, `pip wheel`), in the export, so
+that nothing of the working tree, its environment or the machine's paths is included. The Python version that runs this
+module is the version of the functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OURS = ("deployment-*.zip", "outscaler-*", SUMS)
 
 
 class BuildJob(msgspec.Struct, frozen=True):
-    """One release in the making. source: the export; scratch: where zips are built; out: what is being filled."""
+    """One release being built. source: the export. scratch: the folder where zips are built. out: the output folder."""
 
     version: str
     checkout: Checkout
@@ -42,12 +42,12 @@ class BuildJob(msgspec.Struct, frozen=True):
     out: Path
 
     def built(self, architecture: str) -> Path:
-        """The folder of what was packaged for a processor."""
+        """Return the build folder of a processor."""
         return self.scratch / architecture
 
 
 Step = tuple[str, Callable[[BuildJob], None]]
-"""What it makes, and how."""
+"""What a step makes, and its function."""
 
 
 def _check(found: Checkout, version: str) -> None:
@@ -78,8 +78,8 @@ def _zips(job: BuildJob) -> None:
 
 
 def _template(job: BuildJob) -> None:
-    """The published template. It expects the zips under their names in one folder of a bucket; the processor is a
-    parameter, and the runtime is the Python that made the zips."""
+    """Write the published template. It expects the zips under their names in one folder of a bucket. The processor is a
+    parameter, and the runtime is the Python version that built the zips."""
     _run(
         job,
         "-m",
@@ -118,12 +118,12 @@ def _bill(job: BuildJob) -> None:
 
 
 def _sums(job: BuildJob) -> None:
-    """As `sha256sum --check` reads it."""
+    """Write checksums in the format of `sha256sum --check`."""
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(job.out.iterdir())]
     (job.out / SUMS).write_text("".join(lines))
 
 
-#: What a release is made of, in order: the later steps read what the earlier ones made.
+#: The steps of a release, in order: later steps read what earlier ones made.
 STEPS: tuple[Step, ...] = (
     ("zips", _zips),
     ("template", _template),
@@ -142,11 +142,11 @@ def release(
     allow_dirty: bool,
     steps: Sequence[Step] = STEPS,
 ) -> list[str]:
-    """Make every part and put all of them into `out`; the names of the files.
+    """Build every file, put all of them into `out` and return their names.
 
-    steps: those of STEPS to take. allow_dirty: also from a tree with changes that are not committed, and without a
-    section of CHANGELOG.md.
-    Raises ReleaseRefused; then `out` is as it was.
+    steps: those of STEPS to run. allow_dirty: also from a tree with uncommitted changes, and without a section of
+    CHANGELOG.md.
+    Raises ReleaseRefused; then `out` is unchanged.
     """
     found = checkout(root)
     if not allow_dirty:

@@ -1,4 +1,4 @@
-"""The section of a release in CHANGELOG.md, which is what its users read."""
+"""Reads the section of a release in CHANGELOG.md, which becomes the release notes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _HEADING = re.compile(r"^## \[?([^\]\s]+)\]?(?: - (\d{4}-\d{2}-\d{2}))?\s*$", re
 
 
 def section(text: str, version: str) -> str:
-    """What is written below `## [1.2.3] - 2030-01-31` (also without brackets or date), up to the next release.
+    """Return the text below `## [1.2.3] - 2030-01-31` (also without brackets or date), up to the next release.
 
-    Raises ReleaseRefused where the version has no section, several, or an empty one.
+    Raises ReleaseRefused if the version has no section, several, or an empty one.
     """
     headings = list(_HEADING.finditer(text))
     found = [index for index, heading in enumerate(headings) if heading[1] == version]

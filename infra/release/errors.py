@@ -1,5 +1,5 @@
-"""Why a release is not made."""
+"""The error of a refused release."""
 
 
 class ReleaseRefused(Exception):
-    """The release is not made; the message is one line that says what to do."""
+    """The release is not built; the message is one line with the remedy."""

@@ -1,4 +1,4 @@
-"""The software bill of materials: what is deployed besides Outscaler itself, as CycloneDX JSON."""
+"""The software bill of materials: deployed dependencies of Outscaler, as CycloneDX JSON."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _NAMES = uuid.UUID("3d4f5b3c-0e0e-5c39-9a53-6a2f2f0c8d11")  # namespace of the s
 
 
 def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str:
-    """The document. wheels: architecture -> the dependencies in its zip. epoch: seconds of the commit.
+    """Return the document. wheels: architecture -> the dependencies in its zip. epoch: seconds of the commit.
 
-    The same arguments give the same text. Chalice's runtime files are in the zip too, and have no wheel there.
+    The same arguments give the same text. Chalice's runtime files are in the zip too, but not in the document, because
+    they come from no wheel there.
     """
     released = Component(
         name="outscaler",
@@ -51,7 +52,8 @@ def bill(version: str, epoch: int, wheels: Mapping[str, Sequence[Wheel]]) -> str
 
 
 def _component(name: str, version: str, files: Sequence[tuple[str, Wheel]]) -> Component:
-    """hashes: of every file that one of the zips was made of; which is which is among the references."""
+    """Return a component. hashes: of every file that one of the zips was built from; the references identify the
+    files."""
     by_file: dict[Wheel, list[str]] = {}
     for architecture, wheel in files:
         by_file.setdefault(wheel, []).append(architecture)
@@ -95,5 +97,6 @@ def _hash(wheel: Wheel) -> HashType:
 
 
 def _licences(stated: str) -> list[License]:
-    """None where the project states nothing; an SPDX id or expression where it is one, else the words."""
+    """Return the licences: None if the project states nothing, an SPDX id or expression if it is one, otherwise the
+    text."""
     return [LicenseFactory().make_from_string(stated)] if stated else []

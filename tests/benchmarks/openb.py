@@ -1,7 +1,7 @@
-"""The openb trace as one backlog, planned to the end with an expander, and what the plan would cost.
+"""Plans the openb trace as one backlog to completion with a given expander, and computes the price of the plan.
 
-The trace becomes input by the reference data's own converter (bench/openb.py). After each pass the planned nodes join,
-the promised pods run on them, and it is planned again, until nothing is added.
+The reference data's own converter (bench/openb.py) turns the trace into input. After each pass the planned nodes join,
+the placed pods run on them, and planning is repeated until nothing is added.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
 PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
-#: The file of pods, the price of the linear relaxation (bench/README.md), pods that fit on no machine.
+#: : The file of pods, the price of the linear relaxation (bench/README.md), and the number of pods that fit on no
+#: machine.
 INPUTS = {
     "default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),
     "gpuspec33-whole-open": ("openb_pod_list_gpuspec33.csv", 205_417, 1),
@@ -39,7 +40,7 @@ _PASSES = 20
 
 
 class OpenbOutcome(msgspec.Struct, frozen=True):
-    """What a plan bought; seconds: CPU time of planning, all passes."""
+    """What a plan buys; seconds: CPU time of planning over all passes."""
 
     nodes: int
     price: float
@@ -49,7 +50,7 @@ class OpenbOutcome(msgspec.Struct, frozen=True):
 
 
 def convert(name: str, out: Path) -> Path:
-    """One of INPUTS, written to `out`."""
+    """Converts one of INPUTS and writes it to `out`."""
     before = sys.argv
     sys.argv = [
         "openb",
@@ -67,17 +68,17 @@ def convert(name: str, out: Path) -> Path:
 
 
 def load(folder: Path) -> Snapshot:
-    """The converted trace."""
+    """Reads the converted trace."""
     return read(folder, node_groups=None, cluster="openb", taken_at=NOW)
 
 
 def price_of(node: Node) -> float:
-    """Core 1, GiB 0.125, GPU 10 of what a node has."""
+    """Price of a node's resources: 1 per core, 0.125 per GiB, 10 per GPU."""
     return node.capacity["cpu"] / 1000 + node.capacity["memory"] / 2**30 / 8 + 10 * node.capacity.get(_GPU, 0)
 
 
 def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
-    """What the search of least-cost is asked when nothing but the backlog counts."""
+    """The problem for least-cost without any limits besides the backlog."""
     counts: dict[int, int] = {}
     for pod in snapshot.pods:
         counts[pod.cls] = counts.get(pod.cls, 0) + 1
@@ -96,7 +97,7 @@ def question(snapshot: Snapshot) -> tuple[list[Offer], list[Ask]]:
 
 
 def plan_to_the_end(snapshot: Snapshot, *expanders: str) -> OpenbOutcome:
-    """Plan, let the plan come true, and plan again, until no node is added."""
+    """Plans, applies the plan and plans again until no node is added."""
     policy = Policy("openb", options=Options(expander=expanders), prices=PRICES)
     seconds = 0.0
     for number in range(1, _PASSES + 1):
@@ -116,7 +117,7 @@ def plan_to_the_end(snapshot: Snapshot, *expanders: str) -> OpenbOutcome:
 
 
 def come_true(snapshot: Snapshot, plan: Plan, number: int) -> Snapshot:
-    """The cluster when the nodes of a plan have joined and the promised pods run."""
+    """The cluster after the nodes of a plan have joined and the placed pods run."""
     grown = {up.group: up.to_size - up.from_size for up in plan.scale_ups}
     where = {
         pod: promise.node or f"{promise.group}-{number}-{promise.number}"

@@ -1,8 +1,8 @@
-"""`python -m tests.benchmarks.pass_memory`: peak memory and CPU seconds of whole passes, by the size of the cluster.
+"""`python -m tests.benchmarks.pass_memory`: peak memory and CPU seconds of whole passes by cluster size.
 
-A pass runs in a process of its own, as in Lambda: the client reads a cluster over HTTP, the table is in memory. The
-cluster is served by the parent process, so its objects are in no figure. Pods have the size that real ones have
-(managed fields, probes, volumes, conditions): what a pass holds depends on the pages that it reads.
+Each pass runs in its own process, as in Lambda: the client reads a cluster over HTTP, and the table is in memory. The
+parent process serves the cluster, so the cluster's objects are not part of any figure. Pods have realistic sizes
+(managed fields, probes, volumes, conditions), because the memory of a pass depends on the pages it reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZES = ((100, 15), (100, 34), (1000, 15), (1000, 34), (5000, 15), (5000, 34))
 GROUPS = 10
 PENDING = 20
 START = 1_795_245_660.0
-MEGABYTE = float(1 << 20)  # what Lambda calls a MB
+MEGABYTE = float(1 << 20)  # Lambda's definition of a MB
 POLICY = """
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -39,7 +39,7 @@ spec:
 """
 
 
-# -- the cluster that is read
+# -- the cluster
 
 
 class _Objects:
@@ -50,7 +50,7 @@ class _Objects:
         self._node, self._pod, self._set = (json.dumps(each()) for each in (_node, _pod, _replica_set))
 
     def rendered(self, plural: str, begin: int, most: int) -> tuple[list[str], int]:
-        """Objects of a list from `begin` on, `most` at most; and how many there are in all."""
+        """Returns up to `most` objects of a list from `begin` on, and the total number."""
         shapes: dict[str, tuple[int, Callable[[int], str]]] = {
             "nodes": (self.nodes, lambda at: self._node.replace("@N", str(at))),
             "pods": (self.pods + PENDING, self._pod_at),
@@ -225,7 +225,7 @@ class _PassMemoryHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing is logged."""
+        """Logs nothing."""
 
 
 def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
@@ -247,7 +247,7 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
 
 
 def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
-    """Passes in this process, the first of them cold: peak in MB (of the process so far), CPU and wall seconds."""
+    """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
@@ -293,7 +293,7 @@ def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
 
 class _Nowhere:
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Sender."""
+        """Discards messages."""
 
 
 def _peak() -> float:
@@ -301,7 +301,7 @@ def _peak() -> float:
 
 
 def main(arguments: list[str]) -> int:
-    """The command: one line for each size, or one size in this process (--child)."""
+    """Runs the command: one line for each size, or one size in this process (--child)."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.pass_memory")
     parser.add_argument("--child", type=int, metavar="NODES", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Prints what each function takes to start, as ratios measured in one run, and how large the zip is."""
+"""Prints the start time of each function, as ratios measured in one run, and the size of the zip."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-def test_the_table_of_cold_starts() -> None:
-    """In a process of its own: the peak memory of a child is at least that of the process that starts it."""
+def test_cold_start_table_is_printed() -> None:
+    """Runs in its own process, because a child's peak memory is at least that of the process that starts it."""
     command = [sys.executable, "-m", "tests.functional.cold_start"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     print(f"\n{done.stdout}")

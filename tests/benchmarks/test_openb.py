@@ -1,7 +1,7 @@
-"""Packing quality on the openb trace: 8,152 pending tasks, 27 kinds of machine, every group empty at first.
+"""Packing quality on the openb trace: 8,152 pending tasks, 27 types of machine, every group empty at first.
 
-What the plan costs is compared with the linear relaxation, in which nodes and pods may be split (bench/README.md);
-upstream's best expander pays 1.20 times that, 1.27 times where tasks name a GPU model.
+The price of the plan is compared with the linear relaxation, in which nodes and pods may be split (bench/README.md).
+Upstream's best expander pays 1.20 times that price, or 1.27 times where tasks name a GPU model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.benchmarks.openb import INPUTS, OpenbOutcome, convert, load, plan_to_
 from tests.reference_data import needs_shared
 
 BOTH = pytest.mark.parametrize("name", INPUTS)
-#: What is allowed, as a multiple of the relaxation: never more than upstream pays with the same expander.
+#: : Allowed price as a multiple of the relaxation, never more than upstream pays with the same expander.
 LIMITS = {
     ("default-whole-open", "least-waste"): 1.25,
     ("gpuspec33-whole-open", "least-waste"): 1.35,
@@ -32,13 +32,13 @@ LIMITS = {
 
 @lru_cache(maxsize=1)
 def backlog(name: str) -> Snapshot:
-    """One of the inputs, as the planner gets it."""
+    """One of the inputs, as the planner reads it."""
     with TemporaryDirectory() as folder:
         return load(convert(name, Path(folder)))
 
 
 def told(name: str, what: str, outcome: OpenbOutcome) -> float:
-    """Print one line; the price as a multiple of the relaxation's."""
+    """Prints one line; returns the price as a multiple of the relaxation's."""
     ratio = outcome.price / INPUTS[name][1]
     print(
         f"\n{name}, {what}: {outcome.nodes:,} nodes, price {outcome.price:,.0f} = {ratio:.4f} x LP bound, "
@@ -49,7 +49,7 @@ def told(name: str, what: str, outcome: OpenbOutcome) -> float:
 
 @needs_shared
 @BOTH
-def test_the_search_alone_comes_within_three_percent_of_the_relaxation(name: str) -> None:
+def test_least_cost_search_is_within_three_percent_of_the_relaxation(name: str) -> None:
     offers, asks = question(backlog(name))
     started = time.process_time()
     bought = solve(offers, asks, [], lambda: False)
@@ -69,7 +69,7 @@ def test_the_search_alone_comes_within_three_percent_of_the_relaxation(name: str
 
 @needs_shared
 @pytest.mark.parametrize(("name", "expander"), LIMITS)
-def test_no_expander_pays_more_than_its_limit(name: str, expander: str) -> None:
+def test_no_expander_exceeds_its_price_limit_on_openb(name: str, expander: str) -> None:
     outcome = plan_to_the_end(backlog(name), expander)
     ratio = told(name, expander, outcome)
     assert outcome.left <= INPUTS[name][2], "upstream places all others"

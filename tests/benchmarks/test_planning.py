@@ -1,8 +1,8 @@
-"""How long a whole plan takes, as ratios measured in one run: to decoding the same JSON, and to upstream's CPU seconds.
+"""Duration of a whole plan, as ratios measured in one run: to decoding the same JSON, and to upstream's CPU seconds.
 
-Upstream's figures (bench/README.md) are CPU seconds of its first loop on the same inputs. Ours is the whole backlog, to
-the end, everything but reading included. The limits are the issue's, best of three on a machine with two cores; they
-are asserted with room for a busy one, and docs/performance.md has what was measured.
+Upstream's figures (bench/README.md) are CPU seconds of its first loop on the same inputs. Ours cover the whole backlog
+to completion, everything except reading. The limits are for a machine with two cores, best of three; they are asserted
+with a margin for a busy machine, and docs/performance.md lists the measured values.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from chalicelib.snapshot.saved_cluster import read
 from tests.reference_data import SHARED, needs_shared
 
 NOW = 1_790_000_000.0
-BUSY = 2.0  # how much longer than on a quiet machine a run may take before it fails
+BUSY = 2.0  # factor by which a run may exceed the time on a quiet machine before it fails
 
 
 class Input(msgspec.Struct, frozen=True):
     """One input of bench/generate.py. limit: seconds of planning; upstream: CPU seconds of its first loop, and the
-    nodes it needs to the end (0: not measured)."""
+    number of nodes it needs in total (0: not measured)."""
 
     nodes: int
     pending: int
@@ -46,7 +46,7 @@ class Input(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As docs/performance.md names it."""
+        """The name used in docs/performance.md."""
         return f"{self.nodes:,} / {self.pending:,} / K={self.node_groups}" + (
             "" if self.variant == "plain" else f", {self.variant}"
         )
@@ -90,7 +90,7 @@ def made(out: Path, given: Input) -> Path:
 
 
 def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
-    """CPU seconds, the least of some rounds: bare decode of the pods, reading into a snapshot, planning."""
+    """CPU seconds, the minimum of several rounds: plain decoding of the pods, reading into a snapshot, planning."""
     raw = (folder / "pods.json").read_bytes()
     best = {"decode": 1e9, "read": 1e9, "plan": 1e9}
     plan = None
@@ -113,7 +113,7 @@ def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
 
 
 def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float) -> None:
-    """One line per input."""
+    """Prints one line per input."""
     grown = {s.group: s.to_size - s.from_size for s in plan.scale_ups}
     print(
         f"\n{name}: plan {seconds['plan']:.3f} s = 1/{upstream_cpu / seconds['plan']:.1f} of upstream's first loop, "
@@ -134,7 +134,7 @@ def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float
         pytest.param(HUGE, id=HUGE.name, marks=pytest.mark.slow),
     ],
 )
-def test_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
+def test_planning_time_of_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
     plan, seconds = measure(made(tmp_path, given), rounds=1 if given.nodes > 10_000 else 2)
     report(given.name, plan, seconds, given.upstream)
     assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == given.pending
@@ -144,7 +144,7 @@ def test_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
 
 
 @needs_shared
-def test_rules_between_pods_cost_three_times_the_plain_at_most(tmp_path: Path) -> None:
+def test_rules_between_pods_triple_the_planning_time_at_most(tmp_path: Path) -> None:
     _, plain = measure(made(tmp_path / "plain", MIDDLE))
     plan, seconds = measure(made(tmp_path / "affinity", AFFINITY))
     report(AFFINITY.name, plan, seconds, AFFINITY.upstream)
@@ -164,7 +164,7 @@ def test_rules_between_pods_cost_three_times_the_plain_at_most(tmp_path: Path) -
         pytest.param(msgspec.structs.replace(MIDDLE, node_groups=20), id="node groups"),
     ],
 )
-def test_twice_as_much_takes_little_more_than_twice_the_time(grown: Input, tmp_path: Path) -> None:
+def test_planning_time_grows_little_more_than_linearly(grown: Input, tmp_path: Path) -> None:
     _, once = measure(made(tmp_path / "once", MIDDLE))
     _, twice = measure(made(tmp_path / "twice", grown))
     print(f"\n{grown.name}: {twice['plan'] / once['plan']:.2f} x the time of {MIDDLE.name}")
@@ -184,7 +184,7 @@ sys.exit(code)
 @needs_shared
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
-def test_the_peak_of_memory_at_170000_pods(tmp_path: Path) -> None:
+def test_peak_memory_of_planning_170000_pods(tmp_path: Path) -> None:
     folder = made(tmp_path, LARGE)
     run = subprocess.run(
         [sys.executable, "-c", _PEAK, "plan", "--snapshot", str(folder), "-o", "json"],

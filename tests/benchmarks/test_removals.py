@@ -1,9 +1,9 @@
-"""How long it takes to find every node that is not needed, and how many are found, beside upstream with limits lifted.
+"""Time to find every unneeded node and the number found, compared with upstream without its limits.
 
-The inputs are half empty (40% asked for on average, five levels from 20 to 60%), with budgets on 30% of the
-ReplicaSets and a pod that blocks a drain on 4% of the nodes (bench/README.md, Scale-down). Upstream's figures are wall
-seconds of its best run and the most nodes that any of its runs found; ours are CPU seconds of a whole plan. The limits
-are the issue's, on a machine with two cores; they are asserted with room for a busy one.
+The inputs are half empty (40% requested on average, five levels from 20 to 60%), with budgets on 30% of the ReplicaSets
+and a pod that blocks a drain on 4% of the nodes (bench/README.md, Scale-down). Upstream's figures are wall seconds of
+its best run and the most nodes that any of its runs found; ours are CPU seconds of a whole plan. The limits are for a
+machine with two cores and are asserted with a margin for a busy machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import BUSY, NOW, generate
 from tests.reference_data import needs_shared
 
-MOST_FOR_RULES = 3.0  # times the plain input that rules between pods may cost; upstream: 15 times
+MOST_FOR_RULES = 3.0  # multiple of the plain input's time that rules between pods may cost; upstream: 15 times
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Input(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """As docs/performance.md names it."""
+        """The name used in docs/performance.md."""
         return f"{self.nodes:,} nodes half empty" + ("" if self.variant == "plain" else f", {self.variant}")
 
 
@@ -54,13 +54,14 @@ AFFINITY_LARGE = Input(15000, MOST_FOR_RULES * 8.0, 0.0, 0, variant="affinity", 
 
 
 def made(out: Path, given: Input) -> Path:
-    """The folder of an input, by the reference data's own generator."""
+    """The folder of an input, made by the reference data's own generator."""
     return generate(out / "down", nodes=given.nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=given.variant)
 
 
 @cache
 def measured(given: Input) -> tuple[Plan, float]:
-    """The plan, and CPU seconds of planning, the least of some times. Nothing is cut short: there is no clock."""
+    """The plan and the CPU seconds of planning, the minimum of several runs. There is no clock, so no time limit
+    applies."""
     with TemporaryDirectory() as folder:
         snapshot = read(made(Path(folder), given), node_groups=None, cluster="bench", taken_at=NOW)
     best, plan = 1e9, None
@@ -74,7 +75,7 @@ def measured(given: Input) -> tuple[Plan, float]:
 
 
 def report(given: Input, plan: Plan, seconds: float) -> None:
-    """One line per input."""
+    """Prints one line per input."""
     beside = f" = 1/{given.upstream / seconds:.1f} of upstream's best run" if given.upstream else ""
     print(
         f"\n{given.name}: plan {seconds:.3f} s{beside}, limit {given.limit:g} s; "
@@ -92,7 +93,7 @@ def report(given: Input, plan: Plan, seconds: float) -> None:
         pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
     ],
 )
-def test_every_candidate_in_one_pass(given: Input) -> None:
+def test_removal_planning_time_of_every_candidate_in_one_pass(given: Input) -> None:
     plan, seconds = measured(given)
     report(given, plan, seconds)
     assert len(plan.unneeded) >= given.found, "upstream's best run finds more"
@@ -108,7 +109,7 @@ def test_every_candidate_in_one_pass(given: Input) -> None:
         pytest.param(LARGE, AFFINITY_LARGE, id=AFFINITY_LARGE.name, marks=pytest.mark.slow),
     ],
 )
-def test_rules_between_pods_cost_three_times_the_plain_at_most(plain: Input, ruled: Input) -> None:
+def test_rules_between_pods_triple_the_removal_planning_time_at_most(plain: Input, ruled: Input) -> None:
     _, without = measured(plain)
     plan, seconds = measured(ruled)
     report(ruled, plan, seconds)
@@ -117,8 +118,9 @@ def test_rules_between_pods_cost_three_times_the_plain_at_most(plain: Input, rul
 
 
 @needs_shared
-def test_what_is_unneeded_does_not_hang_on_the_pass() -> None:
-    """Remembered as unneeded, the same nodes are found again: else timers would never run out (scale-down.md §2)."""
+def test_unneeded_nodes_are_found_again_in_the_next_pass() -> None:
+    """Nodes remembered as unneeded are found again. Otherwise timers would never expire (docs/reference/scale-down.md
+    "Unneeded timers")."""
     with TemporaryDirectory() as folder:
         snapshot = read(made(Path(folder), SMALL), node_groups=None, cluster="bench", taken_at=NOW)
     first, after = plan_cluster(snapshot, Policy("bench"), Memory(), NOW, 0)

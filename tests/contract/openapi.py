@@ -1,8 +1,8 @@
-"""What goes over an emulated vendor's wire, compared with the OpenAPI document that the vendor publishes.
+"""Compares the HTTP traffic of an emulated vendor with the OpenAPI document that the vendor publishes.
 
-An emulator and the client that it was written for can agree on a mistake; the document is a third. The comparison is
-stricter than the document's schemas: a field that the document does not name is a mistake too, since a misspelt name is
-what is most easily overlooked.
+An emulator and the client it was written for can share a mistake; the document is an independent reference. The
+comparison is stricter than the document's schemas: a field that the document does not name is an error too, because a
+misspelt name is the most easily overlooked mistake.
 
     document = Document(json, prefix="/v2")            # compiles what is used, once
     checker = Checker(document)
@@ -32,7 +32,7 @@ _MOST_TOLD = 5
 
 
 class Operation:
-    """One operation of a document, with what is compiled of it."""
+    """One operation of a document, with its compiled validators."""
 
     def __init__(self, document: Document, template: str, found: Mapping[str, Any], shared: list[Json]) -> None:
         self.id: str = found["operationId"]
@@ -46,7 +46,7 @@ class Operation:
         self._compiled: dict[str, Any] = {}
 
     def request(self, incoming: Incoming, values: tuple[str, ...]) -> Iterator[str]:
-        """What is wrong with a request."""
+        """Returns the errors of a request."""
         for name, value in zip(self._names, values, strict=True):
             yield from _wrong(self._path[name], value, f"path {name}")
         pairs = parse_qsl(urlsplit(incoming.target).query, keep_blank_values=True)
@@ -70,7 +70,7 @@ class Operation:
         yield from self._judged("request", self._request["content"]["application/json"]["schema"], incoming.body)
 
     def response(self, answer: Answer) -> Iterator[str]:
-        """What is wrong with an answer that grants something. The document says nothing of refusals."""
+        """Returns the errors of a successful answer. The document does not describe refusals."""
         if not 200 <= answer.status < 300:
             return
         found = self._responses.get(str(answer.status))
@@ -96,11 +96,12 @@ class Operation:
 
 
 class Document:
-    """An OpenAPI 3.0 document. prefix: what the server's URL adds to its paths. Immutable after it is built, but for
-    what it compiles, so one can serve all tests of a process."""
+    """An OpenAPI 3.0 document. prefix: what the server's URL adds to its paths. Immutable except for its cache of
+    compiled
+    validators, so that one instance can serve all tests of a process."""
 
     def __init__(self, document: Json, *, prefix: str = "") -> None:
-        from openapi_schema_validator import OAS30Validator  # slow to import, and for tests only
+        from openapi_schema_validator import OAS30Validator  # slow to import, and used by tests only
 
         self._document, self._prefix, self._validator = document, prefix, OAS30Validator
         self._formats = _formats()
@@ -112,7 +113,7 @@ class Document:
                 self._templates.setdefault((method.upper(), path.count("/")), []).append((pattern, path))
 
     def find(self, method: str, path: str) -> tuple[Operation, tuple[str, ...]] | None:
-        """The operation of a request, and what stands in its path."""
+        """Returns the operation of a request, and its path parameters."""
         for pattern, template in self._templates.get((method, path.count("/") - self._prefix.count("/")), []):
             found = pattern.fullmatch(path)
             if found is not None:
@@ -126,11 +127,11 @@ class Document:
         return self._operations[method, path]
 
     def compiled(self, schema: Json) -> Any:
-        """A validator of a schema, strict about fields that it does not name."""
+        """Returns a validator of a schema, strict about fields that it does not name."""
         return self._validator(self._inlined(schema), format_checker=self._formats)
 
     def resolved(self, node: Json) -> Json:
-        """What a node refers to, or itself."""
+        """Returns the target of a reference, or the node itself."""
         while "$ref" in node:
             target: Any = self._document
             for part in node["$ref"].removeprefix("#/").split("/"):
@@ -139,7 +140,8 @@ class Document:
         return node
 
     def _inlined(self, schema: Json, *, strict: bool = True) -> Json:
-        """The schema without references, so that it is compiled once and asks nobody. Parts of one that is put together
+        """Returns the schema without references, so that it is compiled once and needs no lookups. Parts of a composed
+        schema
         (allOf and the like) do not name all fields, so they are taken as they are."""
         made = dict(self.resolved(schema))
         if "properties" in made:
@@ -156,7 +158,7 @@ class Document:
 
 
 class Checker:
-    """Compares what passes. problems: one text each, the first of a kind only; checked: how many calls were compared,
+    """Compares the traffic. problems: one text each, only the first of each kind; checked: the number of compared calls
     by operation."""
 
     def __init__(self, document: Document) -> None:
@@ -166,7 +168,7 @@ class Checker:
         self.checked: dict[str, int] = {}
 
     def watch(self, incoming: Incoming, answer: Answer) -> None:
-        """One call: the request as it came, the answer before the wire spoilt it."""
+        """Checks one call: the request as received, the answer before injected faults change it."""
         found = self._document.find(incoming.method, incoming.path)
         if found is None:
             self._tell(f"{incoming.method} {incoming.path}: the document has no such operation")
@@ -196,7 +198,7 @@ def _wrong(validator: Any, value: object, where: str) -> Iterator[str]:
 
 
 def _formats() -> Any:
-    """uuid, date-time and ipv4; other formats are not looked at."""
+    """Checks uuid, date-time and ipv4; other formats are ignored."""
     from openapi_schema_validator import oas30_format_checker
 
     checker = type(oas30_format_checker)(formats=())
@@ -206,7 +208,7 @@ def _formats() -> Any:
 
 
 def _text_fits(fits: Callable[[str], bool], value: object) -> bool:
-    """What is no text is the type's affair."""
+    """Accepts any value that is not text: the type check covers it."""
     return not isinstance(value, str) or fits(value)
 
 

@@ -1,9 +1,9 @@
-"""Our options beside those that the upstream autoscaler showed on the same random clusters (../shared/differential).
+"""Compares our options with those of the upstream autoscaler on the same random clusters (../shared/differential).
 
-Each node group is asked alone, as upstream's estimator asks it: every other group's max is its size. Upstream was run
-three times per cluster, since its order of groups and of ties is random; agreeing with one of its runs is agreeing.
+Each node group is evaluated alone, as in upstream's estimator: the maximum of every other group is its size. Upstream
+was run three times per cluster, since it orders groups and ties randomly; agreement with one of its runs is enough.
 
-    python -m tests.differential.compare --seeds 0-99       the differences, one a line, and their number by kind
+    python -m tests.differential.compare --seeds 0-99       prints each difference in a line, and the count by kind
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from chalicelib.plan.planner import plan_cluster
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
-NOW = 1_780_000_000.0  # long after the objects were made, so that nothing is young
-LEFT = "left"  # stands for a group's name where it is about the pods that existing nodes do not take
+NOW = 1_780_000_000.0  # long after the objects were created, so that no pod is young
+LEFT = "left"  # used instead of a group name for the pods that existing nodes do not take
 _POLICY = Policy(name="differential")
 
 
 class Figure(msgspec.Struct, frozen=True, order=True):
-    """New nodes, and the pods that get a place through them."""
+    """New nodes, and the pods placed because of them."""
 
     nodes: int
     pods: int
@@ -41,7 +41,8 @@ class Figure(msgspec.Struct, frozen=True, order=True):
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """Where our answer is neither one of upstream's nor better. `LEFT`: pods counts those that are left."""
+    """A case in which our result neither equals one of upstream's nor is better. `LEFT`: pods counts those that are
+    left."""
 
     seed: int
     group: str
@@ -52,7 +53,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
     @property
     def kind(self) -> str:
-        """In a word or two."""
+        """The kind of difference in one or two words."""
         if self.group == LEFT:
             return "more pods left by existing nodes"
         if self.ours.pods < min(figure.pods for figure in self.theirs):
@@ -68,7 +69,7 @@ class Difference(msgspec.Struct, frozen=True, order=True):
 
 
 def as_good(ours: Figure, theirs: Figure) -> bool:
-    """More pods; or as many on no more nodes."""
+    """Whether more pods are placed, or as many on no more nodes."""
     return ours.pods > theirs.pods or (ours.pods == theirs.pods and ours.nodes <= theirs.nodes)
 
 
@@ -79,7 +80,7 @@ def upstream() -> dict[int, dict[str, Any]]:
 
 
 def generator() -> ModuleType:
-    """The program that made the clusters."""
+    """The program that generated the clusters."""
     path = SHARED / "differential" / "random_clusters.py"
     spec = importlib.util.spec_from_file_location("random_clusters", path)
     assert spec is not None
@@ -90,7 +91,7 @@ def generator() -> ModuleType:
 
 
 def growing(snapshot: Snapshot, group: str) -> Plan:
-    """The plan if only this group may grow; no group of that name: if none may."""
+    """The plan if only this group may scale up; with an unknown name no group may."""
     groups = tuple(
         g if g.id == group else msgspec.structs.replace(g, max=max(g.min, g.target)) for g in snapshot.groups
     )
@@ -98,17 +99,17 @@ def growing(snapshot: Snapshot, group: str) -> Plan:
 
 
 def left_of(plan: Plan) -> int:
-    """Pods without a place."""
+    """Pods without a placement."""
     return sum(len(verdict.pods) for verdict in plan.unschedulable)
 
 
 def figure(plan: Plan, left: int) -> Figure:
-    """left: the pods that existing nodes alone would leave."""
+    """left: the pods that existing nodes alone would leave pending."""
     return Figure(sum(up.to_size - up.from_size for up in plan.scale_ups), left - left_of(plan))
 
 
 def differences(seed: int, case: Any, make: Any) -> Iterator[Difference]:
-    """Everything about one cluster in which ours is not as good."""
+    """All cases of one cluster in which our result is worse."""
     lists, manifest = make(seed)
     snapshot = read(lists, manifest, NOW)
     left = left_of(growing(snapshot, ""))
@@ -123,13 +124,13 @@ def differences(seed: int, case: Any, make: Any) -> Iterator[Difference]:
 
 
 def seeds_of(text: str) -> Iterable[int]:
-    """`7` or `0-99`."""
+    """Parses `7` or `0-99`."""
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints; 1 if there is any difference."""
+    """Prints the differences; returns 1 if there are any."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.differential.compare",
         description=__doc__,
@@ -142,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options += len(cases[seed]["options"]) + 1
         try:
             found = list(differences(seed, cases[seed], make))
-        except Exception as error:  # one cluster that breaks the planner must not hide the others
+        except Exception as error:  # one cluster that crashes the planner must not hide the others
             kinds[f"raised {type(error).__name__}"] += 1
             print(f"seed {seed}: raised {type(error).__name__}: {error}")
             continue

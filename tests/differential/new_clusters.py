@@ -1,6 +1,6 @@
-"""Clusters for which there are no recorded answers of upstream: three replays of its rules stand for three runs of it.
+"""Clusters without recorded upstream results: three replays of its rules stand for three runs.
 
-python -m tests.differential.new_clusters --seeds 500-599     what is worse than all three, and how many there are
+python -m tests.differential.new_clusters --seeds 500-599     prints what is worse than all three, and the count
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RUNS = 3
 
 
 def answers(seed: int, make: Any) -> Iterator[tuple[str, str]]:
-    """Per answer that upstream has: a word, and the figures behind it."""
+    """For each result of upstream: a word, and the figures behind it."""
     lists, manifest = make(seed)
     snapshot = read(lists, manifest, NOW)
     left = left_of(growing(snapshot, ""))
@@ -53,7 +53,7 @@ def _unplaced(theirs: PodOrderOutcome) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints."""
+    """Prints the comparison."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.differential.new_clusters",
         description=__doc__,

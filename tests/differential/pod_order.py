@@ -1,8 +1,9 @@
-"""How far chance goes: upstream's rules replayed pod by pod with the scheduler of infra/emulators, in many orders.
+"""Range of results that random order gives upstream: its rules are replayed pod by pod with the scheduler of
+infra/emulators, in many orders.
 
-Upstream's nodes and its pods of equal priority come in an order of their own in every run; three runs show only some of
-what it may decide. This says what else it could have been (scale-up.md §2 "schedulable elsewhere", §7), and drafts the
-rows of docs/differences.md:
+Upstream's nodes and its pods of equal priority come in a different order in every run, and three recorded runs show
+only some of the possible results. This module finds further ones (docs/reference/scale-up.md "Pending pods",
+"Estimator") and drafts the rows of docs/differences.md:
 
     python -m tests.differential.pod_order --seeds 0-499       a row per difference; takes minutes
 """
@@ -28,7 +29,8 @@ _HOST = "kubernetes.io/hostname"
 
 
 class PodOrderOutcome(msgspec.Struct, frozen=True, order=True):
-    """What one replay came to. nodes: as upstream counts them, existing ones that took a pod in the retry included."""
+    """The result of one replay. nodes: as upstream counts them, including existing ones that took a pod in the
+    retry."""
 
     left: int
     nodes: int = 0
@@ -36,7 +38,7 @@ class PodOrderOutcome(msgspec.Struct, frozen=True, order=True):
 
 
 def outcomes(seed: int, group: str, make: Any) -> Counter[PodOrderOutcome]:
-    """What upstream's rules come to for one group (`LEFT`: for none), in orders drawn from the seed."""
+    """Results of upstream's rules for one group (`LEFT`: for none), in orders drawn from the seed."""
     lists, manifest = make(seed)
     entry = next((each for each in manifest["nodeGroups"] if each["id"] == group), None)
     found: Counter[PodOrderOutcome] = Counter()
@@ -48,12 +50,12 @@ def outcomes(seed: int, group: str, make: Any) -> Counter[PodOrderOutcome]:
 
 
 def left_in_our_order(seed: int, make: Any) -> int:
-    """Pods left if upstream's round begins with our order: nodes by name, pods by priority, age and name."""
+    """Pods left if upstream's round starts with our order: nodes by name, pods by priority, age and name."""
     return len(_Replay(make(seed)[0], None).fill())
 
 
 def replayed(lists: Any, manifest: Any, draw: random.Random) -> dict[str, PodOrderOutcome]:
-    """What one run of upstream's rules comes to, for no group (`LEFT`) and for each."""
+    """Result of one run of upstream's rules, for no group (`LEFT`) and for each group."""
     replay = _Replay(lists, draw)
     left = replay.fill()
     return {
@@ -77,7 +79,7 @@ class _Replay:
         self._queue.sort(key=lambda pod: -pod.priority)
 
     def fill(self) -> list[PodView]:
-        """Existing nodes, each search beginning after the last hit; pods like one that failed are not tried."""
+        """Fills existing nodes; each search starts after the last hit, and pods equal to a failed one are skipped."""
         failed: set[bytes] = set()
         left, at = [], 0
         for pod in self._queue:
@@ -98,7 +100,7 @@ class _Replay:
         return next((name for name in names if not verdict(self._world.nodes[name])), None)
 
     def estimate(self, left: list[PodView], entry: Any, workloads: Any) -> PodOrderOutcome:
-        """The binpacking estimator."""
+        """Replays the binpacking estimator."""
         daemons = [
             read_pod(
                 {
@@ -144,7 +146,7 @@ class _Replay:
     def _pack(
         self, pods: Sequence[PodView], made: list[str], used: Counter[str], entry: Any, daemons: Sequence[PodView]
     ) -> None:
-        searching = True  # among all new nodes, until one pod fits on none
+        searching = True  # over all new nodes, until one pod fits on none
         for pod in pods:
             on = self._first(pod, made if searching else made[-1:])
             searching = searching and on is not None
@@ -162,7 +164,7 @@ class _Replay:
             used[on] += 1
 
     def _spreads(self, pod: PodView, on: str) -> bool:
-        """Refused there because it spreads over host names."""
+        """Whether the node rejects the pod because of its spread over host names."""
         verdict = judge(pod, self._world)
         reasons = [] if isinstance(verdict, Nowhere) else verdict(self._world.nodes[on])
         return any("spread" in reason for reason in reasons) and any(each.topology_key == _HOST for each in pod.spread)
@@ -175,7 +177,7 @@ def _look(pod: PodView) -> bytes:
 
 
 def draft(found: Difference, seen: Counter[PodOrderOutcome], ordered: int) -> str:
-    """Why it may be so, as far as a replay can tell. ordered: `left_in_our_order`."""
+    """Drafts the likely reason, as far as a replay can show it. ordered: `left_in_our_order`."""
     if found.group == LEFT:
         return _about_left(found.left, sorted({outcome.left for outcome in seen}), ordered)
     mine = PodOrderOutcome(found.left, found.ours.nodes, found.ours.pods)

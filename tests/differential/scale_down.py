@@ -1,10 +1,11 @@
-"""Our unneeded nodes beside those that the upstream autoscaler found on the same half-empty clusters.
+"""Compares our unneeded nodes with those that the upstream autoscaler found on the same half-empty clusters.
 
-Upstream (../shared/differential, limits lifted) looked at every candidate, five times per cluster, since its order of
-nodes is random and decides who keeps a budget or the last free place. As good is: as many nodes as its best run.
+Upstream (../shared/differential, without limits) evaluated every candidate, five times per cluster, because its random
+node order decides which pods use a budget or the last free place. Our result is as good if it has as many nodes as
+upstream's best run.
 
-    python -m tests.differential.scale_down --seeds 0-199     a line per cluster, then what is different
-    python -m tests.differential.scale_down --only-worse      rows for docs/differences.md, reasons to be written
+    python -m tests.differential.scale_down --seeds 0-199     a line per cluster, then the differences
+    python -m tests.differential.scale_down --only-worse      rows for docs/differences.md; reasons are to be added
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.differential.compare import NOW, generator, seeds_of
 from tests.property.snapshot_reader import read
 from tests.reference_data import SHARED
 
-#: Whoever comes first has the room and the budget: these are compared as a sum, the others one by one.
+#: : The first node in order uses the room and the budget: these reasons are compared as a sum, all others one by one.
 TRIED = "tried"
 _TRIED = frozenset(
     {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH.value, ReasonCode.NO_PLACE_TO_MOVE_PODS.value, ReasonCode.BLOCKED_BY_POD.value}
@@ -35,8 +36,8 @@ _POLICY = Policy(name="differential")
 
 
 class Down(msgspec.Struct, frozen=True, order=True):
-    """Both answers about one cluster. theirs: unneeded nodes of each run that showed another set; tallies: nodes by
-    reason, as far as they can be compared."""
+    """Both results for one cluster. theirs: unneeded nodes of each run with a different set; tallies: nodes by reason,
+    as far as they can be compared."""
 
     seed: int
     ours: int
@@ -46,17 +47,17 @@ class Down(msgspec.Struct, frozen=True, order=True):
 
     @property
     def is_worse(self) -> bool:
-        """Fewer nodes than upstream's best run."""
+        """Whether we found fewer nodes than upstream's best run."""
         return self.ours < max(self.theirs)
 
     @property
     def is_better(self) -> bool:
-        """More nodes than upstream's best run."""
+        """Whether we found more nodes than upstream's best run."""
         return self.ours > max(self.theirs)
 
     @property
     def row(self) -> tuple[int, str, str]:
-        """Seed, our figure and upstream's figures, as docs/differences.md has them."""
+        """Seed, our figure and upstream's figures, as in docs/differences.md."""
         return self.seed, nodes(self.ours), " or ".join(nodes(count) for count in sorted(set(self.theirs)))
 
     def __str__(self) -> str:
@@ -65,29 +66,29 @@ class Down(msgspec.Struct, frozen=True, order=True):
 
 
 def nodes(count: int) -> str:
-    """`1 nodes`, as every table of figures here says it."""
+    """Formats a count as `1 nodes`, as in all tables of figures here."""
     return f"{count} nodes"
 
 
 def upstream_down() -> dict[int, dict[str, Any]]:
-    """Upstream's answers by seed."""
+    """Upstream's results by seed."""
     answers = msgspec.json.decode((SHARED / "differential" / "upstream-scale-down.json").read_bytes())
     return {int(seed): case for seed, case in answers["cases"].items()}
 
 
 def cluster_of(seed: int, make: Any) -> tuple[Any, Any, Snapshot]:
-    """Lists of objects and manifest as they were made, and as they are read."""
+    """Lists of objects and the manifest as generated, and as read."""
     lists, manifest = make(seed)
     return lists, manifest, read(lists, manifest, NOW)
 
 
 def plan_of(snapshot: Snapshot) -> Plan:
-    """Everything lifted: the default policy, every candidate simulated, no memory."""
+    """A plan without limits: the default policy, every candidate simulated, no memory."""
     return plan_cluster(snapshot, _POLICY, Memory(), NOW, 0)[0]
 
 
 def compared(seed: int, case: Any, make: Any) -> Down:
-    """One cluster. Nodes of groups at their minimum are left out: upstream does not look at them at all."""
+    """Compares one cluster. Nodes of groups at their minimum are left out, because upstream does not evaluate them."""
     _, _, snapshot = cluster_of(seed, make)
     plan = plan_of(snapshot)
     lowest = {instance.node for group in snapshot.groups if group.target <= group.min for instance in group.instances}
@@ -108,14 +109,14 @@ def _kind(code: str) -> str:
 
 
 def answers(seeds: Iterable[int]) -> Iterator[Down]:
-    """All clusters of these seeds."""
+    """The comparisons for these seeds."""
     cases, make = upstream_down(), generator().make_down
     for seed in seeds:
         yield compared(seed, cases[seed], make)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints; 1 if upstream does better anywhere."""
+    """Prints the comparisons; returns 1 if upstream is better in any of them."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.differential.scale_down",
         description=__doc__,

@@ -1,10 +1,10 @@
-"""Can all the nodes that a plan calls unneeded really go? Tried with the scheduler of infra/emulators, node after node.
+"""Checks that all nodes of a plan's unneeded list can be removed together, with the scheduler of infra/emulators.
 
-What is claimed is that they can go together. So they are removed one after the other, as it would be done: taint and
-cordon the node, take its pods off, let the scheduler place each of them on a node that stays, delete the node. While
-it is tainted it still counts as a domain (scale-down.md §5.2). Shares no code with the planner.
+The nodes are removed one after the other, as in operation: taint and cordon the node, evict its pods, let the scheduler
+place each of them on a node that stays, delete the node. A tainted node still counts as a topology domain. This module
+shares no code with the planner.
 
-    python -m tests.differential.scale_down_checker --seeds 0-199     failures, one a line
+    python -m tests.differential.scale_down_checker --seeds 0-199     prints one failure per line
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ EXPENDABLE, ORDERS = -10, 20
 
 Json = Any
 Found = Iterator[tuple[str, str]]  # kind, detail
-Choice = Callable[["RemovalCheck", PodView, Sequence[str]], str | None]  # to which of these nodes a pod goes now
+# the current destination of a pod among these nodes
+Choice = Callable[["RemovalCheck", PodView, Sequence[str]], str | None]
 _GONE = SelectorTaint("ToBeDeletedByClusterAutoscaler", "1", "NoSchedule")
 _PREFIX = "cluster-autoscaler.kubernetes.io/"
 ALL = Options(max_scale_down_parallelism=10**6, max_drain_parallelism=10**6)
 
 
 def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
-    """A plan in which every unneeded node goes at once, with its destinations: minimums do not matter to a group that
-    is above its own, nothing has to wait, and any number goes at once."""
+    """A plan that removes every unneeded node at once, with destinations: groups are above their minimums, there are no
+    waiting times, and parallelism is unlimited."""
     groups = tuple(
         msgspec.structs.replace(group, min=0) if group.target > group.min else group for group in snapshot.groups
     )
@@ -64,22 +65,22 @@ def removals(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
 
 
 class RemovalCheck(ClusterView):
-    """A world from which pods and nodes can be taken away."""
+    """A world from which pods and nodes can be removed."""
 
     def lift(self, pod: PodView, node: str) -> None:
-        """A pod leaves its node."""
+        """Takes a pod off its node."""
         at = next(at for at, each in enumerate(self._pods[node]) if each.uid == pod.uid)
         del self._pods[node][at]
         self._used[node].subtract(pod.requests)
         self.generation += 1
 
     def mark(self, node: NodeView) -> None:
-        """Another state of a node that is there."""
+        """Changes the state of an existing node."""
         self.nodes[node.name] = node
         self.generation += 1
 
     def drop(self, name: str) -> None:
-        """A node is deleted, with what is on it."""
+        """Deletes a node with everything on it."""
         del self.nodes[name], self._pods[name], self._used[name]
         self.generation += 1
 
@@ -88,8 +89,8 @@ class Referee:
     """One cluster and the plan for it."""
 
     def __init__(self, lists: Lists, plan: Plan, each: int = 1) -> None:
-        """each: of so many pods one is judged by all predicates, the others by room alone; for large clusters, in which
-        a judgement looks at every pod there is."""
+        """each: one of that many pods is checked with all predicates, the others only by resources; for large clusters,
+        where each check examines every pod."""
         self._lists, self._plan, self._each, self._turn = lists, plan, each, 0
         self._going = {removal.node: removal for removal in plan.removals}
         self._pods = {f"{pod.namespace}/{pod.name}": pod for pod in map(read_pod, lists["pods"])}
@@ -106,7 +107,7 @@ class Referee:
         )
 
     def found(self) -> Found:
-        """All that is wrong; where the books are wrong, nothing else is asked."""
+        """Returns all errors; if the bookkeeping is wrong, nothing further is checked."""
         books = list(self._books())
         yield from books
         if not books:
@@ -117,7 +118,8 @@ class Referee:
     # -- the plan alone
 
     def _books(self) -> Found:
-        """Every unneeded node goes, every pod on it that must move is named once and sent to a node that stays."""
+        """Checks that every unneeded node goes, and that every pod to be moved is named once and sent to a node that
+        stays."""
         for name in sorted(set(self._plan.unneeded) ^ set(self._going)):
             yield BOOKS, f"{name} is unneeded or removed, and not both"
         for removal in self._plan.removals:
@@ -133,15 +135,16 @@ class Referee:
                     yield BOOKS, f"{pod} is sent to {on}, which goes too or is not there"
 
     def _holds(self) -> Found:
-        """Nothing moves that may not (scale-down.md §6, the rules that need nothing but the pod)."""
+        """Checks that no pod moves that must not (the drain rules that depend only on the pod; docs/reference/drain.md
+        "Drain rules")."""
         for key in sorted(pod for removal in self._plan.removals for pod in removal.evict):
             why = _held(self._pods[key])
             if why:
                 yield HOLDS, f"{key}: {why}"
 
     def _budgets(self) -> Found:
-        """There is an order in which each budget has one left whenever a node is begun that has pods under it. A node
-        may take more than is left of a budget (a risky drain), and is the last then."""
+        """Checks that an order exists in which each budget has one disruption left when a node with its pods is
+        started. A node may take more than is left of a budget (a risky drain), and is last in that case."""
         left: dict[str, int] = {}
         takes: dict[str, Counter[str]] = {name: Counter() for name in self._going}
         asks: dict[str, set[str]] = {name: set() for name in self._going}
@@ -154,7 +157,7 @@ class Referee:
                 if any(_asks(pod) for pod in under):
                     asks[node].add(name)
         rest = dict(takes)
-        while rest:  # whoever can be last is; it cannot be easier for the others if it went before
+        while rest:  # a node that can be last is put last; putting it earlier cannot make it easier for the others
             total = sum(rest.values(), Counter[str]())
             last = next(
                 (node for node in rest if all(total[name] - rest[node][name] < left[name] for name in asks[node])), None
@@ -165,10 +168,10 @@ class Referee:
                 return
             del rest[last]
 
-    # -- as the scheduler would go about it
+    # -- simulated scheduling
 
     def _places(self) -> Found:
-        """First as the plan says; else wherever there is room."""
+        """Tries the plan's destinations first and then any node with room."""
         stuck = self._best(self._sent)
         if not stuck:
             return
@@ -188,7 +191,7 @@ class Referee:
         return on if not against(pod, yard, on) else None
 
     def _best(self, choose: Choice) -> dict[str, str]:
-        """The nodes that cannot go and why not, in the best of several orders."""
+        """The nodes that cannot be removed and the reasons, in the best of several orders."""
         draw, order = random.Random(len(self._pods)), [removal.node for removal in self._plan.removals]
         stuck = self._remove(order, choose)
         for _ in range(ORDERS if stuck else 0):
@@ -198,7 +201,8 @@ class Referee:
         return stuck
 
     def _remove(self, order: Sequence[str], choose: Choice) -> dict[str, str]:
-        """Nodes one after the other, those that could not go once more at the end, until no more can."""
+        """Removes nodes one after the other and retries the failed ones at the end until no further node can be
+        removed."""
         standing = (pod for pod in self._pods.values() if pod.priority >= EXPENDABLE)
         yard = RemovalCheck(self._nodes.values(), standing, self._around)
         staying = [name for name in self._nodes if name not in self._going]
@@ -214,14 +218,14 @@ class Referee:
 
 
 def drain(yard: RemovalCheck, name: str, moving: Sequence[PodView], choose: Callable[[PodView], str | None]) -> str:
-    """Remove one node; or leave all as it was, and say which pod has no place and what its node has against it."""
+    """Removes one node, or restores everything and returns the pod without a place and the reason of its node."""
     whole = yard.nodes[name]
     yard.mark(msgspec.structs.replace(whole, taints=(*whole.taints, _GONE), unschedulable=True))
     for pod in moving:
         yard.lift(pod, name)
     waiting = [msgspec.structs.replace(pod, node="") for pod in sorted(moving, key=_turn)]
     placed: list[tuple[PodView, str]] = []
-    for _ in range(len(waiting)):  # in rounds: a pod may have to wait for another one
+    for _ in range(len(waiting)):  # in rounds: a pod may have to wait for another pod
         before = len(placed)
         for pod in list(waiting):
             on = choose(pod)
@@ -243,7 +247,7 @@ def drain(yard: RemovalCheck, name: str, moving: Sequence[PodView], choose: Call
 
 
 def against(pod: PodView, world: ClusterView, on: str) -> list[str]:
-    """The scheduler's words; none if the node takes the pod."""
+    """The scheduler's reason; empty if the node accepts the pod."""
     verdict = judge(pod, world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(world.nodes[on])
 
@@ -266,7 +270,7 @@ def _fullest(yard: RemovalCheck, pod: PodView, staying: Sequence[str]) -> str | 
 
 
 def _turn(pod: PodView) -> tuple[int, int]:
-    """Important ones first, then large ones."""
+    """Sort key: higher priority first, then larger pods."""
     return -pod.priority, -pod.requests.get("cpu", 0)
 
 
@@ -278,7 +282,7 @@ def _some(stuck: Mapping[str, str]) -> str:
     return f"{len(stuck)} nodes, such as " + "; ".join(f"{name}: {why}" for name, why in sorted(stuck.items())[:3])
 
 
-# -- what a pod says of itself
+# -- fields of a pod
 
 
 def _note(pod: PodView, name: str) -> str:
@@ -291,18 +295,18 @@ def _owner(pod: PodView) -> str:
 
 
 def _moves(pod: PodView) -> bool:
-    """Needs another node if its own goes."""
+    """Whether the pod needs another node if its own is removed."""
     mirror = "kubernetes.io/config.mirror" in (pod.raw["metadata"].get("annotations") or {})
     return not (mirror or pod.finished or _owner(pod) == "DaemonSet" or pod.priority < EXPENDABLE)
 
 
 def _asks(pod: PodView) -> bool:
-    """Its budgets are looked at before it is moved."""
+    """Whether its budgets are checked before it is moved."""
     return _note(pod, "safe-to-evict") != "true"
 
 
 def _held(pod: PodView) -> str:
-    """Why it holds its node, nothing if it does not."""
+    """The reason why the pod blocks its node; empty if it does not."""
     if _note(pod, "safe-to-evict") == "true":
         return ""
     local = [
@@ -333,7 +337,7 @@ def _selected(pod: PodView, budget: Json) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints failures; 1 if there is any."""
+    """Prints failures; returns 1 if there are any."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.differential.scale_down_checker",
         description=__doc__,

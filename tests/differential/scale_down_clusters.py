@@ -1,6 +1,7 @@
-"""Clusters to be made smaller, of the kind that tests/property makes: every rule between pods and nodes is in use.
+"""Clusters for scale-down, generated as in tests/property: every rule between pods and nodes is used.
 
-The half-empty clusters of ../shared/differential know a few rules only. Alone these are small; a herd of them is large.
+The half-empty clusters of ../shared/differential use only a few rules. A single one of these clusters is small; a herd
+of them is large.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ _PASSING = (LEAVING, STARTING)
 
 
 def wild(seed: int) -> tuple[Lists, Json]:
-    """A cluster of tests/property, which mixes every predicate, as one to be made smaller: without pods that wait, and
-    without nodes that come or go already."""
+    """A cluster of tests/property, which mixes every predicate, turned into a scale-down case: without pending pods,
+    and without upcoming or leaving nodes."""
     cluster = make(seed)
     there = {node["metadata"]["name"]: node for node in cluster.lists["nodes"] if state_of(node) not in _PASSING}
     pods = [pod for pod in cluster.lists["pods"] if pod["spec"].get("nodeName") in there]
@@ -30,8 +31,8 @@ def wild(seed: int) -> tuple[Lists, Json]:
 
 
 def herd(first: int, count: int) -> tuple[Lists, Json]:
-    """So many of these clusters, those with volumes left out, as one: their pods have the same labels and namespaces,
-    so that rules reach from one to the other; zones are shared as well."""
+    """That many of these clusters as one, leaving out those with volumes. Their pods share labels and namespaces, so
+    that rules reach from one to another; zones are shared as well."""
     whole: dict[str, list[Json]] = {"nodes": [], "pods": [], "workloads": [], "namespaces": []}
     groups: list[Json] = []
     for seed in range(first, first + count):
@@ -52,7 +53,7 @@ def herd(first: int, count: int) -> tuple[Lists, Json]:
 
 
 def _named(thing: Json, seed: int) -> Json:
-    """A node or a pod with the seed before all that names it."""
+    """Prefixes all names of a node or a pod with the seed."""
     meta = {**thing["metadata"], **{key: f"{seed}-{thing['metadata'][key]}" for key in ("name", "uid")}}
     if thing["kind"] == "Pod":
         return {**thing, "metadata": meta}

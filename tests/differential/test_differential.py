@@ -1,7 +1,8 @@
-"""Upstream's own decisions on 500 random clusters: ours are the same or better, or docs/differences.md says why not.
+"""Compares upstream's recorded decisions on 500 random clusters with ours: ours are equal or better, or
+docs/differences.md gives the reason.
 
-The table is held against what is found, both ways: a difference that is not listed fails, and so does a row that is no
-longer true. `python -m tests.differential.compare` prints the differences.
+The table is checked in both directions: an unlisted difference fails, and so does a row that no longer applies. `python
+-m tests.differential.compare` prints the differences.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Row = tuple[int, str, str, str]  # seed, group, ours, upstream's
 
 
 def listed() -> dict[Row, str]:
-    """The exceptions of the document, each with its reason."""
+    """The exceptions listed in the document, each with its reason."""
     return {
         (int(seed), group, ours.strip(), theirs.strip()): why.strip()
         for seed, group, ours, theirs, why in _ROW.findall(DIFFERENCES.read_text("utf-8"))
@@ -32,7 +33,7 @@ def listed() -> dict[Row, str]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("first", range(0, SEEDS, PART))
-def test_every_option_is_as_good_as_upstreams_or_is_listed(first: int) -> None:
+def test_every_option_is_as_good_as_upstreams_or_listed(first: int) -> None:
     cases, make = upstream(), generator().make
     seeds = range(first, first + PART)
     found = {
@@ -47,15 +48,15 @@ def test_every_option_is_as_good_as_upstreams_or_is_listed(first: int) -> None:
 
 @needs_shared
 @pytest.mark.shared
-def test_there_is_an_answer_for_every_seed() -> None:
+def test_upstreams_scale_up_decisions_cover_every_seed() -> None:
     assert sorted(upstream()) == list(range(SEEDS))
 
 
-def test_at_most_five_answers_are_worse_than_the_replay_of_upstreams_rules() -> None:
+def test_at_most_five_results_are_worse_than_the_replay_of_upstreams_rules() -> None:
     assert sum(why.startswith("Worse") for why in listed().values()) <= 5
 
 
-def test_every_listed_difference_has_a_reason() -> None:
+def test_every_listed_scale_up_difference_has_a_reason() -> None:
     assert [row for row, why in listed().items() if len(why) < 10] == []
 
 
@@ -70,5 +71,5 @@ def test_every_listed_difference_has_a_reason() -> None:
     ],
     ids=["equal", "fewer nodes", "more pods", "more nodes", "fewer pods"],
 )
-def test_as_many_pods_on_no_more_nodes_or_more_pods_is_as_good(ours: Figure, theirs: Figure, good: bool) -> None:
+def test_more_pods_or_as_many_on_no_more_nodes_is_as_good(ours: Figure, theirs: Figure, good: bool) -> None:
     assert as_good(ours, theirs) is good

@@ -1,8 +1,8 @@
-"""Upstream's own scale-down decisions on 200 half-empty clusters: ours find as many nodes or more, or
-docs/differences.md says why not; and all that they find can really go.
+"""Compares upstream's recorded scale-down decisions on 200 half-empty clusters with ours: we find as many nodes or
+more, or docs/differences.md gives the reason, and all found nodes can be removed.
 
-The table is held against what is found, both ways: a difference that is not listed fails, and so does a row that is no
-longer true. `python -m tests.differential.scale_down` and `python -m tests.differential.scale_down_checker` print more.
+The table is checked in both directions: an unlisted difference fails, and so does a row that no longer applies. `python
+-m tests.differential.scale_down` and `python -m tests.differential.scale_down_checker` print more.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _HARD = Policy(name="hard", options=msgspec.structs.replace(ALL, scale_down_util
 
 
 def listed() -> dict[tuple[int, str, str], str]:
-    """The exceptions of the document, each with its reason."""
+    """The exceptions listed in the document, each with its reason."""
     section = _SECTION.search(DIFFERENCES.read_text("utf-8"))
     assert section is not None, "docs/differences.md has a section Scale-down"
     return {(int(seed), ours, theirs): why.strip() for seed, ours, theirs, why in _ROW.findall(section.group(1))}
 
 
-# -- as many as upstream
+# -- as many nodes as upstream
 
 
 @cache
@@ -56,7 +56,7 @@ def _answers(seeds: range) -> list[Down]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
-def test_as_many_nodes_are_unneeded_as_in_upstreams_best_run_or_it_is_listed(seeds: range) -> None:
+def test_as_many_nodes_are_unneeded_as_in_upstreams_best_run_or_listed(seeds: range) -> None:
     found = {each.row for each in _answers(seeds) if each.is_worse}
     known = {row for row in listed() if row[0] in seeds}
     assert sorted(found - known) == [], "not listed in docs/differences.md"
@@ -66,33 +66,33 @@ def test_as_many_nodes_are_unneeded_as_in_upstreams_best_run_or_it_is_listed(see
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
-def test_the_same_nodes_are_candidates_and_the_others_are_none_for_the_same_reasons(seeds: range) -> None:
+def test_candidates_and_reasons_against_other_nodes_equal_upstreams(seeds: range) -> None:
     assert [each for each in _answers(seeds) if each.our_tally != each.their_tally] == []
 
 
 @needs_shared
 @pytest.mark.shared
-def test_there_is_an_answer_for_every_seed() -> None:
+def test_upstreams_scale_down_decisions_cover_every_seed() -> None:
     assert sorted(upstream_down()) == list(range(SEEDS))
 
 
-def test_every_listed_difference_has_a_reason() -> None:
+def test_every_listed_scale_down_difference_has_a_reason() -> None:
     assert [row for row, why in listed().items() if len(why) < 10] == []
 
 
-# -- and the next pass says the same
+# -- stability over passes
 
 
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
-def test_what_is_unneeded_is_so_in_the_next_pass_too(seeds: range) -> None:
-    """Else no timer would ever run out (scale-down.md §2, "a node not confirmed this loop loses its timer")."""
+def test_unneeded_node_is_unneeded_in_the_next_pass(seeds: range) -> None:
+    """Otherwise no timer would ever expire, since a node not confirmed in a pass loses its timer."""
     make, lost = generator().make_down, {}
     for seed in seeds:
         _, _, snapshot = cluster_of(seed, make)
         first, memory = plan_cluster(snapshot, Policy(name="again"), Memory(), NOW, 0)
-        for later in (60.0, 400.0):  # before and after what failed is tried again
+        for later in (60.0, 400.0):  # before and after the retry of failed candidates
             plan, memory = plan_cluster(snapshot, Policy(name="again"), memory, NOW + later, 0)
             if missing := set(first.unneeded) - set(plan.unneeded):
                 lost[seed, later] = sorted(missing)
@@ -101,8 +101,8 @@ def test_what_is_unneeded_is_so_in_the_next_pass_too(seeds: range) -> None:
 
 @needs_shared
 @pytest.mark.shared
-def test_the_others_stay_unneeded_when_some_have_gone() -> None:
-    """Nodes go a few at a time; those that wait for their turn keep their timers meanwhile."""
+def test_unneeded_nodes_stay_unneeded_after_some_were_removed() -> None:
+    """Nodes are removed a few at a time; the remaining ones keep their timers."""
     make, lost = generator().make_down, {}
     for seed in range(60):
         _, _, snapshot = cluster_of(seed, make)
@@ -120,7 +120,7 @@ def test_the_others_stay_unneeded_when_some_have_gone() -> None:
 
 
 def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
-    """The cluster when what the plan removes is gone, and its pods run where they were to go."""
+    """The cluster after the plan's removals, with the evicted pods at their destinations."""
     gone = {removal.node for removal in plan.removals}
     to = {pod: on for removal in plan.removals for pod, on in removal.destinations.items()}
     groups = []
@@ -143,7 +143,7 @@ def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 @needs_shared
 @pytest.mark.shared
-def test_another_order_of_input_is_another_order_of_nothing() -> None:
+def test_order_of_input_does_not_change_the_unneeded_nodes() -> None:
     make = generator().make_down
     for seed in range(0, SEEDS, 10):
         lists, manifest, snapshot = cluster_of(seed, make)
@@ -151,41 +151,41 @@ def test_another_order_of_input_is_another_order_of_nothing() -> None:
         assert turned.unneeded == plan_of(snapshot).unneeded, seed
 
 
-# -- all of it can really go
+# -- all of them can be removed
 
 
 def wrong(lists: Lists, manifest: Any, policy: Policy | None = None) -> list[tuple[str, str]]:
-    """What the referee says of the plan that removes all unneeded nodes."""
+    """The referee's errors for the plan that removes all unneeded nodes."""
     return list(Referee(lists, removals(read(lists, manifest, NOW), policy)).found())
 
 
 def hard(made: tuple[Lists, Any]) -> list[tuple[str, str]]:
-    """The same if every node is a candidate, however much is asked of it."""
+    """The same with every node a candidate, whatever its utilization."""
     return wrong(*made, _HARD)
 
 
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
-def test_all_unneeded_nodes_can_go_one_after_the_other(seeds: range) -> None:
+def test_all_unneeded_nodes_can_be_removed_one_after_the_other(seeds: range) -> None:
     make = generator().make_down
     assert {seed: found for seed in seeds if (found := wrong(*make(seed)))} == {}
 
 
 @needs_shared
 @pytest.mark.shared
-def test_so_they_can_if_every_node_is_a_candidate() -> None:
+def test_all_unneeded_nodes_can_be_removed_if_every_node_is_a_candidate() -> None:
     make = generator().make_down
     assert {seed: found for seed in range(1000, 1020) if (found := hard(make(seed)))} == {}
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))
-def test_so_they_can_where_every_rule_between_pods_and_nodes_is_in_use(first: int) -> None:
+def test_all_unneeded_nodes_can_be_removed_with_every_pod_and_node_rule_in_use(first: int) -> None:
     assert {seed: found for seed in range(first, first + 100) if (found := wrong(*wild(seed)))} == {}
     assert {seed: found for seed in range(first, first + 20) if (found := hard(wild(seed)))} == {}
 
 
-def test_so_they_can_where_rules_reach_over_many_nodes() -> None:
+def test_all_unneeded_nodes_can_be_removed_with_rules_across_many_nodes() -> None:
     lists, manifest = herd(9000, 100)
     assert len(lists["nodes"]) > 100
     assert wrong(lists, manifest) == []
@@ -193,7 +193,7 @@ def test_so_they_can_where_rules_reach_over_many_nodes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1000])
-def test_so_they_can_in_a_large_cluster_full_of_rules(first: int) -> None:
+def test_all_unneeded_nodes_of_a_large_rule_rich_cluster_can_be_removed(first: int) -> None:
     lists, manifest = herd(first, 400)
     assert len(lists["nodes"]) > 600
     assert wrong(lists, manifest) == []
@@ -203,7 +203,7 @@ def test_so_they_can_in_a_large_cluster_full_of_rules(first: int) -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("nodes", [100, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", ["plain", "affinity"])
-def test_so_they_can_on_the_input_of_the_benchmark(nodes: int, variant: str, tmp_path: Path) -> None:
+def test_all_unneeded_nodes_of_the_benchmark_input_can_be_removed(nodes: int, variant: str, tmp_path: Path) -> None:
     folder = generate(tmp_path / "down", nodes=nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=variant)
     lists = {
         path.stem: msgspec.json.decode(path.read_bytes())["items"]

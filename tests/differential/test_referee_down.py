@@ -1,4 +1,4 @@
-"""The referee of removals sees what is wrong with a plan: each kind of fault, made by hand in a plan that is right."""
+"""The removal referee detects each kind of error, introduced deliberately into a correct plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 
 
 def _lists(*, on_c: int = 0, **changes: Any) -> dict[str, list[Any]]:
-    """Nodes a, b, c of 1920m; a and b have a pod each of 900m, c one of so many millicores. changes: of a's pod."""
+    """Nodes a, b, c of 1920m; a and b have one pod each of 900m, c has one of that many millicores. changes: of a's
+    pod."""
     spec: dict[str, Any] = {"containers": [container(900)], **changes.pop("spec", {})}
     pods = [
         pod(
@@ -41,7 +42,7 @@ def _lists(*, on_c: int = 0, **changes: Any) -> dict[str, list[Any]]:
 
 
 def _gone(to: str = "c", **evict: tuple[str, ...]) -> Plan:
-    """Nodes that go with these pods, all to one place; a and b unless said otherwise."""
+    """Removed nodes with these pods, all to one destination; a and b by default."""
     chosen = evict or {"a": ("ns0/web-a",), "b": ("ns0/web-b",)}
     return Plan(
         id="p",
@@ -56,7 +57,7 @@ def _kinds(plan: Plan, lists: dict[str, list[Any]]) -> set[str]:
     return {kind for kind, _ in Referee(lists, plan).found()}
 
 
-def test_a_plan_that_keeps_its_word() -> None:
+def test_removal_referee_accepts_a_correct_plan() -> None:
     assert _kinds(_gone(), _lists()) == set()
 
 
@@ -70,7 +71,7 @@ def test_a_plan_that_keeps_its_word() -> None:
         pytest.param(msgspec.structs.replace(_gone(), unneeded=("a",)), id="a node that was not unneeded"),
     ],
 )
-def test_the_referee_sees_books_that_do_not_add_up(plan: Plan) -> None:
+def test_removal_referee_detects_inconsistent_bookkeeping(plan: Plan) -> None:
     assert _kinds(plan, _lists()) == {BOOKS}
 
 
@@ -83,24 +84,24 @@ def test_the_referee_sees_books_that_do_not_add_up(plan: Plan) -> None:
     ],
     ids=["bare", "not safe", "local"],
 )
-def test_the_referee_sees_a_pod_that_holds_its_node(changes: dict[str, Any]) -> None:
+def test_removal_referee_detects_a_pod_that_blocks_its_node(changes: dict[str, Any]) -> None:
     assert _kinds(_gone(), _lists(**changes)) == {HOLDS}
     safe = {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}}
     assert _kinds(_gone(), _lists(**{**changes, **safe})) == set()
 
 
-def test_the_referee_sees_a_budget_that_is_overdrawn() -> None:
+def test_removal_referee_detects_an_overdrawn_pdb() -> None:
     lists = _lists()
     lists["pdbs"][0]["status"]["disruptionsAllowed"] = 1
     assert _kinds(_gone(), lists) == {BUDGET}
     assert _kinds(_gone(a=("ns0/web-a",)), lists) == set()
 
 
-def test_the_referee_sees_too_little_room() -> None:
+def test_removal_referee_detects_too_little_room() -> None:
     assert _kinds(_gone(), _lists(on_c=900)) == {SENT, PLACE}
 
 
-def test_the_referee_tells_a_wrong_place_from_none() -> None:
+def test_removal_referee_distinguishes_a_wrong_place_from_no_place() -> None:
     lists = _lists(on_c=1100)
     lists["nodes"].append(node("d", "g", _OFFER, {}, ()))
     assert _kinds(_gone("c"), lists) == {SENT}
@@ -108,7 +109,7 @@ def test_the_referee_tells_a_wrong_place_from_none() -> None:
 
 
 @pytest.mark.parametrize(("policy", "kinds"), [("Ignore", {SENT, PLACE}), ("Honor", set())])
-def test_S7_the_referee_counts_the_node_that_goes_as_a_domain(policy: str, kinds: set[str]) -> None:
+def test_removal_referee_counts_the_leaving_node_as_a_domain(policy: str, kinds: set[str]) -> None:
     spread = {
         "topologySpreadConstraints": [
             {

@@ -1,13 +1,14 @@
-"""What our requests did to the cluster, judged from outside, request by request (the promises of a run).
+"""Checks the effects of our requests on the cluster from outside, request by request (the invariants of a run).
 
-    size        no group above its maximum or below its minimum by our doing; nothing bought that no operation planned,
-                nor the same operation's machines twice
-    victims     a lowered size takes machines that an operation named, and no other; their nodes carry no pod that the
-                last look saw and that should have been moved
-    evictions   only through the eviction API, and only while the pod's budget has room; no protected pod
-    cordons     a person's cordon stays
+    size        our requests move no group above its maximum or below its minimum; nothing is bought without a planned
+                operation, and no operation's instances are bought twice
+    victims     a lowered size removes only instances that an operation named; their nodes have no pod that the last
+                read saw and that should have been moved
+    evictions   only through the eviction API, only within the pod's budget, and no protected pod
+    cordons     a user's cordon stays
 
-The state is taken before and after each changing request, in the same thread: whatever differs is that request's doing.
+The state is read before and after each changing request, in the same thread, so each difference is the effect of that
+request.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
 class AuditLimit(msgspec.Struct, frozen=True):
-    """A group's bounds from an instant on."""
+    """A group's bounds from a given instant on."""
 
     since: float
     least: int
@@ -41,7 +42,7 @@ class AuditLimit(msgspec.Struct, frozen=True):
 
 
 class AuditWatch(msgspec.Struct, frozen=True):
-    """A request and the sizes before it. query: of a list of all pods, the only one that is looked into."""
+    """A request and the sizes before it. query: for a list of all pods, the only part that is examined."""
 
     method: str
     path: str
@@ -53,7 +54,8 @@ class AuditWatch(msgspec.Struct, frozen=True):
 
 
 class Audit:
-    """faults: the broken promises, in words. bounds: group -> its bounds over time, kept by whoever changes them.
+    """faults: broken invariants, as text. bounds: group -> its bounds over time, maintained by the caller that changes
+    them.
 
     planned: id -> (kind, from, to, handles) of an operation, None where there is no such operation.
     """
@@ -65,32 +67,32 @@ class Audit:
         self.bounds: dict[str, list[AuditLimit]] = {}
         self.planned: Callable[[str], Json | None] = lambda _: None
         self.bought: dict[str, int] = {}
-        self.by_hand: dict[str, int] = {}  # group -> size that a person gave it
-        self.seen: dict[str, tuple[float, frozenset[str]]] = {}  # node -> pods of our last look at it
-        self.tainted: dict[str, bool] = {}  # node -> whether our last look at it saw our taint
-        self.protected: dict[str, frozenset[str]] = {}  # node -> pods protected when we tainted it
+        self.by_hand: dict[str, int] = {}  # group -> size set by a user
+        self.seen: dict[str, tuple[float, frozenset[str]]] = {}  # node -> its pods at our last read
+        self.tainted: dict[str, bool] = {}  # node -> whether our last read of it saw our taint
+        self.protected: dict[str, frozenset[str]] = {}  # node -> pods protected at the time of our taint
         self.cordoned_by_users: set[str] = set()
-        self.taken_over: set[str] = set()  # nodes whose taint somebody took off: the cordon is theirs to undo
+        self.taken_over: set[str] = set()  # nodes whose taint a user removed: the user has to undo the cordon
         self.counts: dict[str, int] = {}
         self.leaving: Callable[[], Collection[str]] = tuple  # nodes that open operations remove
         self.waiting: dict[str, float] = {}  # uid of a pod -> when we last saw it without a node that will stay
 
     def fault(self, text: str) -> None:
-        """A promise is broken."""
+        """Records a broken invariant."""
         self.faults.append(f"at {self._clock() - self.start:.1f}: {text}")
 
     def count(self, what: str) -> None:
-        """How often something was seen to happen: a run in which nothing happens proves nothing."""
+        """Counts an event: a run without events proves nothing."""
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def note_bounds(self, group: str, least: int, most: int) -> None:
-        """From now on these bounds are in force."""
+        """Records the bounds in force from now on."""
         self.bounds.setdefault(group, []).append(AuditLimit(self._clock(), least, most))
 
     # -- around a request
 
     def watch(self, method: str, target: str, body: bytes) -> AuditWatch:
-        """Before the request is carried out."""
+        """Records the state before a request is carried out."""
         path, _, asked = target.partition("?")
         parts = path.strip("/").split("/")
         node = pod = None
@@ -103,7 +105,7 @@ class Audit:
         return AuditWatch(method, path, query, body, sizes, node, pod)
 
     def saw(self, watch: AuditWatch, made: Response) -> None:
-        """After it; `made` may be an answer that nobody gets."""
+        """Checks the state after a request; the client may never receive the answer `made`."""
         if watch.method == "GET":
             self._looked(watch, made)
             return
@@ -124,7 +126,7 @@ class Audit:
         }
 
     def _looked(self, watch: AuditWatch, made: Response) -> None:
-        """A list of the pods of one node, or the node."""
+        """Records a read of one node's pods or of the node."""
         if watch.path.startswith("/api/v1/nodes/") and made.status == 200:
             node = msgspec.json.decode(made.body)
             self._note_taint(node["metadata"]["name"], node)
@@ -161,8 +163,8 @@ class Audit:
             self._shrunk(group, before, after, known)
 
     def _within_bounds(self, group: str, before: int, after: int, began: float, kind: str) -> None:
-        """Bounds that were in force at any time since the process began are good enough. The minimum does not keep
-        machines that failed to be made (scale-down.md §11)."""
+        """Bounds in force at any time since the process began are accepted. The minimum does not protect instances that
+        could not be created (docs/reference/node-groups.md "Minimum and dead machines")."""
         history = self.bounds.get(group, [])
         current = [
             each for index, each in enumerate(history) if index + 1 == len(history) or history[index + 1].since >= began
@@ -184,9 +186,8 @@ class Audit:
         self._needed(group, after)
 
     def _needed(self, group: str, after: int) -> None:
-        """Each machine to come needs a pod that waits: however many plans there were, they may not add up to more.
-        Machines that fail are no longer counted on, and those that a person asked for are not waited for: without a
-        request of ours they are no upcoming nodes."""
+        """Each upcoming instance needs a pending pod, summed over all plans. Failed instances no longer count, and
+        those requested by a user are not expected: without a request of ours they are not upcoming nodes."""
         machines = [
             each
             for each in self._kube.list("machines", group=fields.GROUP)
@@ -199,11 +200,11 @@ class Audit:
             self.fault(f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait")
 
     def forgive(self, group: str, size: int) -> None:
-        """A person changed a size: an operation that sets its size once more makes up for that."""
+        """Accepts a size changed by a user: an operation that sets its size again corrects it."""
         self.bought.clear()
         self.by_hand[group] = size
 
-    # -- victims
+    # -- removed instances
 
     def _shrunk(self, group: str, before: int, after: int, known: Json) -> None:
         self.count(f"lowered by {known['kind']}")
@@ -231,7 +232,7 @@ class Audit:
             self.fault(f"machine {name} goes although nobody marked it")
             return
         if not mark.startswith(OURS):
-            return  # a person's wish
+            return  # requested by a user
         planned = self.planned(mark.split("/")[1])
         if planned is None or name not in planned["handles"]:
             self.fault(f"machine {name} goes by the mark {mark}, of an operation that does not name it")

@@ -1,5 +1,5 @@
-"""The cluster that every run begins with: three small groups, pods of four shapes, and timers short enough that a run
-sees removals, failures and back-off within an hour of virtual time."""
+"""The initial cluster of every run: three small groups, pods of four shapes, and timers short enough for removals,
+failures and backoff within an hour of virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClusterGroup(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What a Deployment's pods ask for."""
+    """The requests of a Deployment's pods."""
 
     name: str
     cpu: str
@@ -83,7 +83,7 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def objects() -> list[KubeObject]:
-    """To begin with."""
+    """The initial objects."""
     groups = [
         cluster_objects.machine_deployment(
             name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels, taints=each.taints
@@ -99,7 +99,7 @@ def objects() -> list[KubeObject]:
 
 
 def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any]) -> str:
-    """The document in force. options: on top of OPTIONS. JSON is YAML."""
+    """The document in force. options: added to OPTIONS. JSON is valid YAML."""
     groups = [
         {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
         for name, (least, most) in sorted(bounds.items())

@@ -1,7 +1,7 @@
-"""What goes wrong, and when: single strikes at one I/O to come, spells that last, and tricks with messages.
+"""Fault schedule: single faults at a future I/O, fault periods, and faults of messages.
 
-Everything is ordered beforehand by a rule, and counted down by the I/O of the functions; so a run is its list of steps,
-and a shorter list (hypothesis shrinks it) is a smaller story.
+A rule schedules every fault in advance, and the functions' I/O counts it down. A run is therefore its list of steps,
+and a shorter list (hypothesis shrinks it) is a shorter run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _PAGE = (200, "<html>a proxy's page</html>")
 
 
 class Io(msgspec.Struct, frozen=True):
-    """One I/O of a function. door: TABLE, API or QUEUE; verb: method of it; what: path or queue; writes: it changes."""
+    """One I/O of a function. door: TABLE, API or QUEUE; verb: its method; what: path or queue; writes: whether it
+    changes something."""
 
     function: str
     door: str
@@ -34,10 +35,10 @@ class Io(msgspec.Struct, frozen=True):
 
 
 class Strike(msgspec.Struct):
-    """Something that happens at the `countdown`-th matching I/O, once.
+    """A fault at the `countdown`-th matching I/O, once.
 
-    kind: KILL the process; FAIL instead of the call; LOSE the answer of a call that was made; PAUSE: the process stands
-    still for `seconds` while the world goes on and `meanwhile` happens. after: behind the call, not before it.
+    kind: KILL the process; FAIL instead of the call; LOSE the answer of a call that was made; PAUSE: the process is
+    paused for `seconds` while other processes work and `meanwhile` happens. after: after the call instead of before it.
     door, function: "" for any; writing: only calls that change something.
     """
 
@@ -51,7 +52,7 @@ class Strike(msgspec.Struct):
     meanwhile: Callable[[], None] | None = None
 
     def meets(self, io: Io) -> bool:
-        """Whether it is this I/O's turn to count down, and the countdown is over."""
+        """Counts down at a matching I/O; whether the countdown has ended."""
         met = self.door in ("", io.door) and self.function in ("", io.function) and (io.writes or not self.writing)
         if not met:
             return False
@@ -60,9 +61,10 @@ class Strike(msgspec.Struct):
 
 
 class Weather:
-    """strikes: armed; down, flaky: door -> until when it fails always, or at times; tricks: for the next messages sent.
+    """strikes: scheduled faults; down, flaky: door -> until when it fails always, or sometimes; tricks: for the next
+    sent messages.
 
-    skew: the most, in seconds, by which the clock of a process is wrong. dice: for flaky doors and skews.
+    skew: the maximum error, in seconds, of a process clock. dice: for flaky doors and skews.
     """
 
     def __init__(self, clock: Callable[[], float], dice: Random) -> None:
@@ -74,11 +76,11 @@ class Weather:
         self.skew = 0.0
 
     def clear(self) -> None:
-        """Nothing goes wrong any more."""
+        """Stops all faults."""
         self.strikes, self.down, self.flaky, self.tricks, self.skew = [], {}, {}, [], 0.0
 
     def new_skew(self) -> float:
-        """How wrong the next process' clock is."""
+        """The clock error of the next process."""
         return round(self._dice.uniform(-self.skew, self.skew), 1) if self.skew else 0.0
 
     def out(self, io: Io) -> bool:
@@ -89,7 +91,7 @@ class Weather:
         return self.flaky.get(io.door, 0.0) > now and self._dice.random() < 0.3
 
     def before(self, io: Io) -> Strike | None:
-        """The strike that comes at this call, if one does; one of kind LOSE, or with `after`, is for behind it."""
+        """The fault at this call, if any; one of kind LOSE, or with `after`, applies after the call."""
         for strike in self.strikes:
             if strike.meets(io):
                 self.strikes.remove(strike)
@@ -97,7 +99,7 @@ class Weather:
         return None
 
     def refusal(self, io: Io) -> Response:
-        """How the cluster's API fails: too busy, out of order, something else in its place, or no answer at all."""
+        """A failure of the cluster's API: overloaded, internal error, an unexpected answer, or no answer."""
         code, reason = self._dice.choice((*_REFUSALS, _PAGE))
         if not code:
             return Response(0, close=True)
@@ -116,17 +118,17 @@ class Weather:
         )
 
     def table_refusal(self, method: str) -> BaseException:
-        """How the table fails: throttled, another writer in the way of a transaction, or out of order."""
+        """A failure of the table: throttled, transaction conflict, or internal error."""
         if method == "transact_write_items" and self._dice.random() < 0.3:
             return cancelled("TransactionConflict")
         return busy(self._dice.choice(("ThrottlingException", "InternalServerError")))
 
     def lost(self, made: Response) -> Response:
-        """What arrives of an answer that does not arrive: nothing, or half of it."""
+        """What arrives of a lost answer: nothing, or half of it."""
         if self._dice.random() < 0.5 or not made.body:
             return Response(0, close=True)
         return Response(made.status, made.headers, made.body, truncate=len(made.body) // 2)
 
     def tamper(self, message: Message) -> Sequence[Message]:
-        """VirtualQueues.tamper: what becomes of a message that is sent."""
+        """VirtualQueues.tamper: the fate of a sent message."""
         return self.tricks.pop(0)(message) if self.tricks else (message,)

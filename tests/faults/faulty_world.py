@@ -1,4 +1,5 @@
-"""LocalWorld with gates: every I/O of every function passes the weather, and the audit sees what became of it."""
+"""LocalWorld with I/O interceptors: every I/O of every function can be hit by a fault, and the audit checks its
+effect."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger
 
 
 class FaultWorld(LocalWorld):
-    """weather: what goes wrong; audit: what was done; trace: what happened, in words; process: who is running."""
+    """weather: the faults; audit: the checks; trace: what happened, as text; process: the running process."""
 
     def __init__(self, dice: Random, *, pace: Pace, grain: float) -> None:
         self.trace: list[str] = []
@@ -55,17 +56,17 @@ class FaultWorld(LocalWorld):
 
     @property
     def changes(self) -> int:
-        """How often the table may have changed so far."""
+        """An upper bound on the number of changes to the table so far."""
         return cast(QuickServices, self.services).dynamodb.changes
 
     def tell(self, text: str) -> None:
-        """One line of the story."""
+        """Adds one line to the trace."""
         self.trace.append(f"{self.clock() - self.audit.start:9.1f}  {text}")
 
     # -- processes
 
     def invoke(self, function: str, event: Json) -> Invocation:
-        """See LocalWorld; within another invocation, this is a process beside it."""
+        """See LocalWorld; within another invocation this starts a concurrent process."""
         outer, runtime, current = self.process, self._runtime, self._invoker.current
         self.process = Process(function, _operation(event), self.clock(), self.weather.new_skew())
         if outer is not None:
@@ -80,7 +81,7 @@ class FaultWorld(LocalWorld):
         return made
 
     def start(self) -> None:
-        """See LocalWorld. The log is listened to and goes nowhere else."""
+        """See LocalWorld. The log is only captured."""
         base = logging.getLogger(logger.name)
         base.handlers = [_Listener(self.audit)]
         base.setLevel(logging.ERROR)
@@ -94,7 +95,7 @@ class FaultWorld(LocalWorld):
         super().close()
 
     def new_runtime(self) -> Runtime:
-        """See LocalWorld: with gates, and with a clock that may be wrong."""
+        """See LocalWorld: with I/O interceptors and a clock that may be wrong."""
         base, life = super().new_runtime(), Life(self._dies_at)
         gate = IoInterceptor(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
         table = self.store.table
@@ -136,7 +137,7 @@ class FaultWorld(LocalWorld):
         return self.clock() + (self.process.skew if self.process else 0.0)
 
     def _interlude(self, strike: Strike) -> None:
-        """A process stands still: what happens meanwhile, and time. Only one stands still at a time."""
+        """Events and time while a process is paused. Only one process is paused at a time."""
         if strike.meanwhile is not None:
             process, self.process = self.process, None
             strike.meanwhile()
@@ -153,7 +154,7 @@ class FaultWorld(LocalWorld):
 
 
 class WatchedApi:
-    """The simulated API server, seen by the gate and the audit. gate: of the process that talks to it."""
+    """The simulated API server behind the interceptor and the audit. gate: of the calling process."""
 
     def __init__(self, api: Api, world: FaultWorld) -> None:
         self._api, self._world = api, world
@@ -186,14 +187,14 @@ class WatchedApi:
 
 
 class _Listener(logging.Handler):
-    """Errors without a name of ours are findings; those with one are what the weather brings."""
+    """Collects logged errors: those without an expected class are findings, the others come from injected faults."""
 
     def __init__(self, audit: Audit) -> None:
         super().__init__(logging.ERROR)
         self._audit = audit
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line of the log."""
+        """Handles one log record."""
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, OutscalerError):
             place = traceback.extract_tb(error.__traceback__)[-1]
@@ -204,14 +205,14 @@ class _Listener(logging.Handler):
 
 
 def _how(made: Invocation) -> str:
-    """What became of it, in a word."""
+    """The outcome in one word."""
     if made.killed_at:
         return f"died at {made.killed_at}"
     return made.error or ("gave it back" if made.failed_messages else "ok")
 
 
 def _operation(event: Json) -> str:
-    """The operation a message is about."""
+    """The operation that a message concerns."""
     for record in event.get("Records", ()):
         try:
             return decode_act(record["body"]).operation

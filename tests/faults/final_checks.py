@@ -1,7 +1,7 @@
-"""What must be true when nothing goes wrong any more: within an hour and a half everything has come to rest, well.
+"""Final checks after all faults have stopped: within an hour and a half the system is idle in a correct state.
 
-Who could be placed is asked of the simulated scheduler, which shares no code with the planner: a pod may wait only if
-no node takes it, and no empty new node of a group that may still grow would.
+The simulated scheduler, which shares no code with the planner, decides which pods could be placed: a pod may stay
+pending only if no node accepts it, nor would an empty new node of a group that may still scale up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QUIET = 3
 
 
 def finish(m: FaultRun) -> None:
-    """Let all faults stop, switch the cluster on, and wait until it is at rest. Raises Broken."""
+    """Stops all faults, switches the cluster on, and waits until it is idle. Raises Broken."""
     m.world.tell("the faults stop")
     m.world.weather.clear()
     for name in m.silent:
@@ -48,7 +48,7 @@ def finish(m: FaultRun) -> None:
 
 
 def restless(m: FaultRun) -> Iterator[str]:
-    """What is not as it should be in the end."""
+    """Returns what is not in its final state."""
     operations, audit = m.world.operations(), m.world.audit
     leaving = {target.node for operation in operations for target in operation.spec.targets}
     machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
@@ -65,7 +65,8 @@ def restless(m: FaultRun) -> Iterator[str]:
 
 
 def _marks_left(m: FaultRun, leaving: Collection[str]) -> Iterator[str]:
-    """Machines that stay and carry a mark of ours (tests/scenario/test_story_faults_left_mark.py)."""
+    """Instances that stay and still have a taint or annotation of ours
+    (tests/scenario/test_story_faults_left_mark.py)."""
     for machine in m.world.kube.list("machines", group=fields.GROUP):
         name = machine["metadata"]["name"]
         if (
@@ -77,7 +78,7 @@ def _marks_left(m: FaultRun, leaving: Collection[str]) -> Iterator[str]:
 
 
 def _unfinished(m: FaultRun, begun: Collection[str]) -> Iterator[str]:
-    """Operations that were open when the faults stopped, and any that is older than it may become."""
+    """Operations that were open when the faults stopped, and any that exceed their maximum age."""
     for operation in m.world.operations():
         age = m.world.clock() - operation.spec.created_at
         if operation.spec.id in begun or age > LONGEST:

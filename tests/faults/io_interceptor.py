@@ -1,7 +1,8 @@
-"""The gate that every I/O of a function passes: table, cluster's API, queues. Here it is refused, cut off or killed.
+"""Intercepts every I/O of a function on the table, the cluster's API and the queues, to refuse it, cut it off or kill
+the process.
 
-A process is one invocation. Its clock may be wrong, it lives as long as Lambda lets it, and it may stand still in the
-middle of a call while other processes work; what it does when it wakes up is what this test is about.
+A process is one invocation. Its clock may be wrong, it lives as long as Lambda allows, and it may be paused in the
+middle of a call while other processes work. This test is about its actions after it resumes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ LIFETIME = {"reconcile": 120.0}
 
 @dataclass
 class Process:
-    """One invocation. operation: that its message is about. began: true time. skew: its clock's error, seconds. counts:
-    I/O calls it made."""
+    """One invocation. operation: the one in its message. began: true time. skew: error of its clock, seconds. counts:
+    number of its I/O calls."""
 
     function: str
     operation: str
@@ -32,14 +33,14 @@ class Process:
 
     @property
     def ends(self) -> float:
-        """When Lambda ends it."""
+        """The time at which Lambda ends it."""
         return self.began + LIFETIME.get(self.function, 60.0)
 
 
 class IoInterceptor:
-    """The doors of one runtime. life: of its process; now: true time; process: the invocation that is running.
+    """The interceptor of one runtime. life: of its process; now: true time; process: the running invocation.
 
-    pause: let the world go on while the process stands still.
+    pause: lets other processes run while this one is paused.
     """
 
     def __init__(
@@ -56,15 +57,15 @@ class IoInterceptor:
 
     @property
     def function(self) -> str:
-        """The one that is running."""
+        """The name of the running function."""
         process = self._process()
         return process.function if process else ""
 
     def through(self, io: Io, call: Callable[[], T], refuse: Callable[[], T], lose: Callable[[T], T]) -> T:
-        """Make the call, or what the weather makes of it. refuse: the answer of a failed call; lose: instead of an
-        answer that never arrives. Both usually raise. Raises Killed where the process dies."""
+        """Makes the call or injects the fault. refuse: the answer of a failed call; lose: the replacement for an answer
+        that never arrives. Both usually raise. Raises Killed where the process dies."""
         process = self._process()
-        if process is None:  # nobody's process: an observer
+        if process is None:  # no process: an observer
             return call()
         process.counts += 1
         self._alive(process)
@@ -95,14 +96,14 @@ class IoInterceptor:
             self.die("timeout")
 
     def die(self, place: str) -> None:
-        """Raises Killed, now and at every I/O to come."""
+        """Raises Killed, now and at every further I/O."""
         self.life.died_at = place
         self.life.check()
 
 
 class Doors:
-    """A client whose methods pass the gate. reads: those that change nothing. refuse, lose: the error
-    of a call that fails, and of one whose answer is lost, by the method's name."""
+    """A client whose methods pass the interceptor. reads: methods that change nothing. refuse, lose: by the method's
+    name, the error of a failed call, and of one whose answer is lost."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""Plays seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [-v]`.
+"""Runs seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [-v]`.
 
-For every broken seed the report tells what was promised, every step, and the command that plays it again; -v tells the
-runs that came through as well. The exit code is 1 if any was broken. Nothing is made smaller here: hypothesis does that
-(stateful.py), for what it finds itself.
+For every broken seed the report has the invariant, every step, and the command that repeats it; -v also lists the
+successful runs. The exit code is 1 if any seed broke an invariant. Runs are not shrunk here; hypothesis shrinks those
+it finds itself (stateful.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STEPS = 200
 
 
 class Played(msgspec.Struct, frozen=True):
-    """One seed. broken: the report, empty if all promises were kept. counts: what was seen to happen."""
+    """One seed. broken: the report, empty if all invariants held. counts: observed events."""
 
     seed: int
     broken: str
@@ -35,7 +35,7 @@ class Played(msgspec.Struct, frozen=True):
 
 
 def play(seed: int, steps: int = STEPS) -> Played:
-    """One seed from beginning to end."""
+    """Runs one seed to the end."""
     dice = Random(seed)
     with FaultRun(seed) as machine:
         broken = ""
@@ -45,14 +45,14 @@ def play(seed: int, steps: int = STEPS) -> Played:
             finish(machine)
         except Broken as error:
             broken = str(error)
-        except Exception as error:  # the emulation itself: as much a finding as any other
+        except Exception as error:  # an error in the emulation itself is reported like any other
             broken = machine.report([f"{type(error).__name__}: {error}"])
         again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps} -v\n"
         return Played(seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """See the module."""
+    """Runs the command; see the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.run")
     parser.add_argument("--seeds", default="0-9", help="one, or first-last")
     parser.add_argument("--steps", type=int, default=STEPS)

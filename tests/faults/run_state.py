@@ -1,4 +1,4 @@
-"""One run: a world, the steps taken in it, and the moment a promise is broken."""
+"""One run: a world, its steps, and the point at which an invariant is broken."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SAYS_IT_ALL = 10
 
 
 class Broken(AssertionError):
-    """A promise was broken; the text tells the whole run."""
+    """An invariant was broken; the text describes the whole run."""
 
 
 class FaultRun:
-    """A run. A context manager. seed: of what the weather draws, not of the steps.
+    """A run, used as a context manager. seed: of the random faults, not of the steps.
 
-    mode, bounds: the policy in force. made: a counter for names. steps: how many. silent: nodes without
-    a voice.
+    mode, bounds: the policy in force. made: a counter for names. steps: number of steps. silent: nodes whose kubelet
+    does not report.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -51,16 +51,16 @@ class FaultRun:
         self.world.close()
 
     def apply_policy(self) -> None:
-        """Put the policy in force."""
+        """Applies the policy."""
         self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options))
 
     def is_marked(self, node: str) -> bool:
-        """It carries our hard taint."""
+        """Whether it has our hard taint."""
         found = self.world.kube.peek("nodes", node)
         return found is not None and taint_of(found, HARD) is not None
 
     def take(self, rule: Callable[[FaultRun, random.Random], str], dice: random.Random) -> None:
-        """One step. Raises Broken."""
+        """Runs one step. Raises Broken."""
         self.steps += 1
         number = len(self.world.trace)
         said = rule(self, dice)
@@ -69,12 +69,12 @@ class FaultRun:
         self.check()
 
     def check(self) -> None:
-        """Raises Broken if a promise has been broken so far."""
+        """Raises Broken if an invariant has been broken so far."""
         if self.world.audit.faults:
             raise Broken(self.report(self.world.audit.faults))
 
     def report(self, faults: list[str]) -> str:
-        """What was broken, and how it came to that."""
+        """Describes the broken invariants and the steps that led to them."""
         return "\n".join([*faults, "", "how it came to that:", *self.world.trace])
 
     def _planned(self, operation: str) -> dict[str, Any] | None:
@@ -90,7 +90,7 @@ class FaultRun:
         }
 
     def _leaving(self) -> set[str]:
-        """Asked for at every list of pods, and the table changes far less often."""
+        """Cached, because every list of pods queries it, while the table changes far less often."""
         changes = self.world.changes
         if self._left[0] != changes:
             self._left = changes, self._in_table()

@@ -1,7 +1,7 @@
-"""The steps of a run: time, messages, strikes, spells of bad weather, and what users do (users.py).
+"""The steps of a run: time, messages, single faults, periods of faults, and user actions (user_actions.py).
 
-A rule takes the machine and a source of choices, does one thing, and says in words what it did. The same rules are
-driven by a seed and by hypothesis.
+A rule takes the run and a source of choices, does one thing, and returns a description of it. The same rules are driven
+by a seed and by hypothesis.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ACT = "act_clusterapi"
 
 
 def moment(m: FaultRun, dice: Random) -> str:
-    """A few seconds."""
+    """Advances a few seconds."""
     return _pass(m, dice.choice((1.0, 3.0, 6.0, 12.0)))
 
 
 def while_(m: FaultRun, dice: Random) -> str:
-    """A minute or so."""
+    """Advances about a minute."""
     return _pass(m, dice.choice((15.0, 30.0, 45.0, 75.0)))
 
 
 def long_while(m: FaultRun, dice: Random) -> str:
-    """Several minutes."""
+    """Advances several minutes."""
     return _pass(m, dice.choice((180.0, 300.0)))
 
 
@@ -44,13 +44,13 @@ def _pass(m: FaultRun, seconds: float) -> str:
 
 
 def tick_again(m: FaultRun, dice: Random) -> str:
-    """EventBridge fires once more."""
+    """Fires EventBridge once more."""
     m.world.tick()
     return "another tick"
 
 
 def out_of_order(m: FaultRun, dice: Random) -> str:
-    """Any of the visible messages comes next, not the first."""
+    """Delivers any of the visible messages instead of the first."""
     if not [each for each in m.world.queues.waiting() if each.visible_at <= m.world.clock()]:
         return ""
     choice = dice.randrange(10)
@@ -63,7 +63,7 @@ def out_of_order(m: FaultRun, dice: Random) -> str:
 
 
 def once_more(m: FaultRun, dice: Random) -> str:
-    """An old message comes again, whatever became of it."""
+    """Delivers an old message again, whatever its outcome was."""
     sent = m.world.queues.sent[-12:]
     if not sent:
         return ""
@@ -74,7 +74,7 @@ def once_more(m: FaultRun, dice: Random) -> str:
 
 
 def trick(m: FaultRun, dice: Random) -> str:
-    """One of the next messages is lost, doubled, or late."""
+    """Loses, duplicates or delays one of the next messages."""
     name, made = dice.choice((("lost", lost), ("twice", twice), ("60 s late", late(60.0)), ("5 min late", late(300.0))))
     skipped = dice.randrange(3)
     m.world.weather.tricks.extend([*[lambda message: (message,)] * skipped, made])
@@ -82,7 +82,7 @@ def trick(m: FaultRun, dice: Random) -> str:
 
 
 def rubbish(m: FaultRun, dice: Random) -> str:
-    """A message that nobody sent."""
+    """Delivers a message with invalid content."""
     queue = dice.choice(("reconcile", ACT))
     body = dice.choice(
         (
@@ -98,7 +98,7 @@ def rubbish(m: FaultRun, dice: Random) -> str:
     return f"rubbish to {queue}: {body}"
 
 
-# -- strikes
+# -- single faults
 
 
 def _strike(m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
@@ -124,22 +124,22 @@ def _told(strike: Strike) -> str:
 
 
 def kill(m: FaultRun, dice: Random) -> str:
-    """A process dies around one of the next I/Os."""
+    """Kills a process around one of the next I/Os."""
     return _told(_strike(m, dice, KILL))
 
 
 def fail(m: FaultRun, dice: Random) -> str:
-    """A call fails."""
+    """Lets a call fail."""
     return _told(_strike(m, dice, FAIL, doors=("", TABLE, API, QUEUE)))
 
 
 def lose(m: FaultRun, dice: Random) -> str:
-    """A call is carried out, and its answer is lost."""
+    """Carries out a call and loses its answer."""
     return _told(_strike(m, dice, LOSE, doors=("", TABLE, API, QUEUE)))
 
 
 def pause(m: FaultRun, dice: Random) -> str:
-    """A process stands still in the middle of its work, while others work, and perhaps a user does something."""
+    """Pauses a process in the middle of its work while others work and a user may act."""
     strike = _strike(m, dice, PAUSE)
     strike.seconds = dice.choice((0.0, 5.0, 20.0, 40.0, 70.0))
     inner = Random(dice.getrandbits(32))
@@ -148,31 +148,31 @@ def pause(m: FaultRun, dice: Random) -> str:
     return f"{_told(strike)} for {strike.seconds:.0f} s"
 
 
-# -- spells
+# -- periods of faults
 
 
 def down(m: FaultRun, dice: Random) -> str:
-    """The table or the API does not work at all for a while."""
+    """Makes the table or the API unavailable for a while."""
     door, seconds = dice.choice((TABLE, API, API)), dice.choice((5.0, 20.0, 90.0))
     m.world.weather.down[door] = m.world.clock() + seconds
     return f"{door} down for {seconds:.0f} s"
 
 
 def flaky(m: FaultRun, dice: Random) -> str:
-    """Every third call fails for a while."""
+    """Lets every third call fail for a while."""
     door, seconds = dice.choice((TABLE, API)), dice.choice((10.0, 60.0, 180.0))
     m.world.weather.flaky[door] = m.world.clock() + seconds
     return f"{door} flaky for {seconds:.0f} s"
 
 
 def skew(m: FaultRun, dice: Random) -> str:
-    """From now on clocks are wrong by as much as that."""
+    """Sets the maximum error of clocks from now on."""
     m.world.weather.skew = dice.choice((0.0, 1.0, 5.0, 10.0))
     return f"clocks wrong by up to {m.world.weather.skew:.0f} s"
 
 
 def bad_machines(m: FaultRun, dice: Random) -> str:
-    """The next machines of a group do not come, or slowly."""
+    """Makes the next instances of a group fail or come slowly."""
     name, kind = dice.choice(sorted(GROUPS)), dice.choice(("never-joins", "provisioning-failure", "slow"))
     count = dice.randint(1, 2)
     m.world.cluster.capi.fail_next(f"default/{name}", kind, count)
@@ -180,7 +180,7 @@ def bad_machines(m: FaultRun, dice: Random) -> str:
 
 
 def silence(m: FaultRun, dice: Random) -> str:
-    """A kubelet falls silent, or those that were speak again."""
+    """Stops a kubelet's reports, or resumes those that stopped."""
     nodes = m.world.nodes()
     if m.silent or not nodes:
         for name in m.silent:
@@ -194,7 +194,7 @@ def silence(m: FaultRun, dice: Random) -> str:
 
 
 def a_user(m: FaultRun, dice: Random) -> str:
-    """Somebody does something."""
+    """Runs a user action."""
     return user_actions.any_rule(m, dice)
 
 
@@ -222,6 +222,6 @@ RULES: tuple[tuple[int, Rule], ...] = (
 
 
 def any_step(m: FaultRun, dice: Random) -> str:
-    """One of them."""
+    """Runs any rule."""
     (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
     return rule(m, dice)

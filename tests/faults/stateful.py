@@ -1,4 +1,4 @@
-"""The same rules as a state machine of hypothesis, which shrinks what it breaks to the shortest story."""
+"""The same rules as a hypothesis state machine, which shrinks a failure to the shortest sequence of steps."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tests.faults.run_state import FaultRun
 
 
 class StatefulFaults(RuleBasedStateMachine):
-    """One run; at its end all faults stop."""
+    """One run; all faults stop at its end."""
 
     def __init__(self) -> None:
         super().__init__()
         self.machine = FaultRun()
         self.machine.__enter__()
-        self.broken = True  # until the last step has come through
+        self.broken = True  # until the last step has finished
 
     def take(self, chosen: run_steps.Rule, dice: Random) -> None:
-        """One step, and a while after it: hypothesis knows no weights, and it is time that makes things happen."""
+        """Runs one step and advances time: hypothesis has no weights, and most effects need time to pass."""
         self.broken = True
         self.machine.take(chosen, dice)
         self.machine.take(run_steps.while_, dice)
         self.broken = False
 
     def teardown(self) -> None:
-        """The end, unless a step has broken a promise already."""
+        """Runs the final checks, unless a step has already broken an invariant."""
         try:
             if not self.broken:
                 finish(self.machine)
@@ -48,7 +48,7 @@ def _method(chosen: run_steps.Rule) -> Callable[[StatefulFaults, Any], None]:
 
 
 def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
-    """A user's rule whose refusal by the API is an answer."""
+    """A user rule for which a rejection by the API is a valid result."""
 
     def ruled(m: FaultRun, dice: Random) -> str:
         return user_actions.refusable(chosen, m, dice)

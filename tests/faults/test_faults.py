@@ -1,7 +1,7 @@
-"""The fault test itself: many seeds of many steps, and the same rules under hypothesis, which finds the shortest story.
+"""The fault test: many seeds of many steps, and the same rules under hypothesis, which finds the shortest sequence.
 
-The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps do, and 500 seeds are to take minutes.
-What it is good for, shrinking, it does in the last test, with few and short runs.
+The seeds are plain runs: hypothesis' own bookkeeping costs as much as the steps, and 500 seeds should take minutes. The
+last test uses hypothesis with few and short runs, for its shrinking.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HAPPEN = ("tainted", "evicted", "grown", "node gone by remove")
 
 
 def _hold(first: int, count: int) -> None:
-    """All of these seeds; and things happened in them, else they would prove nothing."""
+    """Runs all of these seeds and checks that events happened in them, since an empty run proves nothing."""
     seen = Counter[str]()
     for seed in range(first, first + count):
         played = play(seed)
@@ -31,17 +31,17 @@ def _hold(first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, PER_TEST))
-def test_promises_hold_whatever_goes_wrong(first: int) -> None:
+def test_invariants_hold_under_random_faults(first: int) -> None:
     _hold(first, PER_TEST)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(SEEDS, SLOW_SEEDS, PER_SLOW_TEST))
-def test_promises_hold_in_thousands_of_runs(first: int) -> None:
+def test_invariants_hold_in_thousands_of_runs_with_random_faults(first: int) -> None:
     _hold(first, PER_SLOW_TEST)
 
 
-def test_promises_hold_in_runs_that_hypothesis_draws() -> None:
+def test_invariants_hold_in_runs_drawn_by_hypothesis() -> None:
     run_state_machine_as_test(
         StatefulFaults,
         settings=settings(

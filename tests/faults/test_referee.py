@@ -1,4 +1,4 @@
-"""The judge of the fault test is not blind: each promise, broken on purpose, is seen to be broken."""
+"""The audit of the fault test detects each invariant when it is broken deliberately."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 class Culprit:
-    """A function of ours that does what it should not."""
+    """A function of ours that makes forbidden requests."""
 
     def __init__(self, machine: FaultRun) -> None:
         self.machine, self.audit = machine, machine.world.audit
@@ -29,12 +29,12 @@ class Culprit:
         machine.world.process = Process("act_clusterapi", "op", machine.world.clock())
 
     def planned(self, kind: str, before: int = 0, after: int = 0, *handles: str) -> None:
-        """The operation that it works on."""
+        """The operation it works on."""
         known = {"kind": kind, "from": before, "to": after, "handles": list(handles)}
         self.audit.planned = lambda _: known
 
     def request(self, method: str, path: str, body: Any = None) -> None:
-        """One request, past the gate."""
+        """Sends one request through the interceptor."""
         api = self.machine.world.server.api
         headers = {**MERGE, "Authorization": f"Bearer {api.authority.user('admin').token}"}
         answer = api.handle(method, path, headers, json.dumps(body).encode() if body else b"")
@@ -66,25 +66,25 @@ def culprit() -> Iterator[Culprit]:
         yield Culprit(machine)
 
 
-def test_growth_above_the_maximum_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_scale_up_above_the_maximum(culprit: Culprit) -> None:
     culprit.planned("grow", 2, 5)
     culprit.scale("small", 5)
     assert culprit.faults("above its maximum of 4")
 
 
-def test_growth_that_nobody_planned_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_an_unplanned_scale_up(culprit: Culprit) -> None:
     culprit.audit.planned = lambda _: None
     culprit.scale("small", 3)
     assert culprit.faults("without an operation")
 
 
-def test_growth_by_more_than_planned_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_a_scale_up_by_more_than_planned(culprit: Culprit) -> None:
     culprit.planned("grow", 2, 3)
     culprit.scale("small", 4)
     assert culprit.faults("small grew from 2 to 4, but op is")
 
 
-def test_a_second_purchase_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_a_second_purchase(culprit: Culprit) -> None:
     culprit.planned("grow", 2, 3)
     culprit.scale("small", 3)
     found = culprit.kube.get("machinedeployments", "small", "default", fields.GROUP)
@@ -96,19 +96,19 @@ def test_a_second_purchase_is_seen(culprit: Culprit) -> None:
     assert culprit.faults("op bought twice")
 
 
-def test_a_size_below_the_minimum_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_a_size_below_the_minimum(culprit: Culprit) -> None:
     culprit.planned("remove", 2, 0)
     culprit.scale("large", 0)
     assert culprit.faults("below its minimum of 1")
 
 
-def test_a_machine_that_nobody_marked_is_seen_to_go(culprit: Culprit) -> None:
+def test_audit_detects_removal_of_an_instance_without_a_delete_annotation(culprit: Culprit) -> None:
     culprit.planned("remove", 2, 1)
     culprit.scale("large", 1)
     assert culprit.faults("although nobody marked it")
 
 
-def test_a_mark_of_another_operation_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_a_delete_annotation_of_another_operation(culprit: Culprit) -> None:
     victim = culprit.machines("large")[0]
     culprit.mark(victim, "outscaler/op/1")
     culprit.planned("remove", 2, 1, "another")
@@ -116,7 +116,7 @@ def test_a_mark_of_another_operation_is_seen(culprit: Culprit) -> None:
     assert culprit.faults(f"machine {victim} goes by the mark")
 
 
-def test_pods_that_the_last_look_saw_are_seen_on_a_node_that_goes(culprit: Culprit) -> None:
+def test_audit_detects_recently_seen_pods_on_a_removed_node(culprit: Culprit) -> None:
     pod = next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName"))
     node = pod["spec"]["nodeName"]
     group = node.split("-")[0]
@@ -127,7 +127,7 @@ def test_pods_that_the_last_look_saw_are_seen_on_a_node_that_goes(culprit: Culpr
     assert culprit.faults(f"node {node} goes with pods")
 
 
-def test_a_node_that_goes_untainted_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_removal_of_an_untainted_node(culprit: Culprit) -> None:
     node = culprit.machine.world.nodes()[0]
     culprit.audit.tainted.clear()
     culprit.mark(node, "outscaler/op/1")
@@ -136,14 +136,14 @@ def test_a_node_that_goes_untainted_is_seen(culprit: Culprit) -> None:
     assert culprit.faults(f"node {node} goes and was never tainted")
 
 
-def test_a_machine_for_which_no_pod_waits_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_an_instance_without_a_pending_pod(culprit: Culprit) -> None:
     culprit.audit.waiting.clear()
     culprit.planned("grow", 2, 3)
     culprit.scale("small", 3)
     assert culprit.faults("1 machines are to come, and 0 pods wait")
 
 
-def test_machines_that_a_person_asked_for_need_no_pod(culprit: Culprit) -> None:
+def test_audit_accepts_user_requested_instances_without_a_pending_pod(culprit: Culprit) -> None:
     culprit.audit.waiting.clear()
     culprit.audit.forgive("small", 3)
     culprit.planned("grow", 3, 4)
@@ -152,13 +152,13 @@ def test_machines_that_a_person_asked_for_need_no_pod(culprit: Culprit) -> None:
     assert not culprit.faults("2 machines are to come")
 
 
-def test_a_pod_that_is_deleted_and_not_evicted_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_a_pod_deleted_without_eviction(culprit: Culprit) -> None:
     pod = culprit.kube.list("pods", "default")[0]["metadata"]["name"]
     culprit.request("DELETE", f"/api/v1/namespaces/default/pods/{pod}")
     assert culprit.faults("deleted and not evicted")
 
 
-def test_a_person_s_cordon_that_we_lift_is_seen(culprit: Culprit) -> None:
+def test_audit_detects_removal_of_a_users_cordon(culprit: Culprit) -> None:
     name = culprit.machine.world.nodes()[0]
     culprit.audit.cordoned_by_users.add(name)
     node = culprit.kube.get("nodes", name)
@@ -169,7 +169,7 @@ def test_a_person_s_cordon_that_we_lift_is_seen(culprit: Culprit) -> None:
     assert culprit.faults("cordoned by a person")
 
 
-def test_what_is_left_behind_is_seen(culprit: Culprit) -> None:
+def test_final_checks_detect_leftovers(culprit: Culprit) -> None:
     node = clone(culprit.kube.list("nodes")[0])
     node["spec"]["taints"] = [{"key": HARD, "value": "1", "effect": "NoSchedule"}]
     node["spec"]["unschedulable"] = True
@@ -184,7 +184,7 @@ def test_what_is_left_behind_is_seen(culprit: Culprit) -> None:
     } <= set(restless(culprit.machine))
 
 
-def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
+def test_final_checks_detect_a_pod_pending_without_a_reason(culprit: Culprit) -> None:
     culprit.kube.create(
         "pods",
         {
@@ -203,8 +203,8 @@ def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
     )
 
 
-def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All messages to executors are lost, and nobody sends them again."""
+def test_final_checks_detect_an_operation_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All messages to operations are lost and never sent again."""
     monkeypatch.setattr(scan_scheduler, "sweep", lambda cluster, rt: ())
     with FaultRun() as machine:
         machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
@@ -214,6 +214,6 @@ def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -
             finish(machine)
 
 
-def test_a_seed_is_one_run() -> None:
-    """The same steps, requests and instants, however often it is played."""
+def test_fault_test_seed_is_deterministic() -> None:
+    """Repeating a seed gives the same steps, requests and instants."""
     assert play(7, 60) == play(7, 60)

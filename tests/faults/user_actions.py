@@ -1,4 +1,4 @@
-"""What people and their programs do to a cluster while it is being scaled, each as one write to the simulated API."""
+"""Actions of users and their programs on a cluster during scaling, each as one write to the simulated API."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _one(m: FaultRun, dice: Random, plural: str, group: str = "", namespace: str
 
 
 def create(m: FaultRun, dice: Random) -> str:
-    """A Deployment of one of the shapes."""
+    """Creates a Deployment of one of the shapes."""
     if len(m.world.kube.list("deployments", group="apps")) >= 6:
         return ""
     m.made += 1
@@ -54,7 +54,7 @@ def create(m: FaultRun, dice: Random) -> str:
 
 
 def scale(m: FaultRun, dice: Random) -> str:
-    """Another number of pods."""
+    """Changes the number of replicas."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
         return ""
@@ -64,7 +64,7 @@ def scale(m: FaultRun, dice: Random) -> str:
 
 
 def delete(m: FaultRun, dice: Random) -> str:
-    """A Deployment goes."""
+    """Deletes a Deployment."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
         return ""
@@ -74,7 +74,7 @@ def delete(m: FaultRun, dice: Random) -> str:
 
 
 def budget(m: FaultRun, dice: Random) -> str:
-    """A PodDisruptionBudget over a Deployment: new, another bound, or gone."""
+    """Creates, changes or deletes a PodDisruptionBudget over a Deployment."""
     found = _one(m, dice, "deployments", "apps", "default")
     if found is None:
         return ""
@@ -93,7 +93,7 @@ def budget(m: FaultRun, dice: Random) -> str:
 
 
 def delete_pod(m: FaultRun, dice: Random) -> str:
-    """A pod is deleted by hand."""
+    """Deletes a pod directly."""
     found = _one(m, dice, "pods", namespace="default")
     if found is None:
         return ""
@@ -103,7 +103,8 @@ def delete_pod(m: FaultRun, dice: Random) -> str:
 
 
 def bind_pod(m: FaultRun, dice: Random) -> str:
-    """One more pod of a Deployment, bound by a scheduler that has not seen a taint yet; a tainted node, if there is."""
+    """Binds one more pod of a Deployment, as a scheduler that has not seen a taint yet; to a tainted node if there is
+    one."""
     models = [pod for pod in m.world.kube.list("pods", "default") if pod["metadata"].get("ownerReferences")]
     nodes = [node["metadata"]["name"] for node in m.world.kube.list("nodes")]
     marked = [name for name in nodes if m.is_marked(name)]
@@ -128,7 +129,7 @@ def bind_pod(m: FaultRun, dice: Random) -> str:
 
 
 def protect(m: FaultRun, dice: Random) -> str:
-    """safe-to-evict on a pod: false, true, or taken off."""
+    """Sets safe-to-evict on a pod to false or true, or removes it."""
     found = [pod for pod in m.world.kube.list("pods", "default") if must_move(pod)]
     if not found:
         return ""
@@ -141,7 +142,7 @@ def protect(m: FaultRun, dice: Random) -> str:
 
 
 def cordon(m: FaultRun, dice: Random) -> str:
-    """Cordon a node that is not, or uncordon one that is, whoever did it."""
+    """Cordons a schedulable node or uncordons a cordoned one, whoever cordoned it."""
     node = _one(m, dice, "nodes")
     if node is None:
         return ""
@@ -151,7 +152,7 @@ def cordon(m: FaultRun, dice: Random) -> str:
         _edit(m, "nodes", node, "", lambda obj: obj["spec"].pop("unschedulable"))
         return f"uncordon {name}"
     if m.is_marked(name) or "outscaler.dev/operation" in marks_of(node):
-        m.world.audit.taken_over.add(name)  # nobody could tell this cordon from ours
+        m.world.audit.taken_over.add(name)  # this cordon could not be distinguished from ours
     else:
         owned.add(name)
     _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(unschedulable=True))
@@ -159,7 +160,7 @@ def cordon(m: FaultRun, dice: Random) -> str:
 
 
 def taint(m: FaultRun, dice: Random) -> str:
-    """A taint of a person's own on a node, or off it."""
+    """Adds or removes a user's own taint on a node."""
     node = _one(m, dice, "nodes")
     if node is None:
         return ""
@@ -171,7 +172,7 @@ def taint(m: FaultRun, dice: Random) -> str:
 
 
 def steal_taint(m: FaultRun, dice: Random) -> str:
-    """A person takes our taint off a node."""
+    """Removes our taint from a node."""
     marked = [node for node in m.world.kube.list("nodes") if m.is_marked(node["metadata"]["name"])]
     if not marked:
         return ""
@@ -183,7 +184,7 @@ def steal_taint(m: FaultRun, dice: Random) -> str:
 
 
 def disable(m: FaultRun, dice: Random) -> str:
-    """scale-down-disabled on a node, or off it."""
+    """Adds or removes scale-down-disabled on a node."""
     node = _one(m, dice, "nodes")
     if node is None:
         return ""
@@ -196,7 +197,7 @@ def disable(m: FaultRun, dice: Random) -> str:
 
 
 def replicas(m: FaultRun, dice: Random) -> str:
-    """Somebody scales a node group by hand, within its bounds."""
+    """Scales a node group manually within its bounds."""
     name = dice.choice(sorted(GROUPS))
     found = m.world.kube.peek("machinedeployments", name, "default", fields.GROUP)
     assert found is not None
@@ -208,7 +209,7 @@ def replicas(m: FaultRun, dice: Random) -> str:
 
 
 def delete_machine(m: FaultRun, dice: Random) -> str:
-    """Somebody deletes a Machine."""
+    """Deletes a Machine."""
     found = _one(m, dice, "machines", fields.GROUP)
     if found is None:
         return ""
@@ -218,7 +219,7 @@ def delete_machine(m: FaultRun, dice: Random) -> str:
 
 
 def bounds(m: FaultRun, dice: Random) -> str:
-    """The policy gets other bounds for a group."""
+    """Changes the bounds of a group in the policy."""
     name = dice.choice(sorted(GROUPS))
     least = dice.choice((0, 0, 1, 2))
     most = max(least, dice.choice((1, 2, 3, 4, 5)))
@@ -229,7 +230,7 @@ def bounds(m: FaultRun, dice: Random) -> str:
 
 
 def mode(m: FaultRun, dice: Random) -> str:
-    """The cluster is switched off, to shadow, or on."""
+    """Changes the mode of the cluster to off, shadow or active."""
     m.mode = "active" if m.mode != "active" else dice.choice(("shadow", "off"))
     m.apply_policy()
     return f"policy: mode {m.mode}"
@@ -258,13 +259,13 @@ RULES: tuple[tuple[int, Rule], ...] = (
 
 
 def any_rule(m: FaultRun, dice: Random) -> str:
-    """One of them."""
+    """Runs any user rule."""
     (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
     return refusable(rule, m, dice)
 
 
 def refusable(rule: Rule, m: FaultRun, dice: Random) -> str:
-    """A rule, or in words how the API refused it."""
+    """Runs a rule; returns the rejection as text if the API rejects it."""
     try:
         return rule(m, dice)
     except ApiError as error:

@@ -1,4 +1,4 @@
-"""The routes as a caller meets them: the real app over an emulated table, with a clock that the test moves."""
+"""Test client of the routes: the real app on an emulated table, with a clock that the test controls."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ START = 1_795_245_654.0
 
 
 def sample(name: str) -> bytes:
-    """A body from tests/events."""
+    """A request body from tests/events."""
     return (EVENTS / f"{name}.json").read_bytes()
 
 
 @dataclass
 class Outbox:
-    """A sender that keeps what it is given; `full`: queues that refuse."""
+    """A sender that records messages; `full`: queues that reject them."""
 
     sent: list[tuple[str, bytes, int]] = field(default_factory=list)
     full: set[str] = field(default_factory=set)
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """As Sender has it."""
+        """Records a message; see Sender."""
         if queue in self.full:
             raise NotSent(queue, "Full")
         self.sent.append((queue, body, delay))
@@ -54,7 +54,8 @@ class Outbox:
 
 
 class Premises:
-    """What a module's tests share because it is slow to make: a table, clients, a clock that only goes forward."""
+    """Objects that a module's tests share because they are slow to create: a table, clients, a clock that only
+    advances."""
 
     def __init__(self, aws: LocalAws, clock: ManualClock | None = None) -> None:
         self.aws = aws
@@ -64,11 +65,11 @@ class Premises:
         self.store = Store(
             self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint, client=in_process("dynamodb")
         )
-        self.secrets = in_process("secretsmanager")  # without a socket; test_package_*.py goes over the wire
+        self.secrets = in_process("secretsmanager")  # the same emulation without a socket; test_package_*.py uses HTTP
         self.parameters = in_process("ssm")
 
     def desk(self) -> AppClient:
-        """A desk that nobody has used."""
+        """A new app client."""
         outbox = Outbox()
         secrets = SecretCache(SecretsManagerReader(self.secrets, self.parameters), self.clock)
         runtime = build(clock=self.clock, store=self.store, sender=outbox, read_secret=secrets)
@@ -77,7 +78,7 @@ class Premises:
 
 @dataclass
 class AppClient:
-    """One deployment. Every test has clusters of its own in the module's table."""
+    """One deployment. Every test has its own clusters in the module's table."""
 
     premises: Premises
     store: Store
@@ -87,7 +88,7 @@ class AppClient:
     client: Client = field(default_factory=lambda: Client(app))
 
     def cluster(self, *, mode: str = "active", secret: object = None, spec: Mapping[str, object] | None = None) -> str:
-        """A cluster with a stored policy; secret: what its webhook secret holds, by default both kinds of key."""
+        """Creates a cluster with a stored policy; secret: its webhook secret, by default with both types of key."""
         name = f"shop-{uuid.uuid4().hex[:10]}"
         secret = {"hmac": HMAC, "bearer": BEARER} if secret is None else secret
         self.put_secret(f"outscaler/{name}/webhook", secret)
@@ -95,7 +96,7 @@ class AppClient:
         return name
 
     def put_secret(self, name: str, secret: object) -> None:
-        """Create a secret or give it another value: a text, or something to be JSON."""
+        """Creates a secret or changes its value: a text, or a value to be encoded as JSON."""
         text = secret if isinstance(secret, str) else json.dumps(secret)
         if name.startswith(PARAMETER):
             self.premises.parameters.put_parameter(
@@ -109,7 +110,7 @@ class AppClient:
             client.put_secret_value(SecretId=name, SecretString=text)
 
     def apply(self, name: str, *, mode: str = "active", spec: Mapping[str, object] | None = None) -> None:
-        """Store a policy for it, the next version if there is one."""
+        """Stores a policy, as the next version if there is one already."""
         document = {
             "apiVersion": "outscaler.dev/v1",
             "kind": "Cluster",
@@ -123,15 +124,15 @@ class AppClient:
                 **(spec or {}),
             },
         }
-        self.store_text(name, json.dumps(document))  # JSON is YAML
+        self.store_text(name, json.dumps(document))  # JSON is valid YAML
 
     def store_text(self, name: str, text: str) -> None:
-        """Store any text as its policy, unchecked."""
+        """Stores any text as the policy, unchecked."""
         current = self.store.policies.current(name)
         self.store.policies.put(name, text, digest(text), current.version if current else None)
 
     def signed(self, name: str, body: bytes, *, key: str = HMAC, at: float | None = None) -> dict[str, str]:
-        """Headers with a signature for this cluster made now, or at that instant."""
+        """Headers with a signature for this cluster, made now or at that instant."""
         timestamp = str(int(self.clock() if at is None else at))
         return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign(key.encode(), name, timestamp, body)}
 
@@ -141,12 +142,12 @@ class AppClient:
         return self.client.http.post(f"/clusters/{name}/events", headers=given, body=body)
 
     def get(self, path: str) -> HTTPResponse:
-        """GET a route."""
+        """Sends GET to a route."""
         return self.client.http.get(path)
 
 
 def line(response: HTTPResponse) -> str:
-    """The one line of an error answer."""
+    """The single line of an error response."""
     body: dict[str, str] = msgspec.json.decode(response.body)
     assert list(body) == ["error"]
     assert "\n" not in body["error"]

@@ -1,7 +1,7 @@
-"""The artifact under test: built once per state of the sources, by whoever of the parallel workers comes first.
+"""The artifact under test, built once per state of the sources by the first of the parallel workers.
 
-Packaging takes a quarter of a minute, so its result is kept in build/.cache under a fingerprint of everything that goes
-into it, and a lock lets the other workers wait for the first.
+Packaging takes a quarter of a minute, so the result is kept in build/.cache under a fingerprint of all its inputs, and
+a lock makes the other workers wait for the first.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from infra.aws.package import ROOT, package, template
 from infra.aws.wheels import host_architecture
 
 CACHE = ROOT / "build" / ".cache"
-KEPT = 3  # artifacts of earlier states and of the other processor
+KEPT = 3  # artifacts of earlier sources and of the other processor
 
 
 class Artifact:
-    """What infra.aws.package made: templates by stage, the zip, and its contents where Lambda would put them."""
+    """The output of infra.aws.package: templates by stage, the zip, and its contents as unpacked by Lambda."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.zip, self.task = folder, folder / "deployment.zip", folder / "task"
@@ -42,10 +42,10 @@ class Artifact:
 
 @lru_cache(maxsize=2)
 def artifact(architecture: str = "") -> Artifact:
-    """The artifact of the sources as they are; both stages have the same code.
+    """The artifact of the current sources; both stages have the same code.
 
-    architecture: empty for this machine's processor. For the other one there are the zip and stage prod's template
-    only: its functions cannot be run here.
+    architecture: empty for this machine's processor. The other one only has the zip and stage prod's template, since
+    its functions cannot run here.
     """
     architecture = architecture or host_architecture()
     CACHE.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every call to AWS that passes an endpoint, decoded: which operation of which service, with what."""
+"""Decodes every call to AWS that passes an endpoint into service, operation and arguments."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
 
 
 class AwsCall(NamedTuple):
-    """One call. service: as botocore names it. given: the members of the request, those of the path among them.
-    verb and path: of HTTP, which is how API Gateway's permissions are named."""
+    """One call. service: as botocore names it. given: the members of the request, including those of the path. verb and
+    path: of HTTP, as used in API Gateway's permissions."""
 
     service: str
     operation: str
@@ -31,7 +31,7 @@ class AwsCall(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _rest_routes(service: str) -> list[tuple[str, re.Pattern[str], str]]:
-    """Verb, pattern of the path, operation; longer paths first."""
+    """Verb, path pattern and operation; longer paths first."""
     model = botocore.session.get_session().get_service_model(service)
     routes = []
     for name in model.operation_names:
@@ -47,7 +47,7 @@ def _rest_routes(service: str) -> list[tuple[str, re.Pattern[str], str]]:
 
 
 def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
-    """A request as it came over the wire. Raises LookupError for one of no operation."""
+    """Decodes an HTTP request. Raises LookupError for an unknown operation."""
     service, path = _SCOPE.search(headers["Authorization"])[1], urlsplit(target).path  # type: ignore[index]
     service = {"monitoring": "cloudwatch"}.get(service, service)
     named = headers.get("X-Amz-Target", "")
@@ -68,7 +68,7 @@ def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
 
 @contextmanager
 def recorded(endpoint: str) -> Iterator[tuple[str, list[AwsCall]]]:
-    """An endpoint before that one, and the calls that have passed it."""
+    """An endpoint in front of another one, and the calls that passed it."""
     seen, odd = list[AwsCall](), list[str]()
 
     def admit(method: str, path: str, headers: Message, body: bytes) -> bool:

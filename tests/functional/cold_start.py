@@ -1,9 +1,9 @@
-"""What a cold start takes, as multiples of a process that only imports botocore's session.
+"""Cold start cost of each function, as multiples of a process that only imports botocore's session.
 
     python -m tests.functional.cold_start [FOLDER]
 
-prints the table of docs/performance.md for the artifact of this tree, or for another one that is unzipped in FOLDER.
-A ratio of CPU times of processes that ran in turns carries over to other machines, and to busy ones.
+prints the table of docs/performance.md for the artifact of this tree, or for another one unzipped in FOLDER. Ratios of
+CPU times of interleaved processes are comparable across machines and under load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.functional.stack import HANDLERS
 _PROCESS = Path(__file__).with_name("lambda_process.py")
 _NO_EVENT = os.devnull
 _PYTHON = (sys.executable, "-I", "-S")
-# Each ends without tearing its objects down: a function that has started does not end.
+# Each process exits without destroying its objects, as a started function does not exit.
 _SESSION = """
 import os, sys
 sys.dont_write_bytecode = True
@@ -42,7 +42,7 @@ sys.stdout.flush()
 os._exit(0)
 """
 
-#: What Lambda and the template set; the names exist nowhere, and a start asks nothing of AWS.
+#: : Variables set by Lambda and the template; the names do not exist, and a start makes no AWS call.
 ENVIRONMENT: Mapping[str, str] = {
     "AWS_LAMBDA_FUNCTION_NAME": "outscaler",
     "AWS_REGION": "eu-central-1",
@@ -55,7 +55,7 @@ ENVIRONMENT: Mapping[str, str] = {
     "OUTSCALER_BATCH_FAILURES": "reported",
 }
 
-#: Module of the Handler -> the most CPU that its functions may take to start, in imports of botocore's session.
+#: : Handler module -> the maximum CPU for the start of its functions, in imports of botocore's session.
 LIMITS: Mapping[str, float] = {
     "app": 1.7,
     "chalicelib.handlers.tick": 1.7,
@@ -65,29 +65,29 @@ LIMITS: Mapping[str, float] = {
 
 
 class Used(NamedTuple):
-    """What one process took. cpu: seconds, user and system. memory: MB at its peak."""
+    """The cost of one process. cpu: seconds, user and system. memory: MB at its peak."""
 
     cpu: float
     memory: float
 
 
 def limit(handler: str) -> float:
-    """How many imports of botocore's session a function may take, by its Handler."""
+    """The maximum number of imports of botocore's session for a function, by its Handler."""
     return LIMITS[handler.rpartition(".")[0]]
 
 
 def session(task: Path) -> Used:
-    """A process that imports botocore's session from the artifact in `task`, and ends."""
+    """Runs a process that imports botocore's session from the artifact in `task`."""
     return _used([*_PYTHON, "-c", _SESSION.format(task=str(task))])
 
 
 def start(task: Path, handler: str) -> Used:
-    """A process in which Lambda enters this function of the artifact in `task`, up to its first event."""
+    """Runs a process in which Lambda starts this function of the artifact in `task`, up to its first event."""
     return _used([*_PYTHON, "-c", _script(task, handler)])
 
 
 def modules(task: Path, handler: str) -> list[str]:
-    """What such a process has loaded when it waits for its first event."""
+    """The modules loaded by such a process when it waits for its first event."""
     command = [*_PYTHON, str(_PROCESS), str(task), handler, _NO_EVENT]
     done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
     assert done.stderr == "", "a start that warns fills the log"
@@ -96,14 +96,14 @@ def modules(task: Path, handler: str) -> list[str]:
 
 
 def asked(task: Path, handler: str, expression: str) -> str:
-    """What an expression of Python comes to in such a process; `os`, `gc` and `sys` are imported."""
+    """Evaluates a Python expression in such a process; `os`, `gc` and `sys` are imported."""
     script = _script(task, handler, f"print({expression})")
     done = subprocess.run([*_PYTHON, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list[Used]]:
-    """So many runs of each, a round after the other; "" is botocore's session."""
+    """Runs each start that many times in interleaved rounds; "" is botocore's session."""
     got: dict[str, list[Used]] = {name: [] for name in ("", *handlers)}
     for _ in range(rounds):
         for name, runs in got.items():
@@ -113,7 +113,7 @@ def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list
 
 def _used(command: Sequence[str]) -> Used:
     process = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone, which Popen does not give
+    _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone, which Popen does not provide
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, command
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
@@ -128,21 +128,21 @@ def _environment() -> dict[str, str]:
 
 
 def table(task: Path, rounds: int = 9) -> list[str]:
-    """Lines for people: per function the ratio, milliseconds and MB, each the median of the rounds; then sizes."""
+    """The table as text: per function the ratio, milliseconds and MB, each the median of the rounds; then sizes."""
     names = {handler: function for function, handler in HANDLERS.items()}
     got = in_turns(task, list(names), rounds)
     unit = median(one.cpu for one in got[""])
     lines = ["| Function | x botocore's session | CPU ms | Peak MB |", "|---|---|---|---|"]
     for handler, runs in got.items():
         cpu = median(one.cpu for one in runs)
-        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""  # less than this process has
+        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""  # less than this process uses
         lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} |")
     size = sum(path.stat().st_size for path in task.rglob("*") if path.is_file())
     return [*lines, f"unzipped: {size / 1e6:.1f} MB"]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command."""
+    """Runs the command."""
     task = Path(arguments[0]) if arguments else artifact().task
     print("\n".join(table(task)))
     if not arguments:

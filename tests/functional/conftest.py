@@ -1,4 +1,4 @@
-"""One emulated AWS for all functional tests of a worker, one table per module, one desk per test."""
+"""One emulated AWS for all functional tests of a worker, one table per module, one app client per test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="module")
 def premises(aws: LocalAws) -> Iterator[Premises]:
-    """What the module's desks share."""
+    """The objects that a module's app clients share."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in aws.env.items():
             patch.setenv(name, value)
@@ -32,7 +32,7 @@ def premises(aws: LocalAws) -> Iterator[Premises]:
 
 @pytest.fixture
 def desk(premises: Premises) -> Iterator[AppClient]:
-    """The deployment that a test talks to; it is this process's runtime while the test runs."""
+    """The deployment that a test calls; it is this process's runtime while the test runs."""
     opened = premises.desk()
     install(opened.runtime)
     yield opened
@@ -41,7 +41,7 @@ def desk(premises: Premises) -> Iterator[AppClient]:
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What the functions log, as the lines that CloudWatch would get."""
+    """The functions' log, as lines for CloudWatch."""
     kept = io.StringIO()
     handler = logging.StreamHandler(kept)
     handler.setFormatter(logger.registered_formatter)

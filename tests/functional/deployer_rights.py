@@ -1,4 +1,4 @@
-"""What a call of the deployer needs permission for, and whether a policy of literal statements grants it."""
+"""Permissions that the deployer's calls need, and whether a policy of literal statements grants them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.emulators.iam import matches
 from infra.emulators.lambda_events import ACCOUNT
 from tests.functional.aws_calls import AwsCall
 
-#: What CloudFormation does with the deployer's rights, by type of resource.
+#: : Calls that CloudFormation makes with the deployer's rights, by type of resource.
 CREATED = {
     "AWS::DynamoDB::Table": (
         "dynamodb:CreateTable",
@@ -29,7 +29,7 @@ _WITHOUT_ARN = {"lambda:CreateEventSourceMapping", "lambda:ListEventSourceMappin
 
 
 class Need(NamedTuple):
-    """One permission that a call needs. context: the condition keys that AWS fills in."""
+    """One permission needed by a call. context: the condition keys that AWS sets."""
 
     action: str
     resource: str
@@ -41,7 +41,7 @@ def arn(service: str, name: str) -> str:
 
 
 class DeployerRightsReader:
-    """From calls in their order to what they need; remembers whose mapping it is and what a stack holds."""
+    """Derives permissions from calls in their order; keeps the function of each mapping and the contents of stacks."""
 
     def __init__(self) -> None:
         self._stacks: dict[str, dict[str, Any]] = {}
@@ -138,7 +138,7 @@ def _of_resource(resource: Mapping[str, Any]) -> str:
 
 
 class Statements:
-    """A policy without variables. used: sid and action of what was granted."""
+    """A policy without variables. used: sid and action of each granted permission."""
 
     def __init__(self, file: Path) -> None:
         self._statements = json.loads(file.read_text())["Statement"]
@@ -146,11 +146,11 @@ class Statements:
 
     @property
     def granted(self) -> set[tuple[str, str]]:
-        """Sid and action of everything that is granted."""
+        """Sid and action of every permission granted."""
         return {(one["Sid"], action) for one in self._statements for action in one["Action"]}
 
     def allows(self, need: Need) -> bool:
-        """Whether a statement grants it."""
+        """Whether a statement grants the permission."""
         for one in self._statements:
             if (
                 need.action in one["Action"]

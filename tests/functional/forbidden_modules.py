@@ -1,4 +1,4 @@
-"""What a function may not load before its first event: each of these costs CPU or memory at every cold start."""
+"""Modules that a function may not load before its first event: each costs CPU or memory at every cold start."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from chalicelib.dispatch.messages import PROVIDERS
 
-#: By no function: tools, servers, the packager, what is not in the zip, and what no function uses.
+#: : Forbidden in all functions: tools, servers, the packager, modules not in the zip, and modules no function uses.
 NEVER = frozenset(
     {
         "kubernetes",
@@ -60,7 +60,7 @@ _PLANNER = frozenset(
 _CLUSTER = frozenset({"requests", "idna", "chalicelib.kube.client", "chalicelib.net.http_session"})
 _MESSENGER = _SOLVER | _CLOUDS | _PLANNER | _CLUSTER | {"chalicelib.plan", "chalicelib.operations.steps"}
 
-#: Module of the Handler -> what its functions have no use for at the start.
+#: : Handler module -> modules that its functions do not need at the start.
 _BY: Mapping[str, frozenset[str]] = {
     "app": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.reconciler.scan_scheduler"},
     "chalicelib.handlers.tick": _MESSENGER | {"chalicelib.operations.runner", "chalicelib.record"},

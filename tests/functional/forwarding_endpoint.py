@@ -1,4 +1,4 @@
-"""An endpoint in front of the emulated account, which a test may watch or cut."""
+"""An endpoint in front of the emulated account, through which a test can observe or cut traffic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_PASSED_ON = ("transfer-encoding", "content-length", "connection", "date", "
 
 @contextmanager
 def passing_on(endpoint: str, admit: Admit) -> Iterator[str]:
-    """An endpoint that passes to that one what `admit` permits."""
+    """An endpoint that forwards the requests that `admit` permits."""
     target = urlsplit(endpoint)
 
     class Handler(BaseHTTPRequestHandler):

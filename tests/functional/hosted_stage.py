@@ -1,7 +1,7 @@
-"""A deployed stage whose functions run under Lambda's runtime client, a cluster, and four vendors that it can grow at.
+"""A deployed stage whose functions run under Lambda's runtime client, with a cluster and four vendors.
 
-Functions that are hosted connect to no loopback address and to vendors with TLS only. So the cluster and the vendors
-are served on another address of this machine, with an authority that the functions' copy of certifi has.
+Hosted functions connect to no loopback address, and to vendors only with TLS. Therefore the cluster and the vendors are
+served on another address of this machine, with a certificate authority that is in the functions' copy of certifi.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class HostedStage:
         }
 
     def _permit_endpoints(self) -> None:
-        """As a deployment permits a proxy of its own: by the variable of every function."""
+        """Permits the endpoints as a deployment permits its own proxy: by a variable of every function."""
         hosts = ",".join(cloud.server.host for cloud in self.clouds.values())
         self._patch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", hosts)
         functions = self.aws.client("lambda")
@@ -101,10 +101,10 @@ class HostedStage:
                 FunctionName=one["FunctionName"], Environment={"Variables": variables}
             )
 
-    # -- what a person does
+    # -- user actions
 
     def furnish(self) -> list[Json]:
-        """A group at each vendor, all of them empty; how the policy names them."""
+        """Creates an empty group at each vendor; returns their names in the policy."""
         ali, exo, huawei = (self.clouds[name] for name in ("alicloud", "exoscale", "huaweicloud"))
         burst = ali.cloud.add_group("burst", most=3, machine_tags={f"{TAGS}label/pool": "alicloud"})
         sks = exo.zone.add_cluster("shop")
@@ -118,7 +118,7 @@ class HostedStage:
         ]
 
     def connect(self) -> None:
-        """Secrets under the cluster's own names, and `outscaler apply`."""
+        """Stores secrets under the cluster's own names and runs `outscaler apply`."""
         groups = self.furnish()
         self.aws.put_secret(f"{SECRETS}kubeconfig", self.server.kubeconfig())
         self.aws.put_secret(f"{SECRETS}webhook", json.dumps({"hmac": HMAC}))
@@ -154,12 +154,12 @@ class HostedStage:
         )
 
     def apply(self, name: str, providers: Json, **spec: Any) -> None:
-        """`outscaler apply` of a policy."""
+        """Runs `outscaler apply` with a policy."""
         access = spec.pop("kubernetes", {"kubeconfigSecret": f"outscaler/dev/{name}/kubeconfig"})
         file = self._place / f"{name}.yaml"
         file.write_text(
             json.dumps(
-                {  # JSON is YAML
+                {  # JSON is valid YAML
                     "apiVersion": "outscaler.dev/v1",
                     "kind": "Cluster",
                     "metadata": {"name": name},
@@ -170,7 +170,7 @@ class HostedStage:
         assert outscaler(["apply", str(file)]) == 0
 
     def scale(self, name: str, replicas: int) -> None:
-        """As `kubectl scale deployment`."""
+        """Changes the replicas as `kubectl scale deployment` does."""
         found = self.kube.get("deployments", name, "default", "apps")
         assert found is not None
         found["spec"]["replicas"] = replicas
@@ -179,7 +179,7 @@ class HostedStage:
     # -- time
 
     def play(self, minutes: int) -> None:
-        """Minute by minute: the schedule, the queues, and the cluster's own controllers in between."""
+        """Advances minute by minute: the schedule, the queues, and the cluster's own controllers in between."""
         for _ in range(minutes):
             made = self.hosted.tick()
             assert not made.error, made.log
@@ -188,19 +188,19 @@ class HostedStage:
                 self.hosted.deliver()
                 self.hosted.pass_time(15.0)
 
-    # -- what is seen
+    # -- observations
 
     def function(self, name: str) -> str:
         """The function's name in the account."""
         return PREFIX if name == "api_handler" else f"{PREFIX}-{name}"
 
     def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, resource: str) -> Made:
-        """Through API Gateway to the function behind the routes."""
+        """Sends a request through API Gateway to the function behind the routes."""
         parameters = {"name": target.split("/")[2]} if "{name}" in resource else {}
         return self.hosted.invoke(PREFIX, http_event(method, target, headers, body, resource, parameters, "r-1"))
 
     def post(self, body: bytes, key: str = HMAC, cluster: str = "shop") -> Made:
-        """A post to the webhook, signed."""
+        """Sends a signed POST to the webhook."""
         at = str(int(self.clock()))
         headers = {"X-Outscaler-Timestamp": at, "X-Outscaler-Signature": sign(key.encode(), cluster, at, body)}
         return self.request("POST", f"/clusters/{cluster}/events", headers, body, "/clusters/{name}/events")
@@ -210,7 +210,7 @@ class HostedStage:
         return sum(node["metadata"].get("labels", {}).get("pool") == pool for node in self.kube.list("nodes"))
 
     def replicas(self, group: str) -> int:
-        """Of a MachineDeployment."""
+        """Replicas of a MachineDeployment."""
         found = self.kube.peek("machinedeployments", group, "default", group="cluster.x-k8s.io")
         assert found is not None
         return int(found["spec"]["replicas"])
@@ -228,5 +228,5 @@ def shops(place: Path) -> Iterator[HostedStage]:
 
 
 def pods_for(pool: str) -> Json:
-    """A Deployment of one pod that only nodes of that pool can have."""
+    """A Deployment of one pod that only fits nodes of that pool."""
     return objects.deployment(f"for-{pool}", replicas=1, cpu="500m", nodeSelector={"pool": pool})

@@ -1,8 +1,8 @@
-"""One invocation as Lambda makes it: a new process with the unzipped artifact, the standard library, and nothing else.
+"""Runs one invocation as Lambda does: a new process with only the unzipped artifact and the standard library.
 
-Run as a file by a Python that knows no site-packages (`python -I -S`), never imported. Arguments: the folder that
-stands for /var/task, the handler as the template names it, a file with the event. The environment is the function's.
-On the last line of standard output: what the handler returned, and which modules were loaded, and from elsewhere.
+Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the folder that stands for
+/var/task, the handler as in the template, a file with the event. The environment is the function's. The last line of
+standard output has the handler's result, the loaded modules, and those loaded from other folders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 class LambdaProcessContext:
-    """What Lambda tells a function about its invocation."""
+    """The context that Lambda passes to a function."""
 
     aws_request_id = "request-for-tests"
     function_name = "function"
@@ -23,12 +23,12 @@ class LambdaProcessContext:
     invoked_function_arn = "arn:aws:lambda:us-east-1:000000000000:function:function"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Plenty."""
+        """Returns a large value."""
         return 60_000
 
 
 def main(task: str, handler: str, event: str) -> None:
-    """One cold start, one invocation (none if the event is empty: only the cold start)."""
+    """One cold start and one invocation (only the cold start if the event is empty)."""
     given = Path(event).read_text()
     sys.path.insert(0, task)
     sys.dont_write_bytecode = True

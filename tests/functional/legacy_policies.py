@@ -1,4 +1,4 @@
-"""Policies as releases before the policy table stored them: in the state table, under the same keys."""
+"""Stores policies as releases before the policy table did: in the state table, under the same keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.store.tables import POLICIES, POLICY, PolicyRow
 
 
 def store_as_before(store: Store, name: str, *texts: str) -> None:
-    """Versions 1, 2, … of a cluster's policy, the last in force."""
+    """Stores versions 1, 2, … of a cluster's policy; the last one is in force."""
     table = store.table
     for version, text in enumerate(texts, start=1):
         values: dict[str, Any] = {

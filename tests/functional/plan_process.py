@@ -1,8 +1,8 @@
-"""A plan made by the code of the artifact, with the standard library and nothing else at hand.
+"""Plans with the code of the artifact and only the standard library.
 
-Run as a file by a Python that knows no site-packages (`python -I -S`), never imported. Arguments: the folder that
-stands for /var/task, and a file with pickled arguments of `decide`. On standard output, as JSON: the plan, and the
-modules that were loaded.
+Run as a file by a Python without site-packages (`python -I -S`), never imported. Arguments: the folder that stands for
+/var/task, and a file with pickled arguments of `plan_cluster`. Standard output has, as JSON, the plan and the loaded
+modules.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def main(task: str, given: str) -> None:
-    """One plan."""
+    """Makes one plan."""
     sys.path.insert(0, task)
     sys.dont_write_bytecode = True
     snapshot, policy, memory, now, seed = pickle.loads(Path(given).read_bytes())

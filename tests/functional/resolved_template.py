@@ -1,4 +1,5 @@
-"""A template as CloudFormation sees it once the parameters have values: conditions decided, what they remove gone."""
+"""Resolves a template as CloudFormation does with given parameters: conditions are evaluated and removed parts
+omitted."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any, ClassVar
 Template = dict[str, Any]
 
 VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "SecurityGroupIds": "sg-0123456789abcdef0"}
-#: Values that bring everything that only a parameter brings.
+#: : Values that enable every optional part.
 EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
@@ -21,7 +22,7 @@ _GONE = object()
 
 
 def resolve(template: Template, **given: str) -> Template:
-    """The template with values for some parameters, and the defaults of the others."""
+    """The template with values for some parameters and the defaults of the others."""
     values: dict[str, Any] = {name: one.get("Default", "") for name, one in template["Parameters"].items()}
     assert given.keys() <= values.keys()
     for name, text in (values | given).items():

@@ -1,4 +1,4 @@
-"""A small cluster saved as files, for tests of the command line: every pod in it stands for one answer."""
+"""A small cluster saved as files, for tests of the command line: every pod in it has a different verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A running pod where `on` names a node, else one that the scheduler has refused. owner: empty for a bare one."""
+    """A running pod where `on` names a node, otherwise one that the scheduler rejected. owner: empty for a bare pod."""
     kind, _, controller = owner.partition("/")
     refused = {
         "type": "PodScheduled",
@@ -79,7 +79,7 @@ def workload(kind: str, name: str, replicas: int = 1, owner: str = "", namespace
 def save(
     folder: Path, nodes: Iterable[Any], pods: Iterable[Any], groups: Iterable[Any], workloads: Iterable[Any] = ()
 ) -> Path:
-    """The folder, with what `outscaler plan --snapshot` reads."""
+    """Writes the folder that `outscaler plan --snapshot` reads."""
     folder.mkdir()
     for kind, items in (("nodes", nodes), ("pods", pods), ("workloads", workloads), ("pdbs", ())):
         (folder / f"{kind}.json").write_text(json.dumps({"kind": "List", "items": list(items)}))
@@ -89,7 +89,7 @@ def save(
 
 
 def shop(folder: Path) -> Path:
-    """Two full nodes in group a (at its maximum), group b with none, and pods for every kind of answer."""
+    """Two full nodes in group a (at its maximum), an empty group b, and pods for every type of verdict."""
     return save(
         folder,
         nodes=[node("a-0", "a", **{ZONE: "z1"}), node("a-1", "a", **{ZONE: "z1"})],

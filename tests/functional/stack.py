@@ -1,4 +1,4 @@
-"""The translated stack, created in the emulated account, and its functions run from the artifact."""
+"""The translated stack, created in the emulated account; its functions run from the artifact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PROCESS = Path(__file__).with_name("lambda_process.py")
 
 Json = dict[str, Any]
 
-#: Logical ids, as the issue names the functions.
+#: : Logical ids of the functions.
 ACT = {f"Act{provider.capitalize()}": f"act_{provider}" for provider in PROVIDERS}
 QUEUED = {"Reconcile": "reconcile", **ACT}
 HANDLERS = {
@@ -32,7 +32,7 @@ HANDLERS = {
 
 
 class Stack:
-    """A deployment: what CloudFormation made of the template. scratch: a folder for events."""
+    """A deployment: the resources that CloudFormation created from the template. scratch: a folder for events."""
 
     def __init__(self, aws: LocalAws, artifact: Artifact, scratch: Path) -> None:
         self._aws, self._artifact, self._scratch = aws, artifact, scratch
@@ -52,13 +52,14 @@ class Stack:
         }
 
     def environment(self, function: str) -> dict[str, str]:
-        """The function's environment as CloudFormation resolved it."""
+        """The function's environment after CloudFormation resolved it."""
         made = self._aws.client("lambda").get_function_configuration(FunctionName=self.ids[function])
         variables: dict[str, str] = made["Environment"]["Variables"]
         return variables
 
     def invoke(self, function: str, event: Json | None) -> Json:
-        """A cold start and, if there is an event, an invocation, in a process that has only what Lambda provides."""
+        """Runs a cold start and, if there is an event, an invocation, in a process that only has what Lambda
+        provides."""
         file = self._scratch / "event.json"
         file.write_text("" if event is None else json.dumps(event))
         handler = self._resources[function]["Properties"]["Handler"]
@@ -70,14 +71,14 @@ class Stack:
         return {**result, "log": done.stdout}
 
     def messages(self, queue: str) -> list[Json]:
-        """What is visible in a queue now; it stays there."""
+        """Messages visible in a queue now; they stay there."""
         got = self._aws.client("sqs").receive_message(
             QueueUrl=self.ids[queue], MaxNumberOfMessages=10, VisibilityTimeout=0
         )
         return [json.loads(one["Body"]) for one in got.get("Messages", [])]
 
     def count(self, queue: str) -> int:
-        """How many messages a queue has, delayed ones too."""
+        """Number of messages in a queue, including delayed ones."""
         counted = self._aws.client("sqs").get_queue_attributes(QueueUrl=self.ids[queue], AttributeNames=["All"])
         names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
         return sum(int(counted["Attributes"][name]) for name in names)

@@ -1,4 +1,4 @@
-"""`validate` and `apply` report every mistake of a policy in one answer, whichever part of the program finds it."""
+"""`validate` and `apply` report every error of a policy together, whichever module finds it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMANDS = [["validate"], ["apply", "--dry-run"]]
 FOREIGN = "outscaler/other/{}"  # a secret of another cluster
 GROUP = "0:5:asg-bp18p2yfxow2dloq0001"
 
-# The settings of one provider, and the keys that the answer must name, each once.
+# The settings of one provider, and the keys that the output must name once each.
 MISTAKES: dict[str, tuple[str, dict[str, Any], set[str]]] = {
     "a-foreign-secret-and-no-cluster-name": (
         "clusterapi",
@@ -106,7 +106,7 @@ def _deployment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def places(command: list[str], tmp_path: Path, capsys: Said, **spec: Any) -> list[str]:
-    """Where the mistakes are, below spec, as the command prints them: one a line."""
+    """Paths of the errors below spec, as printed by the command, one per line."""
     path = tmp_path / "policy.yaml"
     path.write_text(document(**spec), "utf-8")
     assert main([*command, str(path)]) == 2
@@ -117,7 +117,7 @@ def places(command: list[str], tmp_path: Path, capsys: Said, **spec: Any) -> lis
 
 @pytest.mark.parametrize("command", COMMANDS, ids=["validate", "apply"])
 @pytest.mark.parametrize(("provider", "settings", "keys"), MISTAKES.values(), ids=MISTAKES)
-def test_a_refused_secret_or_host_hides_no_other_mistake(
+def test_rejected_secret_or_host_hides_no_other_policy_error(
     tmp_path: Path,
     capsys: Said,
     command: list[str],
@@ -126,7 +126,7 @@ def test_a_refused_secret_or_host_hides_no_other_mistake(
     keys: set[str],
 ) -> None:
     if command == ["validate"]:
-        keys = {key for key in keys if not key.endswith("File")}  # a warning there
+        keys = {key for key in keys if not key.endswith("File")}  # reported as a warning there
     found = places(command, tmp_path, capsys, providers={provider: settings})
     assert found == sorted(f"providers.{provider}.{key}" for key in keys)
 
@@ -144,7 +144,7 @@ def test_a_refused_secret_or_host_hides_no_other_mistake(
     ],
     ids=["interval", "foreign-kubeconfig", "unreadable-kubeconfig", "option", "webhook", "group"],
 )
-def test_a_mistake_elsewhere_hides_none_of_a_provider(
+def test_error_elsewhere_hides_no_provider_error(
     tmp_path: Path,
     capsys: Said,
     command: list[str],
@@ -166,14 +166,14 @@ def test_a_mistake_elsewhere_hides_none_of_a_provider(
     ],
     ids=["unreadable-bound", "unknown-provider", "no-list"],
 )
-def test_groups_that_cannot_be_read_are_not_missing_as_well(tmp_path: Path, capsys: Said, groups: Any) -> None:
+def test_unreadable_groups_are_not_also_reported_as_missing(tmp_path: Path, capsys: Said, groups: Any) -> None:
     providers = {"alicloud": {"region": "cn-hangzhou", "credentialsSecret": "outscaler/shop/alicloud"}}
     found = places(["validate"], tmp_path, capsys, providers=providers, nodeGroups=groups)
     assert all(place.startswith("nodeGroups") for place in found)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=["validate", "apply"])
-def test_a_cluster_without_a_usable_name_has_no_mistakes_of_secrets_for_it(
+def test_cluster_with_an_invalid_name_gets_no_secret_errors(
     tmp_path: Path,
     capsys: Said,
     command: list[str],

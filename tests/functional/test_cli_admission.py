@@ -1,4 +1,4 @@
-"""What commands say of files, hosts and secrets in a policy: `apply` refuses, `validate` warns, `plan` reads files."""
+"""Files, hosts and secrets in a policy: `apply` rejects, `validate` warns, `plan` reads files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def file_of(place: Path, text: str) -> str:
 
 
 def verdict(file: str, capsys: Said) -> tuple[int, list[str], list[str]]:
-    """(exit code, places of problems, warnings) of `validate`."""
+    """(exit code, paths of errors, warnings) of `validate`."""
     code = main(["validate", file, "-o", "json"])
     [said] = json.loads(capsys.readouterr().out)
     return code, [each["place"].partition(": ")[2] for each in said["problems"]], said["warnings"]
@@ -53,7 +53,7 @@ FILES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("spec", FILES, ids=["kubernetes", "clusterapi", "alicloud"])
-def test_apply_refuses_local_files_and_validate_warns(tmp_path: Path, capsys: Said, spec: dict[str, Any]) -> None:
+def test_apply_rejects_local_files_and_validate_warns(tmp_path: Path, capsys: Said, spec: dict[str, Any]) -> None:
     file = file_of(tmp_path, document(**spec))
     assert main(["apply", "--dry-run", file]) == 2
     refused = capsys.readouterr().err
@@ -63,7 +63,7 @@ def test_apply_refuses_local_files_and_validate_warns(tmp_path: Path, capsys: Sa
     assert any("outscaler apply refuses this" in warning for warning in warnings)
 
 
-def test_a_foreign_host_is_refused_unless_the_environment_lists_it(
+def test_foreign_host_is_rejected_unless_the_environment_lists_it(
     tmp_path: Path,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +88,7 @@ def test_a_foreign_host_is_refused_unless_the_environment_lists_it(
         ("outscaler/shop/../other/kubeconfig", True),
     ],
 )
-def test_validate_refuses_what_no_deployment_permits_and_warns_of_the_rest(
+def test_validate_rejects_what_no_deployment_permits_and_warns_of_the_rest(
     tmp_path: Path,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
@@ -102,13 +102,13 @@ def test_validate_refuses_what_no_deployment_permits_and_warns_of_the_rest(
     assert certain or any(place in warning and "unless the deployment shares it" in warning for warning in warnings)
     assert main(["apply", "--dry-run", file]) == 2
     assert place in capsys.readouterr().err
-    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")  # now the deployment is known
+    monkeypatch.setenv("OUTSCALER_SECRET_PREFIX", "outscaler/")  # the deployment is known from here on
     assert verdict(file, capsys)[:2] == (2, [place])
     monkeypatch.setenv("OUTSCALER_SHARED_SECRETS", "outscaler/other/kubeconfig,team/shop/kubeconfig")
     assert verdict(file, capsys)[0] == (2 if certain else 0)
 
 
-def test_another_prefix_is_known_from_the_environment(
+def test_secret_prefix_is_read_from_the_environment(
     tmp_path: Path,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,7 +118,7 @@ def test_another_prefix_is_known_from_the_environment(
     assert verdict(file, capsys) == (0, [], [])
 
 
-def test_a_variable_that_makes_no_sense_is_one_line(
+def test_invalid_environment_variable_is_a_one_line_error(
     tmp_path: Path,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,

@@ -26,7 +26,7 @@ def compared(folder: Path, capsys: Said, *args: str | Path) -> dict[str, Any]:
     return answer
 
 
-def test_both_plans_with_their_options_and_what_differs(folder: Path, capsys: Said) -> None:
+def test_comparison_has_both_plans_their_options_and_the_differences(folder: Path, capsys: Said) -> None:
     answer = compared(folder, capsys, "--compare-option", "maxNodesTotal=3")
     assert [each["options"] for each in answer["plans"]] == [{"maxNodesTotal": 0}, {"maxNodesTotal": 3}]
     assert [[(up["group"], up["to"]) for up in each["plan"]["scaleUps"]] for each in answer["plans"]] == [
@@ -41,7 +41,7 @@ def test_both_plans_with_their_options_and_what_differs(folder: Path, capsys: Sa
     assert "cost" not in difference, "the policy says nothing about prices"
 
 
-def test_several_options_make_one_second_plan_over_the_first_ones(folder: Path, capsys: Said) -> None:
+def test_several_compared_options_make_one_second_plan(folder: Path, capsys: Said) -> None:
     answer = compared(
         folder,
         capsys,
@@ -61,7 +61,7 @@ def test_several_options_make_one_second_plan_over_the_first_ones(folder: Path, 
     assert answer["difference"]["nodes"] == [1, 2]
 
 
-def test_each_plan_is_what_plan_alone_says(folder: Path, capsys: Said) -> None:
+def test_each_compared_plan_equals_a_plain_plan(folder: Path, capsys: Said) -> None:
     def bare(plan: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in plan.items() if key != "timings"}
 
@@ -70,7 +70,7 @@ def test_each_plan_is_what_plan_alone_says(folder: Path, capsys: Said) -> None:
     assert [bare(each["plan"]) for each in pair["plans"]] == [bare(plan) for plan in alone]
 
 
-def test_removals_are_compared(folder: Path, capsys: Said) -> None:
+def test_comparison_covers_removals(folder: Path, capsys: Said) -> None:
     pods = json.loads((folder / "pods.json").read_text())
     pods["items"] = [each for each in pods["items"] if each["metadata"]["name"] == "api-0"]
     (folder / "pods.json").write_text(json.dumps(pods))
@@ -81,13 +81,13 @@ def test_removals_are_compared(folder: Path, capsys: Said) -> None:
     ]
 
 
-def test_the_table_has_both_beside_each_other(folder: Path, capsys: Said) -> None:
+def test_comparison_table_has_both_plans_side_by_side(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--compare-option", "maxNodesTotal=3"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert {"maxNodesTotal 0 3", "new nodes 2 1", "b 0 -> 2 for 2 pods 0 -> 1 for 1 pods"} <= set(lines)
 
 
-def test_what_costs_how_much_where_the_policy_has_prices(folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_comparison_has_prices_where_the_policy_has_them(folder: Path, tmp_path: Path, capsys: Said) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(GOOD + "  prices: {cpu: 0.05, memory: 0, node: 0.01}\n")
     answer = compared(folder, capsys, "--policy", policy, "--compare-option", "maxNodesTotal=3")
@@ -95,15 +95,15 @@ def test_what_costs_how_much_where_the_policy_has_prices(folder: Path, tmp_path:
     assert answer["difference"]["unpriced"] == []
 
 
-def test_what_has_no_price_is_named_and_counts_as_nothing(folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_comparison_names_what_has_no_price_and_counts_it_as_zero(folder: Path, tmp_path: Path, capsys: Said) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(GOOD + "  prices: {instanceTypes: {std.large: 0.2}}\n")
     answer = compared(folder, capsys, "--policy", policy, "--compare-option", "maxNodesTotal=3")
     assert (answer["difference"]["cost"], answer["difference"]["unpriced"]) == ([0, 0], ["b"])
 
 
-def test_another_expander_chooses_another_group(folder: Path, capsys: Said) -> None:
-    """Group b wastes less on two nodes, group c needs only one."""
+def test_comparison_of_expanders_shows_another_group(folder: Path, capsys: Said) -> None:
+    """Group b wastes less with two nodes; group c needs only one."""
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["nodeGroups"].append({"id": "c", "min": 0, "max": 1, "size": 0, "template": node("t", "c", "8")})
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -113,6 +113,6 @@ def test_another_expander_chooses_another_group(folder: Path, capsys: Said) -> N
     assert [each["options"]["expander"] for each in answer["plans"]] == [["least-waste"], ["least-nodes"]]
 
 
-def test_a_compared_option_is_checked_like_any_other(folder: Path, capsys: Said) -> None:
+def test_compared_option_is_validated_like_any_other(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--compare-option", "maxNodesTotl=3"]) == 2
     assert capsys.readouterr().err == "--compare-option: maxNodesTotl: is unknown; did you mean maxNodesTotal?\n"

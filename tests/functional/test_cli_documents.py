@@ -1,4 +1,4 @@
-"""What the providers know of their settings is told by `validate` and `apply`, while somebody looks."""
+"""`validate` and `apply` report the providers' checks of their settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _file(place: Path, **providers: Any) -> str:
 
 
 @pytest.mark.parametrize("command", [["validate"], ["apply", "--dry-run"]])
-def test_settings_that_do_not_go_together_are_all_told_at_once(
+def test_contradictory_provider_settings_are_all_reported_at_once(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = _file(tmp_path, alicloud={"region": "cn-hangzhou", "roleArn": "acs:ram::1:role/scaler"}, clusterapi={})
@@ -33,7 +33,7 @@ def test_settings_that_do_not_go_together_are_all_told_at_once(
     assert all("; " in line for line in said), "each says what would be right"
 
 
-def test_right_settings_are_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_correct_provider_settings_give_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = _file(tmp_path, clusterapi={"namespace": "default"})
     assert main(["validate", file, "-o", "json"]) == 0
     [verdict] = json.loads(capsys.readouterr().out)

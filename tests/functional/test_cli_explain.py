@@ -1,4 +1,4 @@
-"""`outscaler explain`: one pod, node or group, and why."""
+"""`outscaler explain` for a pod, a node or a group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Explain = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def explain(tmp_path: Path, capsys: Said) -> Explain:
-    """The JSON answer about something of a small shop, or of --snapshot."""
+    """The JSON output about an object of a small shop, or of --snapshot."""
 
     def run(kind: str, name: str, *args: str | Path) -> dict[str, Any]:
         folder = tmp_path / "shop"
@@ -37,7 +37,7 @@ def explain(tmp_path: Path, capsys: Said) -> Explain:
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_pod_for_which_a_group_grows(explain: Explain) -> None:
+def test_explain_pod_for_which_a_group_scales_up(explain: Explain) -> None:
     answer = explain("pod", "shop/web-0")
     assert (answer["name"], answer["verdict"], answer["group"]) == ("shop/web-0", "newNode", "b")
     assert answer["growth"] == {"group": "b", "from": 0, "to": 2, "max": 5}
@@ -48,7 +48,7 @@ def test_a_pod_for_which_a_group_grows(explain: Explain) -> None:
     assert says == f"Pod shop/web-0 is expected on {place}, which grows 0 -> 2 (max 5)."
 
 
-def test_a_pod_that_gets_none_has_every_groups_reasons_with_numbers(explain: Explain) -> None:
+def test_explain_unschedulable_pod_has_every_groups_reasons_with_numbers(explain: Explain) -> None:
     answer = explain("pod", "huge")
     assert (answer["name"], answer["verdict"]) == ("shop/huge", "unschedulable")
     assert answer["nodes"] >= max(answer["against"].values()) > 0, "what the nodes that exist have against it"
@@ -61,19 +61,19 @@ def test_a_pod_that_gets_none_has_every_groups_reasons_with_numbers(explain: Exp
     assert answer["pod"]["schedulerSays"] == "0/2 nodes"
 
 
-def test_a_pod_that_fits(explain: Explain) -> None:
+def test_explain_pod_that_fits_an_existing_node(explain: Explain) -> None:
     answer = explain("pod", "shop/small")
     assert (answer["verdict"], answer["fitsOn"], answer["upcoming"]) == ("fitsExisting", "a-0", False)
     assert explain("node", "a-0")["expected"] == ["shop/small"]
 
 
-def test_a_pod_that_is_not_looked_at(explain: Explain) -> None:
+def test_explain_pod_that_is_not_considered(explain: Explain) -> None:
     answer = explain("pod", "gated")
     assert (answer["verdict"], answer["reason"]["code"]) == ("notLookedAt", "SchedulingGated")
     assert answer["says"] == ["Pod shop/gated is not looked at: scheduling is gated (quota)."]
 
 
-def test_a_running_pod_says_where_and_why_its_node_stays(explain: Explain) -> None:
+def test_explain_running_pod_shows_its_node_and_why_the_node_stays(explain: Explain) -> None:
     answer = explain("pod", "db-0")
     assert (answer["verdict"], answer["node"], answer["nodeVerdict"]) == ("runs", "a-1", "stays")
     assert answer["nodeReason"]["code"] == "NotUnderutilized"
@@ -83,7 +83,7 @@ def test_a_running_pod_says_where_and_why_its_node_stays(explain: Explain) -> No
 
 @pytest.fixture
 def idle(tmp_path: Path) -> Path:
-    """Two nodes; one pod that can be moved to n-1, on a node that is hardly used, and one that holds n-1."""
+    """Two nodes; one pod on a hardly used node that can move to n-1, and one that blocks n-1."""
     return save(
         tmp_path / "idle",
         [node("n-0", "n"), node("n-1", "n")],
@@ -96,7 +96,7 @@ def idle(tmp_path: Path) -> Path:
     )
 
 
-def test_a_running_pod_whose_node_goes_is_told_where_it_would_go(idle: Path, explain: Explain) -> None:
+def test_explain_running_pod_of_a_removed_node_shows_its_destination(idle: Path, explain: Explain) -> None:
     answer = explain("pod", "move", "--snapshot", idle, "--assume-unneeded-for", "11m", "--option", "minReplicaCount=0")
     assert (answer["nodeVerdict"], answer["destination"]) == ("removed", "n-1")
     assert "would be removed now (drain): the pod is evicted, and there is room for it on n-1." in answer["says"][0]
@@ -104,18 +104,18 @@ def test_a_running_pod_whose_node_goes_is_told_where_it_would_go(idle: Path, exp
     assert daemon["says"][0].endswith("it goes with its node.")
 
 
-def test_a_running_pod_on_an_unneeded_node_is_told_what_it_waits_for(idle: Path, explain: Explain) -> None:
+def test_explain_running_pod_on_an_unneeded_node_shows_the_remaining_wait(idle: Path, explain: Explain) -> None:
     answer = explain("pod", "move", "--snapshot", idle)
     assert (answer["nodeVerdict"], answer["nodeReason"]["code"]) == ("unneeded", "NotUnneededLongEnough")
 
 
-def test_the_pod_that_holds_its_node_is_told_so(idle: Path, explain: Explain) -> None:
+def test_explain_pod_that_blocks_its_node(idle: Path, explain: Explain) -> None:
     answer = explain("pod", "bare", "--snapshot", idle)
     assert answer["nodeReason"]["pod"] == "shop/bare"
     assert "The node stays: because of this pod: blocked by pod shop/bare" in answer["says"][0]
 
 
-def test_gaps_that_weaken_an_answer_come_with_it_and_others_do_not(explain: Explain, tmp_path: Path) -> None:
+def test_explain_shows_only_missing_data_that_affects_the_answer(explain: Explain, tmp_path: Path) -> None:
     folder = shop(tmp_path / "less")
     for name in ("workloads", "pdbs"):
         (folder / f"{name}.json").unlink()
@@ -125,7 +125,7 @@ def test_gaps_that_weaken_an_answer_come_with_it_and_others_do_not(explain: Expl
     assert {gap["kind"] for gap in runs["gaps"]} == {"DaemonSet", "PodDisruptionBudget", "ReplicaSet"}
 
 
-def test_a_pod_that_could_not_be_read_is_not_unknown(explain: Explain, tmp_path: Path) -> None:
+def test_explain_unreadable_pod_differs_from_an_unknown_pod(explain: Explain, tmp_path: Path) -> None:
     folder = save(tmp_path / "odd", [node("n-0", "n")], [pod("odd", "lots")], [{"id": "n", "max": 3, "size": 1}])
     answer = explain("pod", "shop/odd", "--snapshot", folder)
     assert answer["verdict"] == "unreadable"
@@ -147,7 +147,7 @@ def test_a_pod_that_could_not_be_read_is_not_unknown(explain: Explain, tmp_path:
         ("deployment web", "outscaler explain: argument kind: invalid choice: 'deployment'"),
     ],
 )
-def test_a_name_that_is_not_there_is_one_line_with_the_nearest(
+def test_unknown_name_is_a_one_line_error_with_the_nearest_name(
     asked: str, says: str, tmp_path: Path, capsys: Said
 ) -> None:
     assert main(["explain", *asked.split(), "--snapshot", str(shop(tmp_path / "shop"))]) == 2
@@ -160,20 +160,20 @@ def test_a_name_that_is_not_there_is_one_line_with_the_nearest(
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_that_stays(explain: Explain) -> None:
+def test_explain_node_that_stays(explain: Explain) -> None:
     answer = explain("node", "a-0")
     assert (answer["verdict"], answer["group"], answer["ready"]) == ("stays", "a", True)
     assert answer["reason"]["code"] == "NotUnderutilized"
     assert answer["pods"] == ["shop/api-0", "shop/logs-0", "shop/lone", "shop/static"]
 
 
-def test_a_node_that_goes_with_the_places_of_its_pods(idle: Path, explain: Explain) -> None:
+def test_explain_removed_node_shows_destinations_of_its_pods(idle: Path, explain: Explain) -> None:
     answer = explain("node", "n-0", "--snapshot", idle, "--assume-unneeded-for", "11m")
     assert (answer["verdict"], answer["how"], answer["evict"]) == ("removed", "drain", ["shop/move"])
     assert answer["destinations"] == {"shop/move": "n-1"}
 
 
-def test_a_node_that_a_pod_holds(idle: Path, explain: Explain) -> None:
+def test_explain_node_blocked_by_a_pod(idle: Path, explain: Explain) -> None:
     answer = explain("node", "n-1", "--snapshot", idle)
     assert (answer["verdict"], answer["holds"]) == ("stays", "shop/bare")
 
@@ -181,20 +181,20 @@ def test_a_node_that_a_pod_holds(idle: Path, explain: Explain) -> None:
 # -- groups --------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_that_grows(explain: Explain) -> None:
+def test_explain_group_that_scales_up(explain: Explain) -> None:
     answer = explain("group", "b")
     assert (answer["verdict"], answer["size"], answer["min"], answer["max"]) == ("grows", 0, 0, 5)
     assert answer["growth"] == {"from": 0, "to": 2, "max": 5, "pods": ["shop/web-0", "shop/web-1"]}
     assert {tuple(each["pods"]) for each in answer["noHelpTo"]} == {("shop/huge",), ("other/web-0",)}
 
 
-def test_a_group_that_is_skipped(explain: Explain) -> None:
+def test_explain_group_that_is_skipped(explain: Explain) -> None:
     answer = explain("group", "a")
     assert (answer["verdict"], answer["nodes"]) == ("skipped", ["a-0", "a-1"])
     assert answer["says"] == ["Node group a is not grown: max node group size reached (max 2)."]
 
 
-def test_a_group_in_back_off_says_until_when_and_after_what(explain: Explain, tmp_path: Path) -> None:
+def test_explain_backed_off_group_shows_end_and_cause(explain: Explain, tmp_path: Path) -> None:
     memory = tmp_path / "memory.json"
     memory.write_text(
         json.dumps(
@@ -220,11 +220,11 @@ def test_a_group_in_back_off_says_until_when_and_after_what(explain: Explain, tm
     assert "OutOfStock E1 none left" in answer["says"][0]
 
 
-# -- forms ---------------------------------------------------------------------------------------------------------
+# -- output formats -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("asked", ["pod huge", "pod db-0", "node a-0", "group b"])
-def test_every_form_says_the_same(asked: str, tmp_path: Path, capsys: Said) -> None:
+def test_explain_output_formats_have_the_same_content(asked: str, tmp_path: Path, capsys: Said) -> None:
     command = ["explain", *asked.split(), "--snapshot", str(shop(tmp_path / "shop"))]
     assert main([*command, "-o", "json"]) == 0
     as_json = json.loads(capsys.readouterr().out)
@@ -234,14 +234,14 @@ def test_every_form_says_the_same(asked: str, tmp_path: Path, capsys: Said) -> N
     assert capsys.readouterr().out.startswith(as_json["says"][0])
 
 
-def test_a_what_if_is_explained_as_well_and_said(explain: Explain) -> None:
+def test_explain_applies_what_if_changes_and_reports_them(explain: Explain) -> None:
     answer = explain("pod", "shop/api-0", "--remove-node", "a-0")
     assert answer["verdict"] == "newNode"
     assert answer["assumed"][0].startswith("node a-0 is gone")
 
 
 @needs_shared
-def test_every_pod_of_a_captured_cluster_has_an_answer(explain: Explain) -> None:
+def test_explain_has_an_answer_for_every_pod_of_a_captured_cluster(explain: Explain) -> None:
     pods = json.loads((BUSY / "pods.json").read_text())["items"]
     pending = [
         f"{each['metadata']['namespace']}/{each['metadata']['name']}"
@@ -259,7 +259,7 @@ def test_every_pod_of_a_captured_cluster_has_an_answer(explain: Explain) -> None
 
 
 @needs_shared
-def test_a_captured_clusters_table_is_for_people(capsys: Said) -> None:
+def test_explain_table_of_a_captured_cluster_is_readable(capsys: Said) -> None:
     assert main(["explain", "pod", "ml/huge-6588488df7-4f97b", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
     assert "gets no node" in out

@@ -1,5 +1,5 @@
-"""`outscaler explain node`: for every kind of refusal its code, the pod that holds it, its words and what helps
-(demands.md 14). Each row is a small saved cluster; what no file can bring about is built."""
+"""`outscaler explain node`: for every reason the code, the blocking pod, the text and the remedy. Each row is a small
+saved cluster; states that files cannot express are built in code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Said = pytest.CaptureFixture[str]
 
 
 class CliExplainNodeEntry(msgspec.Struct, frozen=True):
-    """code: of node n-0; says: words in the answer, what helps among them; nodes, pods: beside n-0 and n-1."""
+    """code: of node n-0; says: words in the answer, including the remedy; nodes, pods: in addition to n-0 and n-1."""
 
     code: ReasonCode
     says: tuple[str, ...]
@@ -76,7 +76,7 @@ def _many(group: str, count: int, *, ready: bool = True) -> tuple[dict[str, Any]
 
 
 def _twin(name: str, other: str) -> dict[str, Any]:
-    """A Node that says that it is another Node's machine."""
+    """A Node that claims the instance of another Node."""
     made = _node(name)
     made["spec"]["providerID"] = f"example://g/{other}"
     return made
@@ -359,7 +359,7 @@ ROWS = (
 
 
 def _saved(row: CliExplainNodeEntry, folder: Path) -> list[str]:
-    """The arguments that ask about n-0."""
+    """The arguments of a question about n-0."""
     made = save(
         folder / "edge",
         [_node("n-0", **row.first), _node("n-1"), *row.nodes],
@@ -393,7 +393,7 @@ def _saved(row: CliExplainNodeEntry, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.code.value}-{at}" for at, row in enumerate(ROWS)])
-def test_CA_1358_the_command_says_the_rule_the_pod_and_what_helps(
+def test_explain_node_shows_the_rule_the_pod_and_the_remedy(
     row: CliExplainNodeEntry, tmp_path: Path, capsys: Said
 ) -> None:
     args = _saved(row, tmp_path)
@@ -422,8 +422,8 @@ def _built(build: ClusterBuilder, **how: Any) -> dict[str, Any]:
     return as_document(explain_node.answer(scene, "n-0"), scene)
 
 
-def test_CA_6423_a_node_that_there_was_no_time_for_says_so() -> None:
-    ticks = itertools.count(step=20.0)  # every look at the clock costs more than a pass may take
+def test_explain_node_not_simulated_for_lack_of_time_says_so() -> None:
+    ticks = itertools.count(step=20.0)  # each clock reading costs more than a pass may take
     build = cluster().node("n-0", group="g").node("n-1", group="g").running("n-0", 1, "100m").group("g")
     build.controllers = []
     answer = _built(build, clock=lambda: next(ticks))
@@ -431,7 +431,7 @@ def test_CA_6423_a_node_that_there_was_no_time_for_says_so() -> None:
     assert "raise scaleDownSimulationTimeout" in answer["says"][1]
 
 
-def test_a_node_that_its_groups_cooldown_protects_says_until_when() -> None:
+def test_explain_node_protected_by_its_groups_cooldown_shows_the_end() -> None:
     build = (
         cluster()
         .node("n-0", group="g", created=BUILT - 60)
@@ -454,7 +454,7 @@ def test_CCE_A6_1_a_node_that_its_pools_minimum_keeps_says_which_pool() -> None:
     assert "lower the minimum of the pool" in answer["says"][1]
 
 
-def test_every_reason_for_which_a_node_stays_is_in_the_table() -> None:
+def test_every_reason_for_a_node_to_stay_is_in_the_table() -> None:
     lines = Path(Reason.__module__.replace(".", "/") + ".py")
     text = (Path(__file__).resolve().parents[2] / lines).read_text("utf-8")
     named = text.partition("why a node is not removed")[2].partition("# ---")[0]
@@ -466,7 +466,7 @@ def test_every_reason_for_which_a_node_stays_is_in_the_table() -> None:
     assert silent == {ReasonCode.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"
 
 
-def test_a_removal_under_way_is_shown_with_its_operation(tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_with_an_open_removal_shows_the_operation(tmp_path: Path, capsys: Said) -> None:
     row = next(row for row in ROWS if row.memory.get("operations"))
     args = _saved(row, tmp_path)
     assert main([*args, "-o", "json"]) == 0
@@ -487,7 +487,7 @@ def test_a_removal_under_way_is_shown_with_its_operation(tmp_path: Path, capsys:
     assert "given up after" in shown
 
 
-def test_utilisation_and_timer_are_shown_beside_their_thresholds(tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_shows_utilization_and_timer_with_their_thresholds(tmp_path: Path, capsys: Said) -> None:
     row = next(row for row in ROWS if row.code is ReasonCode.NOT_UNNEEDED_LONG_ENOUGH)
     more = msgspec.structs.replace(row, pods=(pod("some", "500m", on="n-0"),))
     args = _saved(more, tmp_path)

@@ -1,4 +1,4 @@
-"""A file of others that is given to a command costs what its length costs, and is refused in one line."""
+"""A hostile file given to a command costs time in proportion to its length and is rejected with one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def laughs(kind: str, levels: int = 12) -> str:
-    """Each level is nine aliases of the one before, as items or as merge keys."""
+    """Each level has nine aliases of the previous one, as items or as merge keys."""
     lines = ["l0: &l0 " + ("[x, x, x, x, x, x, x, x, x]" if kind == "items" else "{a: 1, b: 2, c: 3}")]
     for at in range(1, levels):
         of = ", ".join([f"*l{at - 1}"] * 9)
@@ -94,7 +94,7 @@ def cluster(tmp_path: Path) -> Path:
 
 
 def refusal(command: list[str], capsys: Said) -> str:
-    """The one line of a command that refuses its input, soon."""
+    """The single line of a command that rejects its input quickly."""
     started = time.process_time()
     assert main(command) == 2
     assert time.process_time() - started < 10.0
@@ -106,7 +106,7 @@ def refusal(command: list[str], capsys: Said) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[each.__name__ for each in COMMANDS])
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line(
+def test_hostile_file_is_rejected_with_one_line(
     command: Command,
     text: str,
     cluster: Path,
@@ -121,14 +121,14 @@ def test_a_hostile_file_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[each.__name__ for each in COMMANDS])
-def test_a_disk_image_is_not_read_into_memory(command: Command, cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_disk_image_is_not_read_into_memory(command: Command, cluster: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "disk.yaml"
     with file.open("wb") as made:
-        made.truncate(2**40)  # sparse: no byte of it is stored
+        made.truncate(2**40)  # sparse: none of its bytes is stored
     assert "too large" in refusal(command(file, cluster), capsys).lower()
 
 
-def test_a_saved_cluster_that_unpacks_without_end_is_refused(cluster: Path, tmp_path: Path) -> None:
+def test_saved_cluster_that_decompresses_endlessly_is_rejected(cluster: Path, tmp_path: Path) -> None:
     bomb = tmp_path / "pods.json.gz"
     bomb.write_bytes(gzip.compress(b" " * 5_000_000))
     assert len(content(bomb, 5_000_000)) == 5_000_000
@@ -140,7 +140,7 @@ def test_a_saved_cluster_that_unpacks_without_end_is_refused(cluster: Path, tmp_
         content(half, 5_000_000)
 
 
-def test_aliases_as_people_use_them_are_read(cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_yaml_aliases_in_normal_use_are_accepted(cluster: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(
         "".join(
@@ -154,7 +154,7 @@ def test_aliases_as_people_use_them_are_read(cluster: Path, tmp_path: Path, caps
     assert capsys.readouterr().out.count("pending as well: shop/p") == 500
 
 
-def test_a_refusal_of_a_policy_names_its_limit(cluster: Path, tmp_path: Path, capsys: Said) -> None:
+def test_rejection_of_a_policy_names_the_exceeded_limit(cluster: Path, tmp_path: Path, capsys: Said) -> None:
     file = tmp_path / "policy.yaml"
     file.write_bytes(b"a" * 300_000)
     assert "keep it under 262144 bytes" in refusal(policy(file, cluster), capsys)

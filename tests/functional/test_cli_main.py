@@ -1,4 +1,4 @@
-"""The command line as a person meets it: every failure is one line and an exit code."""
+"""The command line as users see it: every failure is one line and an exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Said = pytest.CaptureFixture[str]
 
 
 def outscaler(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
-    """A real process with a bare environment."""
+    """A real process with a minimal environment."""
     return subprocess.run(
         [sys.executable, "-m", "chalicelib", *arguments],
         cwd=ROOT,
@@ -61,7 +61,7 @@ def test_every_command_has_help_and_the_output_option(name: str, capsys: Said) -
     assert "{table,json,yaml}" in capsys.readouterr().out
 
 
-def test_version(capsys: Said) -> None:
+def test_version_option_prints_the_version(capsys: Said) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"outscaler {chalicelib.__version__}\n"
 
@@ -76,7 +76,7 @@ def test_version(capsys: Said) -> None:
         ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
         ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
         ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
-        ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no guessing from beginnings
+        ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no abbreviations of options
         ("get policy", "outscaler get policy: needs a cluster's name; outscaler get clusters lists them"),
         ("get clusters a", "outscaler get clusters: takes no name, but 'a' is given; write outscaler get policy a"),
         ("get pods a", "outscaler get: argument what: invalid choice: 'pods'"),
@@ -87,7 +87,7 @@ def test_version(capsys: Said) -> None:
         ("apply /", "/: Is a directory"),
     ],
 )
-def test_a_wrong_command_line_is_one_line_and_exit_2(line: str, says: str, capsys: Said) -> None:
+def test_invalid_command_line_is_a_one_line_error_with_exit_code_2(line: str, says: str, capsys: Said) -> None:
     assert main(line.split()) == 2
     said = capsys.readouterr()
     assert said.err.startswith(says)
@@ -97,7 +97,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(line: str, says: str, capsy
 # -- validate ------------------------------------------------------------------------------------------------------
 
 
-def test_a_right_document(good: str, capsys: Said) -> None:
+def test_validate_accepts_a_correct_document(good: str, capsys: Said) -> None:
     assert main(["validate", good]) == 0
     said = capsys.readouterr()
     assert said.err == ""
@@ -107,7 +107,7 @@ def test_a_right_document(good: str, capsys: Said) -> None:
     ]
 
 
-def test_all_mistakes_of_all_files_are_told(tmp_path: Path, good: str, capsys: Said) -> None:
+def test_validate_reports_all_errors_of_all_files(tmp_path: Path, good: str, capsys: Said) -> None:
     bad = write(tmp_path, "bad.yaml", GOOD.replace("active", "on").replace("Cluster", "Klub"))
     worse = write(tmp_path, "worse.yaml", "a: [")
     assert main(["validate", bad, good, worse]) == 2
@@ -124,21 +124,21 @@ def test_all_mistakes_of_all_files_are_told(tmp_path: Path, good: str, capsys: S
     ]
 
 
-def test_warnings_are_told_and_count_only_when_strict(tmp_path: Path, capsys: Said) -> None:
+def test_validate_warnings_change_the_exit_code_only_with_strict(tmp_path: Path, capsys: Said) -> None:
     file = write(tmp_path, "policy.yaml", ARCHITECTURE + "  scaleUp: {rules: false}\n")
     assert main(["validate", file]) == 0
     assert capsys.readouterr().err.startswith(f"warning: {file}:13: spec.rules: none of them is in force")
     assert main(["validate", "--strict", file]) == 1
 
 
-def test_the_architectures_example_is_right_word_for_word(tmp_path: Path, capsys: Said) -> None:
+def test_validate_accepts_the_documented_example_verbatim(tmp_path: Path, capsys: Said) -> None:
     assert main(["validate", write(tmp_path, "policy.yaml", ARCHITECTURE)]) == 0
     said = capsys.readouterr()
     assert said.out.splitlines()[1].endswith("right")
     assert said.err == ""
 
 
-def test_json_and_yaml_say_the_same(tmp_path: Path, capsys: Said) -> None:
+def test_validate_json_and_yaml_output_are_equal(tmp_path: Path, capsys: Said) -> None:
     file = write(tmp_path, "policy.yaml", GOOD.replace("active", "on"))
     assert main(["validate", "-o", "json", file]) == 2
     as_json = json.loads(capsys.readouterr().out)
@@ -157,7 +157,7 @@ def test_json_and_yaml_say_the_same(tmp_path: Path, capsys: Said) -> None:
     ]
 
 
-def test_one_cluster_in_two_files_is_a_mistake(tmp_path: Path, good: str, capsys: Said) -> None:
+def test_validate_rejects_one_cluster_in_two_files(tmp_path: Path, good: str, capsys: Said) -> None:
     twin = write(tmp_path, "twin.yaml", GOOD)
     assert main(["validate", good, twin]) == 2
     told = capsys.readouterr().err
@@ -173,13 +173,13 @@ def test_one_cluster_in_two_files_is_a_mistake(tmp_path: Path, good: str, capsys
         (GOOD.encode("utf-16"), " is not UTF-8 text"),
     ],
 )
-def test_a_file_that_is_no_text(data: bytes, says: str, tmp_path: Path, capsys: Said) -> None:
+def test_validate_rejects_a_file_that_is_not_text(data: bytes, says: str, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "odd.yaml").write_bytes(data)
     assert main(["validate", str(tmp_path / "odd.yaml")]) == 2
     assert says in capsys.readouterr().err
 
 
-def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+def test_validate_accepts_a_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "bom.yaml").write_bytes(GOOD.encode("utf-8-sig"))
     assert main(["validate", str(tmp_path / "bom.yaml")]) == 0
 
@@ -187,13 +187,13 @@ def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
 # -- as a process --------------------------------------------------------------------------------------------------
 
 
-def test_a_document_from_standard_input() -> None:
+def test_validate_reads_a_document_from_standard_input() -> None:
     done = outscaler("validate", "-", stdin=GOOD.replace("active", "on"))
     assert done.returncode == 2
     assert done.stderr == "stdin:5: spec.mode: 'on' is unknown; write off, shadow or active\n"
 
 
-def test_validate_loads_nothing_heavy() -> None:
+def test_validate_imports_no_heavy_module() -> None:
     code = (
         "import sys; from chalicelib.cli.main import main; code = main(['validate', '-']); "
         "heavy = {'numpy', 'boto3', 'botocore', 'pynamodb', 'requests', 'urllib3', 'rich'}; "
@@ -205,7 +205,7 @@ def test_validate_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_reader_that_goes_away_is_no_failure_to_talk_about(good: str) -> None:
+def test_closed_output_pipe_is_not_an_error(good: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000],
         cwd=ROOT,
@@ -222,7 +222,7 @@ def test_a_reader_that_goes_away_is_no_failure_to_talk_about(good: str) -> None:
     assert said == ""
 
 
-def test_without_a_table_it_says_which_one_is_missing() -> None:
+def test_missing_table_setting_is_named() -> None:
     done = outscaler("get")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert done.stderr.startswith("--table: is not given, and OUTSCALER_TABLE is not set")
@@ -252,15 +252,15 @@ def test_without_a_table_it_says_which_one_is_missing() -> None:
     ],
     ids=["no-region", "no-credentials", "no-profile", "unreachable"],
 )
-def test_aws_that_cannot_be_used_is_one_line_with_its_place_and_remedy(environment: dict[str, str], says: str) -> None:
+def test_aws_error_is_one_line_with_its_cause_and_remedy(environment: dict[str, str], says: str) -> None:
     done = outscaler("get", "--table", "t", **environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith(says)
 
 
-def test_a_bug_is_one_line_unless_the_traceback_is_asked_for() -> None:
-    # Not text: no command line can hold that, so only a mistake of ours can bring it here.
+def test_internal_error_is_one_line_unless_a_traceback_is_requested() -> None:
+    # Bytes instead of text: no command line can contain them, so only a programming error can.
     code = "import sys; from chalicelib.cli import main; sys.exit(main.main(['validate', 5]))"
     for environment, lines in (({}, 1), ({"OUTSCALER_TRACEBACK": "1"}, 3)):
         done = subprocess.run(
@@ -280,20 +280,20 @@ def test_a_bug_is_one_line_unless_the_traceback_is_asked_for() -> None:
 
 
 class Impatient(io.BytesIO):
-    """Standard input of somebody who presses Ctrl-C instead of typing."""
+    """Standard input of a user who presses Ctrl-C instead of typing."""
 
     def read(self, size: int | None = -1) -> bytes:
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Impatient()))
     assert main(["validate", "-"]) == 130
     said = capsys.readouterr()
     assert said.out + said.err == ""
 
 
-def test_a_name_the_terminal_cannot_show_is_no_failure(tmp_path: Path) -> None:
+def test_name_the_terminal_cannot_show_is_not_an_error(tmp_path: Path) -> None:
     file = write(tmp_path, "genève.yaml", GOOD)
     done = outscaler("validate", file, PYTHONIOENCODING="ascii")
     assert done.returncode == 0

@@ -1,4 +1,5 @@
-"""`outscaler migrate`: policies of older releases are copied once, whole, and never over what is in force."""
+"""`outscaler migrate`: policies of older releases are copied once and completely, and never replace the policy in
+force."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ VERSIONS = (f"# one\n{GOOD}", f"# two\n{GOOD}", GOOD)
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """Two tables, and a cluster with three versions in the old place."""
+    """Two tables, and a cluster with three versions in the old table."""
     for name, value in {
         "AWS_DEFAULT_REGION": "eu-central-2",
         "AWS_ACCESS_KEY_ID": "testing",
@@ -62,7 +63,7 @@ def _old_rows(store: Store) -> int:
     return len(list(store.table.query(NAME, POLICY))) + len(list(store.table.query(POLICIES, "")))
 
 
-def test_every_version_is_copied_as_it_is_and_nothing_is_deleted(store: Store, capsys: Said) -> None:
+def test_migrate_copies_every_version_unchanged_and_deletes_nothing(store: Store, capsys: Said) -> None:
     [row] = _answer(capsys)
     assert row == {
         "name": NAME,
@@ -85,14 +86,14 @@ def _secret() -> str:
     return load(GOOD, place="policy")[0].webhook.secret
 
 
-def test_a_dry_run_copies_nothing(store: Store, capsys: Said) -> None:
+def test_migrate_dry_run_copies_nothing(store: Store, capsys: Said) -> None:
     [row] = _answer(capsys, "--dry-run")
     assert (row["result"], row["copied"]) == ("would be copied", 0)
     assert store.policies.current(NAME) is None
     assert store.policies.history(NAME) == ()
 
 
-def test_a_second_run_changes_nothing(store: Store, capsys: Said) -> None:
+def test_second_migrate_run_changes_nothing(store: Store, capsys: Said) -> None:
     _answer(capsys)
     [row] = _answer(capsys)
     assert (row["result"], row["copied"], row["conflict"]) == ("is there", 0, False)
@@ -103,7 +104,7 @@ def test_a_second_run_changes_nothing(store: Store, capsys: Said) -> None:
     ("method", "which"), [("put_item", 0), ("put_item", 1), ("put_item", 2), ("transact_write_items", 0)]
 )
 @pytest.mark.parametrize("written", [True, False])
-def test_a_run_that_was_stopped_anywhere_is_completed_by_the_next(
+def test_interrupted_migrate_is_completed_by_the_next_run(
     store: Store, method: str, which: int, written: bool, capsys: Said
 ) -> None:
     faults = AwsFaults()
@@ -119,7 +120,7 @@ def test_a_run_that_was_stopped_anywhere_is_completed_by_the_next(
     assert _is_moved(store)
 
 
-def test_old_rows_are_deleted_only_when_asked_for_and_only_where_they_were_copied(store: Store, capsys: Said) -> None:
+def test_migrate_deletes_old_rows_only_on_request_and_only_if_copied(store: Store, capsys: Said) -> None:
     assert store.moving.delete_old(NAME) == 0
     [row] = _answer(capsys, "--delete-old")
     assert row["deleted"] == 4
@@ -128,7 +129,7 @@ def test_old_rows_are_deleted_only_when_asked_for_and_only_where_they_were_copie
     assert _answer(capsys) == []
 
 
-def test_a_policy_planted_in_the_old_place_never_replaces_the_one_in_force(store: Store, capsys: Said) -> None:
+def test_policy_planted_in_the_old_table_never_replaces_the_one_in_force(store: Store, capsys: Said) -> None:
     _answer(capsys)
     planted = GOOD.replace("prod-geneva/", "other/")
     store_as_before(store, NAME, *VERSIONS, planted)
@@ -139,7 +140,7 @@ def test_a_policy_planted_in_the_old_place_never_replaces_the_one_in_force(store
     assert _old_rows(store) == 5
 
 
-def test_another_text_under_the_same_version_is_a_conflict_and_stays_where_it_is(store: Store, capsys: Said) -> None:
+def test_migrate_reports_a_different_text_under_the_same_version_and_keeps_it(store: Store, capsys: Said) -> None:
     store.policies.put(NAME, f"# mine\n{GOOD}", "mine", None)
     assert main(["migrate", "--delete-old"]) == 2
     assert "version 3 differs" in capsys.readouterr().err
@@ -149,7 +150,7 @@ def test_another_text_under_the_same_version_is_a_conflict_and_stays_where_it_is
     assert _old_rows(store) == 4
 
 
-def test_what_was_applied_after_the_upgrade_is_in_force_and_the_old_is_superseded(store: Store, capsys: Said) -> None:
+def test_policy_applied_after_the_upgrade_stays_in_force_over_the_old_one(store: Store, capsys: Said) -> None:
     store_as_before(store, "paris", GOOD)
     _answer(capsys)
     store.policies.put(NAME, f"# four\n{GOOD}", "four", 3)
@@ -161,7 +162,7 @@ def test_what_was_applied_after_the_upgrade_is_in_force_and_the_old_is_supersede
     assert current.version == 4
 
 
-def test_a_document_that_this_release_cannot_use_is_copied_with_a_warning(store: Store, capsys: Said) -> None:
+def test_migrate_copies_an_unusable_document_with_a_warning(store: Store, capsys: Said) -> None:
     store_as_before(store, "old-words", "kind: Cluster\n")
     assert main(["migrate"]) == 0
     assert "warning: this release cannot use it, apply a corrected document: old-words" in capsys.readouterr().err
@@ -169,7 +170,7 @@ def test_a_document_that_this_release_cannot_use_is_copied_with_a_warning(store:
     assert _is_moved(store)
 
 
-def test_get_clusters_warns_of_policies_that_are_not_used(store: Store, capsys: Said) -> None:
+def test_get_clusters_warns_of_unmigrated_policies(store: Store, capsys: Said) -> None:
     assert main(["get", "clusters"]) == 0
     said = capsys.readouterr()
     assert f"warning: policies in the state table are not used, clusters {NAME}; run outscaler migrate" in said.err
@@ -180,9 +181,7 @@ def test_get_clusters_warns_of_policies_that_are_not_used(store: Store, capsys: 
     assert capsys.readouterr().err == ""
 
 
-def test_the_policy_table_may_have_a_name_of_its_own(
-    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_policy_table_may_have_its_own_name(store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     create_table(boto3.client("dynamodb"), "elsewhere")
     assert main(["migrate", "--table", TABLE, "--policy-table", "elsewhere"]) == 0
     assert store.policies.current(NAME) is None

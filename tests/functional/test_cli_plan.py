@@ -1,4 +1,4 @@
-"""`outscaler plan` on clusters captured from a real control plane, and on input nobody could plan with."""
+"""`outscaler plan` on clusters captured from a real control plane, and on unusable input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TAINTED = "node(s) had untolerated taint(s)"
 
 @pytest.fixture
 def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
-    """Runs the command and reads its JSON."""
+    """Runs the command and parses its JSON."""
 
     def run(*args: str | Path) -> dict[str, Any]:
         assert main(["plan", *map(str, args), "-o", "json"]) == 0
@@ -32,12 +32,12 @@ def plan(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
 
 
 def _workload(pod: str) -> str:
-    """A pod's name without what its Deployment and ReplicaSet added to it."""
+    """A pod's name without the suffixes of its Deployment and ReplicaSet."""
     return re.sub(r"-[a-z0-9]+-[a-z0-9]+$", "", pod)
 
 
 def _refused_by_the_real_scheduler() -> dict[str, str]:
-    """pod -> the real scheduler's message, of the pods it refused."""
+    """pod -> the real scheduler's message, for the pods it rejected."""
     refused = {}
     for pod in json.loads((BUSY / "pods.json").read_text())["items"]:
         for condition in pod["status"].get("conditions", ()):
@@ -47,7 +47,7 @@ def _refused_by_the_real_scheduler() -> dict[str, str]:
 
 
 @needs_shared
-def test_shop_busy_every_refused_pod_has_an_answer(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_has_a_verdict_for_every_rejected_pod(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY, "--now", (BUSY / "captured-at").read_text().strip())
     told = [
         pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part] for pod in entry["pods"]
@@ -63,7 +63,7 @@ def test_shop_busy_every_refused_pod_has_an_answer(plan: Callable[..., dict[str,
 
 
 @needs_shared
-def test_shop_busy_grows_what_only_one_group_can_take(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_scales_up_the_only_group_that_fits(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY)
     by_group: dict[str, dict[str, int]] = {}
     for entry in answer["scaleUps"]:
@@ -77,7 +77,7 @@ def test_shop_busy_grows_what_only_one_group_can_take(plan: Callable[..., dict[s
 
 
 @needs_shared
-def test_shop_busy_every_placed_pod_is_promised_one_place(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_gives_every_placed_pod_exactly_one_place(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY)
     placed = sorted([pod for entry in answer["scaleUps"] for pod in entry["pods"]] + answer["fitsExisting"])
     assert sorted(pod for promise in answer["promises"] for pod in promise["pods"]) == placed
@@ -89,7 +89,7 @@ def test_shop_busy_every_placed_pod_is_promised_one_place(plan: Callable[..., di
 
 
 @needs_shared
-def test_shop_busy_why_not_per_group_in_the_schedulers_words(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_busy_reasons_per_group_use_the_schedulers_words(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY)
     why = {_workload(entry["pods"][0]): entry["reasons"] for entry in answer["unschedulable"]}
     general = ["Insufficient cpu", "Insufficient memory"]
@@ -104,12 +104,12 @@ def test_shop_busy_why_not_per_group_in_the_schedulers_words(plan: Callable[...,
 
 
 @needs_shared
-def test_shop_busy_agrees_with_the_real_schedulers_refusals_on_existing_nodes(plan: Callable[..., Any]) -> None:
+def test_shop_busy_agrees_with_the_schedulers_rejections_on_existing_nodes(plan: Callable[..., Any]) -> None:
     assert plan("--snapshot", BUSY)["fitsExisting"] == [], "the real scheduler found no room for any of them either"
 
 
 @needs_shared
-def test_shop_quiet_removable_nodes_and_what_holds_the_others(plan: Callable[..., dict[str, Any]]) -> None:
+def test_shop_quiet_has_removable_nodes_and_reasons_for_the_others(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", QUIET, "--assume-unneeded-for", "11m")
     assert [(s["node"], s["group"], s["kind"]) for s in answer["scaleDowns"]] == [
         ("batch-0", "batch", "empty"),
@@ -132,7 +132,7 @@ def test_shop_quiet_removable_nodes_and_what_holds_the_others(plan: Callable[...
 
 
 @needs_shared
-def test_without_the_time_nothing_goes_and_memory_can_be_carried_over(
+def test_saved_memory_carries_unneeded_times_into_the_next_plan(
     plan: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     kept = tmp_path / "memory.json"
@@ -144,7 +144,7 @@ def test_without_the_time_nothing_goes_and_memory_can_be_carried_over(
 
 
 @needs_shared
-def test_options_change_the_plan(plan: Callable[..., dict[str, Any]]) -> None:
+def test_options_on_the_command_line_change_the_plan(plan: Callable[..., dict[str, Any]]) -> None:
     more = plan(
         "--snapshot",
         QUIET,
@@ -159,7 +159,7 @@ def test_options_change_the_plan(plan: Callable[..., dict[str, Any]]) -> None:
 
 
 @needs_shared
-def test_the_order_of_the_input_does_not_matter(plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
     for path in BUSY.iterdir():
         if path.suffix == ".json" and path.name != "manifest.json":
             document = json.loads(path.read_text())
@@ -176,7 +176,7 @@ def test_the_order_of_the_input_does_not_matter(plan: Callable[..., dict[str, An
 
 
 @needs_shared
-def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
     order = ["28 pods want a node", "Node groups", "Pods that get no node", "Pods not looked at", "Nodes that stay"]
@@ -196,7 +196,9 @@ def test_the_table_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["plan", "--snapshot", ".", "--memory", "/no/such/file"], "/no/such/file", id="no-memory"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(args: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_plan_input_is_a_one_line_error_with_exit_code_2(
+    args: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(args) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -206,7 +208,7 @@ def test_bad_input_is_one_line_and_exit_2(args: list[str], words: str, capsys: p
 
 @needs_shared
 @pytest.mark.parametrize("cut", [1, 1000, 900_000])
-def test_a_truncated_file_is_an_error_not_half_a_plan(
+def test_truncated_snapshot_file_is_an_error_and_not_half_a_plan(
     cut: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for path in BUSY.iterdir():

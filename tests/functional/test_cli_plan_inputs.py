@@ -1,4 +1,4 @@
-"""What `outscaler plan` is given beside the cluster: a policy, a memory, instants. Used, or refused by name."""
+"""Further inputs of `outscaler plan`: a policy, a memory, instants. Each is used, or rejected by name."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run(capsys: Said, *arguments: str | Path) -> tuple[int, str, list[str]]:
 
 
 def refused(capsys: Said, *arguments: str | Path) -> str:
-    """The one line that a refusal is."""
+    """The single line of a rejection."""
     code, out, (line,) = run(capsys, *arguments)
     assert (code, out) == (2, "")
     return line
@@ -80,9 +80,7 @@ def policy(folder: Path, *groups: str, mode: str = "active") -> Path:
     return path
 
 
-def test_bounds_of_the_policy_are_the_groups_whatever_provider_it_names(
-    saved: Path, tmp_path: Path, capsys: Said
-) -> None:
+def test_policy_bounds_apply_to_snapshot_groups_of_any_provider(saved: Path, tmp_path: Path, capsys: Said) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: a, min: 1, max: 9}", "{provider: clusterapi, id: b, max: 4}")
     code, out, _ = run(capsys, "--snapshot", saved, "--policy", file, "--assume-unneeded-for", "11m")
     answer = json.loads(out)
@@ -93,7 +91,7 @@ def test_bounds_of_the_policy_are_the_groups_whatever_provider_it_names(
     assert [removal["node"] for removal in without["scaleDowns"]] == ["a-0"]
 
 
-def test_a_group_that_the_snapshot_does_not_have_is_told(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_group_missing_from_the_snapshot_is_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/x, max: 9}")
     code, _, told = run(capsys, "--snapshot", saved, "--policy", file)
     assert code == 0
@@ -103,7 +101,7 @@ def test_a_group_that_the_snapshot_does_not_have_is_told(saved: Path, tmp_path: 
     )
 
 
-def test_bounds_that_contradict_the_snapshots_are_refused(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_policy_bounds_that_contradict_the_snapshot_are_rejected(saved: Path, tmp_path: Path, capsys: Said) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/a, max: 9}")
     file.write_text(file.read_text().replace("MachineDeployment/d/a, max: 9", "a, min: 5"))
     code, out, told = run(capsys, "--snapshot", saved, "--policy", file)
@@ -111,7 +109,7 @@ def test_bounds_that_contradict_the_snapshots_are_refused(saved: Path, tmp_path:
     assert told[-1] == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
 
 
-def test_mode_off_is_planned_all_the_same_and_told(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_mode_off_is_still_planned_and_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
     code, _, told = run(capsys, "--snapshot", saved, "--policy", policy(tmp_path, mode="off"))
     assert (code, told) == (0, ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"])
 
@@ -119,7 +117,7 @@ def test_mode_off_is_planned_all_the_same_and_told(saved: Path, tmp_path: Path, 
 # -- the memory ----------------------------------------------------------------------------------------------------
 
 
-def test_a_memory_that_was_saved_is_read_again(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_saved_memory_is_read_again(saved: Path, tmp_path: Path, capsys: Said) -> None:
     kept = tmp_path / "memory.json"
     assert run(capsys, "--snapshot", saved, "--save-memory", kept)[0] == 0
     document = json.loads(kept.read_text())
@@ -133,7 +131,7 @@ def test_a_memory_that_was_saved_is_read_again(saved: Path, tmp_path: Path, caps
     assert [[removal["node"] for removal in each] for each in removals] == [["a-0"], ["a-0"]]
 
 
-def test_an_empty_memory_is_a_memory_too(saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_empty_memory_file_is_valid(saved: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "m").write_text('{"kind": "outscaler/memory", "memory": {}}')
     assert run(capsys, "--snapshot", saved, "--memory", tmp_path / "m")[0] == 0
 
@@ -156,7 +154,7 @@ def test_an_empty_memory_is_a_memory_too(saved: Path, tmp_path: Path, capsys: Sa
         "\udcff",
     ],
 )
-def test_what_is_no_saved_memory_is_refused(text: str, saved: Path, tmp_path: Path, capsys: Said) -> None:
+def test_file_that_is_not_a_saved_memory_is_rejected(text: str, saved: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "m.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     line = refused(capsys, "--snapshot", saved, "--memory", tmp_path / "m.json")
     assert line.startswith(f"{tmp_path / 'm.json'}: is not a saved memory")
@@ -177,23 +175,23 @@ def test_what_is_no_saved_memory_is_refused(text: str, saved: Path, tmp_path: Pa
         (["--context", ""], "--context: belongs to --kubeconfig"),
     ],
 )
-def test_an_option_that_cannot_be_is_named(arguments: list[str], says: str, saved: Path, capsys: Said) -> None:
+def test_impossible_option_is_named(arguments: list[str], says: str, saved: Path, capsys: Said) -> None:
     assert refused(capsys, "--snapshot", saved, *arguments).startswith(says)
 
 
 @pytest.mark.parametrize("content", [b"noon", b"", b"\xff\xfe2"])
-def test_an_instant_that_cannot_be_read_names_its_file(content: bytes, saved: Path, capsys: Said) -> None:
+def test_unreadable_instant_names_its_file(content: bytes, saved: Path, capsys: Said) -> None:
     (saved / "captured-at").write_bytes(content)
     line = refused(capsys, "--snapshot", saved)
     assert line.startswith(f"{saved / 'captured-at'}: ")
     assert "RFC 3339" in line
 
 
-# -- what the cluster says beside nodes and pods ---------------------------------------------------------------------
+# -- objects besides nodes and pods ---------------------------------------------------------------------------------
 
 
 def pending(saved: Path, memory: str = "1Gi") -> list[dict[str, Any]]:
-    """The saved cluster gets a pod on its node and one that wants another, with two cores; these two."""
+    """Adds a pod to the saved cluster's node and a pending one with two cores; returns both."""
     asks = {"cpu": "2", "memory": memory}
     pod: dict[str, Any] = {
         "kind": "Pod",
@@ -226,9 +224,7 @@ PRIORITIES = "cluster-autoscaler-priority-expander"
 
 @pytest.mark.parametrize("told", ["a", "b"])
 @pytest.mark.parametrize("namespace", ["kube-system", "scaling"])
-def test_the_priority_expander_takes_the_group_that_a_saved_config_map_names(
-    saved: Path, capsys: Said, told: str, namespace: str
-) -> None:
+def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, told: str, namespace: str) -> None:
     pending(saved)
     maps = [
         {
@@ -245,7 +241,7 @@ def test_the_priority_expander_takes_the_group_that_a_saved_config_map_names(
     assert (code, grown(out)) == (0, [told])
 
 
-def test_priorities_that_cannot_be_read_are_told_with_their_line(saved: Path, capsys: Said) -> None:
+def test_unreadable_priorities_are_reported_with_their_line(saved: Path, capsys: Said) -> None:
     pending(saved)
     (saved / "configmaps.json").write_text(
         json.dumps(
@@ -267,9 +263,7 @@ def test_priorities_that_cannot_be_read_are_told_with_their_line(saved: Path, ca
 
 
 @pytest.mark.parametrize("told", ["a", "b"])
-def test_the_priority_expander_takes_the_group_that_a_live_config_map_names(
-    saved: Path, tmp_path: Path, capsys: Said, told: str
-) -> None:
+def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, capsys: Said, told: str) -> None:
     store = ObjectStore(lambda: parse_time(NOW) - 60.0)
     store.create("nodes", _node("a-0"))
     store.create("namespaces", {"metadata": {"name": "scaling"}})
@@ -310,10 +304,11 @@ def test_the_priority_expander_takes_the_group_that_a_live_config_map_names(
         pytest.param("3996Mi", "3Gi", False, id="what-the-groups-kubelets-kept"),
     ],
 )
-def test_a_new_node_of_a_capacity_offers_what_its_kubelet_leaves(
+def test_allocatable_of_a_new_node_subtracts_the_kubelets_reservation(
     saved: Path, tmp_path: Path, capsys: Said, memory: str, learnt: str | None, grows: bool
 ) -> None:
-    """A template without allocatable: less the kubelet's own, as far as it is known from a node that the group had."""
+    """For a template without allocatable, the kubelet's reservation is subtracted as far as it is known from a former
+    node of the group."""
     pending(saved, memory)
     template = _node("t")
     del template["status"]["allocatable"]
@@ -375,15 +370,15 @@ def kubeconfig(folder: Path, server: str, token: str = "t", *, insecure: bool = 
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) -> None:
+def test_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) -> None:
     file = kubeconfig(tmp_path, "http://127.0.0.1:9")
     line = refused(capsys, "--kubeconfig", file, "--node-groups", tmp_path / "none.json")
     assert "the connection to 127.0.0.1:9 failed; check the server of kubeconfig file" in line
 
 
 @pytest.mark.usefixtures("saved")
-def test_a_server_that_is_trusted_on_purpose_is_no_warning(tmp_path: Path) -> None:
-    """As a process, because a test's own filters would hide what a person sees."""
+def test_deliberately_insecure_server_prints_no_warning(tmp_path: Path) -> None:
+    """Runs as a process, because a test's own warning filters would hide what a user sees."""
     document = tmp_path / "policy.yaml"
     document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
     answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)  # and a ConfigMap

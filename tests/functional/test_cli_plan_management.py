@@ -1,4 +1,5 @@
-"""`outscaler plan` of a live cluster whose Cluster API objects are in another one: files take the place of secrets."""
+"""`outscaler plan` of a live cluster whose Cluster API objects are in a separate cluster, with files in place of
+secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ STATUS = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
-    """Kubeconfigs: `manager` has the objects, `worker` the Nodes and no Cluster API, `both` all of it."""
+    """Kubeconfigs: `manager` has the objects, `worker` has the Nodes and no Cluster API, `both` has everything."""
     folder: Path = tmp_path_factory.mktemp("clusters")
     nothing: Path = tmp_path_factory.mktemp("no-crds")
 
@@ -44,7 +45,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
 
 
 def policy(folder: Path, access: str, clusterapi: str) -> str:
-    """A document with these two sections; its path."""
+    """Writes a document with these two sections; returns its path."""
     path = folder / "policy.yaml"
     path.write_text(f"{HEAD}spec:\n  mode: active\n  kubernetes: {access}\n  providers: {{clusterapi: {clusterapi}}}\n")
     return str(path)
@@ -78,7 +79,7 @@ OURS = {"MachineDeployment/default/md-0": 2}
         ),
     ],
 )
-def test_the_management_cluster_is_named_by_a_file(
+def test_management_cluster_is_named_by_a_kubeconfig_file(
     access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
 ) -> None:
     answer = planned(
@@ -94,13 +95,15 @@ def test_the_management_cluster_is_named_by_a_file(
     assert [gap for gap in answer["gaps"] if gap["kind"].startswith("provider/")] == []
 
 
-def test_the_file_of_the_policy_itself_will_do(files: Files, tmp_path: Path, capsys: Said) -> None:
+def test_kubeconfig_file_named_in_the_policy_is_accepted(files: Files, tmp_path: Path, capsys: Said) -> None:
     document = policy(tmp_path, "{kubeconfigSecret: k}", f"{{kubeconfigFile: '{files['manager']}', clusterName: c1}}")
     assert sizes(planned(capsys, "--kubeconfig", files["worker"], "--policy", document)) == OURS
 
 
 @pytest.mark.parametrize("clusterapi", ["{}", "{cloudConfigAuthoritative: true}"])
-def test_a_cluster_that_is_both_needs_one_file(clusterapi: str, files: Files, tmp_path: Path, capsys: Said) -> None:
+def test_cluster_that_manages_itself_needs_one_kubeconfig(
+    clusterapi: str, files: Files, tmp_path: Path, capsys: Said
+) -> None:
     document = policy(tmp_path, "{inClusterKubeconfigSecret: i}", clusterapi)
     assert sizes(planned(capsys, "--kubeconfig", files["both"], "--policy", document)) == OURS
 
@@ -112,7 +115,7 @@ def test_a_cluster_that_is_both_needs_one_file(clusterapi: str, files: Files, tm
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
     ],
 )
-def test_a_secret_is_not_read_and_the_gap_says_what_to_name(
+def test_management_secret_is_not_read_and_missing_data_names_the_option(
     access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
 ) -> None:
     answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", policy(tmp_path, access, clusterapi))
@@ -142,7 +145,7 @@ def refused(capsys: Said, *arguments: str) -> str:
         ),
     ],
 )
-def test_a_policy_with_a_management_cluster_must_name_the_cluster(
+def test_policy_with_a_management_cluster_must_name_the_cluster(
     access: str, clusterapi: str, place: str, tmp_path: Path, capsys: Said
 ) -> None:
     named = {
@@ -159,7 +162,9 @@ def test_a_policy_with_a_management_cluster_must_name_the_cluster(
         assert f"spec.providers.clusterapi.{place}: " in line
 
 
-def test_a_management_kubeconfig_without_a_cluster_name_is_a_gap(files: Files, tmp_path: Path, capsys: Said) -> None:
+def test_management_kubeconfig_without_a_cluster_name_is_missing_data(
+    files: Files, tmp_path: Path, capsys: Said
+) -> None:
     document = policy(tmp_path, "{kubeconfigSecret: k}", "{}")
     answer = planned(
         capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"], "--policy", document
@@ -169,7 +174,7 @@ def test_a_management_kubeconfig_without_a_cluster_name_is_a_gap(files: Files, t
     assert "providers.clusterapi.clusterName: is missing" in gap["detail"]
 
 
-def test_a_management_cluster_that_belongs_to_nothing_is_refused(files: Files, tmp_path: Path, capsys: Said) -> None:
+def test_management_kubeconfig_needs_a_live_cluster_and_cluster_api(files: Files, tmp_path: Path, capsys: Said) -> None:
     assert refused(capsys, "--snapshot", str(tmp_path), "--management-kubeconfig", files["manager"]).startswith(
         "--management-kubeconfig: belongs to --kubeconfig"
     )

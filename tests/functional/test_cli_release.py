@@ -1,4 +1,4 @@
-"""release and get brake against a table (moto's DynamoDB in the same process)."""
+"""The release and `get brake` commands against a table (moto's DynamoDB in the same process)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def remember(store: Store, brake: BreakerState) -> None:
 
 
 def answer(capsys: Said, *arguments: str) -> Any:
-    """What it prints as JSON."""
+    """The JSON that the command prints."""
     capsys.readouterr()
     assert main([*arguments, "-o", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
+def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
     assert main(["get", "brake", NAME]) == 0
     assert capsys.readouterr().out == (
@@ -77,7 +77,7 @@ def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     assert (entry.kind, entry.facts) == ("release", {"until": until, "was_on": True})
 
 
-def test_a_brake_that_is_not_on_can_be_released_ahead(store: Store, capsys: Said) -> None:
+def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said) -> None:
     assert answer(capsys, "release", NAME, "--for", "90m") == {
         "name": NAME,
         "wasOn": False,
@@ -91,7 +91,7 @@ def test_a_brake_that_is_not_on_can_be_released_ahead(store: Store, capsys: Said
     assert "releasedUntil: '" in capsys.readouterr().out
 
 
-def test_the_last_word_counts(store: Store, capsys: Said) -> None:
+def test_last_release_of_the_breaker_applies(store: Store, capsys: Said) -> None:
     answer(capsys, "release", NAME, "--for", "24h")
     answer(capsys, "release", NAME, "--for", "1m")
     assert store.memory.load(NAME).released_until == NOW + 60
@@ -109,19 +109,19 @@ LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"
         ([NAME, "--for", "-1h"], "argument --for: expected one argument"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], says: str, capsys: Said) -> None:
+def test_invalid_release_arguments_are_a_one_line_error(arguments: list[str], says: str, capsys: Said) -> None:
     assert main(["release", *arguments]) == 2
     assert capsys.readouterr().err == f"outscaler release: {says}; see outscaler release --help\n"
 
 
-def test_a_cluster_that_is_not_there_is_not_released(store: Store, capsys: Said) -> None:
+def test_release_of_an_unknown_cluster_is_rejected(store: Store, capsys: Said) -> None:
     assert main(["release", "prod-genva"]) == 2
     assert capsys.readouterr().err == "prod-genva: no such cluster; did you mean prod-geneva?\n"
     assert main(["release", "other"]) == 2
     assert store.memory.load("other") == Memory()
 
 
-# -- claims
+# -- group ownership
 
 
 def claim(store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discovered: bool = False) -> None:
@@ -129,7 +129,7 @@ def claim(store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discove
     assert store.group_ownership.claim_groups(cluster, [key], discovered=[key] if discovered else ()) == {}
 
 
-def test_who_holds_a_claim_since_when_is_told(store: Store, capsys: Said) -> None:
+def test_owner_of_a_group_is_shown_with_its_start(store: Store, capsys: Said) -> None:
     assert answer(capsys, "get", "claims") == []
     claim(store, NAME)
     claim(store, "gone", "ch-gva-2#pool-2", discovered=True)
@@ -159,7 +159,7 @@ def test_who_holds_a_claim_since_when_is_told(store: Store, capsys: Said) -> Non
 
 
 @pytest.mark.parametrize("named", ["pool-1", "ch-gva-2#pool-1"])
-def test_a_claim_is_given_back_and_another_cluster_has_the_group(store: Store, capsys: Said, named: str) -> None:
+def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Said, named: str) -> None:
     claim(store, NAME)
     said = answer(capsys, "release", NAME, "--claim", named)
     assert said == {"name": NAME, "claim": "ch-gva-2#pool-1", "provider": "exoscale", "since": format_time(NOW)}
@@ -175,13 +175,15 @@ def test_a_claim_is_given_back_and_another_cluster_has_the_group(store: Store, c
         (("get", "claims", NAME), "takes no name"),
     ],
 )
-def test_a_mistaken_claim_is_named(store: Store, capsys: Said, arguments: tuple[str, ...], told: str) -> None:
+def test_invalid_release_of_group_ownership_is_a_named_error(
+    store: Store, capsys: Said, arguments: tuple[str, ...], told: str
+) -> None:
     claim(store, "gone", "ch-gva-2#pool-2")
     assert main(list(arguments)) == 2
     assert told in capsys.readouterr().err
 
 
-def test_a_claim_is_kept_while_its_cluster_makes_a_pass(store: Store, capsys: Said) -> None:
+def test_release_of_group_ownership_is_refused_during_a_pass(store: Store, capsys: Said) -> None:
     claim(store, NAME)
     store.leases.acquire(NAME, "pass", 60)
     assert main(["release", NAME, "--claim", "pool-1"]) == 2

@@ -1,4 +1,5 @@
-"""What is passed over in saved HorizontalNodeAutoscalers is said beside the answer of `plan` and `explain`."""
+"""Warnings about skipped parts of saved HorizontalNodeAutoscalers, printed besides the output of `plan` and
+`explain`."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _rules(name: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One object with a field that is none, one that is refused, with such a field as well, and a sound one."""
+    """One object with an unknown field, one that is rejected and also has such a field, and a correct one."""
     made = save(tmp_path / "saved", [node("g-1", "g")], [], [{"id": "g", "min": 0, "max": 3, "size": 1}])
     items = [_rules("odd", colour="red"), _rules("wrong", colour="red", ruleName=7), _rules("sound")]
     (made / "rules.json").write_text(json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": items}))
@@ -47,7 +48,7 @@ def test_CCE_A2_what_is_passed_over_is_warned_of_and_the_answer_stays_clean(
     )
 
 
-def test_where_such_objects_do_not_count_nothing_is_said_of_them(
+def test_horizontal_node_autoscalers_not_in_use_cause_no_warning(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy = tmp_path / "p.yaml"

@@ -1,4 +1,4 @@
-"""A plan by hand with a vendor's groups: a file stands for the secret that the policy names."""
+"""A manual plan with a vendor's groups: a file replaces the secret that the policy names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Said = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """kubeconfig, policy and key of a cluster with a pod that wants a node, and an account with an empty group."""
+    """Kubeconfig, policy and key of a cluster with a pending pod, and an account with an empty group."""
     account, store = AlicloudAccount(), ObjectStore(time.time)
     account.attach(time.time, store)
     group = account.cloud.add_group("burst", most=3)
@@ -66,21 +66,23 @@ def test_groups_are_read_with_the_key_from_the_file(files: dict[str, str], capsy
     assert json.loads(Path(files["key"]).read_text("utf-8"))["accessKeySecret"] not in said.out + said.err
 
 
-def test_without_it_the_gap_says_what_to_add(files: dict[str, str], capsys: Said) -> None:
+def test_missing_secret_file_is_missing_data_that_names_the_option(files: dict[str, str], capsys: Said) -> None:
     assert _plan(files) == 0
     [gap] = json.loads(capsys.readouterr().out)["gaps"]
     assert f"--secret {SECRET_NAME}=FILE" in gap["detail"]
 
 
 @pytest.mark.parametrize(("value", "said"), [("key.json", "is not NAME=FILE"), ("=x", "is not NAME=FILE")])
-def test_what_is_no_pair_is_refused_in_one_line(value: str, said: str, files: dict[str, str], capsys: Said) -> None:
+def test_invalid_secret_file_argument_is_rejected_with_one_line(
+    value: str, said: str, files: dict[str, str], capsys: Said
+) -> None:
     assert _plan(files, "--secret", value) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert said in line
     assert value not in line.replace("outscaler/prod/alicloud=key.json", "")
 
 
-def test_a_file_that_is_not_there_is_a_gap(files: dict[str, str], capsys: Said) -> None:
+def test_nonexistent_secret_file_is_missing_data(files: dict[str, str], capsys: Said) -> None:
     assert _plan(files, "--secret", f"{SECRET_NAME}=/nowhere") == 0
     [gap] = json.loads(capsys.readouterr().out)["gaps"]
     assert "cannot be read" in gap["detail"]

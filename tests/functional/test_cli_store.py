@@ -1,4 +1,4 @@
-"""apply, get and history against a table (moto's DynamoDB in the same process)."""
+"""The apply, get and history commands against a table (moto's DynamoDB in the same process)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def document(tmp_path: Path) -> Path:
 
 
 def answer(capsys: Said, *arguments: str) -> Any:
-    """What it prints as JSON."""
+    """The JSON that the command prints."""
     capsys.readouterr()
     assert main([*arguments, "-o", "json"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -61,20 +61,20 @@ def test_apply_stores_a_version(store: Store, document: Path, capsys: Said) -> N
     assert (stored.text, stored.digest, stored.version) == (GOOD, digest(GOOD), 1)
 
 
-def test_the_same_document_again_makes_no_version(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_of_an_unchanged_document_stores_no_version(store: Store, document: Path, capsys: Said) -> None:
     main(["apply", str(document)])
     assert answer(capsys, "apply", str(document)) == {"name": "prod-geneva", "result": "unchanged", "version": 1}
     assert len(store.policies.history("prod-geneva")) == 1
 
 
-def test_a_changed_document_is_the_next_version(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_of_a_changed_document_stores_the_next_version(store: Store, document: Path, capsys: Said) -> None:
     main(["apply", str(document)])
     document.write_text(GOOD.replace("active", "shadow"), encoding="utf-8")
     assert answer(capsys, "apply", str(document)) == {"name": "prod-geneva", "result": "changed", "version": 2}
     assert [entry.facts["version"] for entry in store.journal.recent("prod-geneva")] == [2, 1]
 
 
-def test_a_dry_run_shows_the_difference_and_stores_nothing(store: Store, document: Path, capsys: Said) -> None:
+def test_apply_dry_run_shows_the_difference_and_stores_nothing(store: Store, document: Path, capsys: Said) -> None:
     main(["apply", str(document)])
     document.write_text(GOOD.replace("active", "shadow"), encoding="utf-8")
     capsys.readouterr()
@@ -86,7 +86,7 @@ def test_a_dry_run_shows_the_difference_and_stores_nothing(store: Store, documen
 
 
 @pytest.mark.usefixtures("store")
-def test_a_wrong_document_is_not_stored(document: Path, capsys: Said) -> None:
+def test_apply_does_not_store_an_invalid_document(document: Path, capsys: Said) -> None:
     document.write_text(GOOD.replace("active", "on"), encoding="utf-8")
     assert main(["apply", str(document)]) == 2
     assert capsys.readouterr().err == f"{document}:5: spec.mode: 'on' is unknown; write off, shadow or active\n"
@@ -94,7 +94,7 @@ def test_a_wrong_document_is_not_stored(document: Path, capsys: Said) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_warnings_do_not_hold_an_apply_up(document: Path, capsys: Said) -> None:
+def test_warnings_do_not_prevent_an_apply(document: Path, capsys: Said) -> None:
     document.write_text(ARCHITECTURE + "  scaleUp: {rules: false}\n", encoding="utf-8")
     assert main(["apply", str(document)]) == 0
     said = capsys.readouterr()
@@ -102,7 +102,7 @@ def test_warnings_do_not_hold_an_apply_up(document: Path, capsys: Said) -> None:
     assert said.out == "prod-geneva: created, version 1\n"
 
 
-def test_get_clusters(store: Store, document: Path, capsys: Said) -> None:
+def test_get_clusters_lists_the_clusters(store: Store, document: Path, capsys: Said) -> None:
     assert main(["get"]) == 0
     assert capsys.readouterr().out == "no cluster has a policy yet\n"
     store.policies.put("prod-geneva", GOOD, digest(GOOD), None)
@@ -131,7 +131,7 @@ def test_get_clusters(store: Store, document: Path, capsys: Said) -> None:
     ]
 
 
-def test_get_policy_gives_the_text_as_it_was_written(store: Store, capsys: Said) -> None:
+def test_get_policy_returns_the_original_text(store: Store, capsys: Said) -> None:
     store.policies.put("prod-geneva", f"# mine\n{GOOD}", "d", None)
     for form in ("table", "yaml"):
         assert main(["get", "policy", "prod-geneva", "-o", form]) == 0
@@ -146,7 +146,7 @@ def test_get_policy_gives_the_text_as_it_was_written(store: Store, capsys: Said)
 
 
 @pytest.mark.parametrize("what", ["policy", "operations", "groups"])
-def test_a_cluster_that_is_not_there_is_bad_input_with_the_nearest(what: str, store: Store, capsys: Said) -> None:
+def test_unknown_cluster_is_rejected_with_the_nearest_name(what: str, store: Store, capsys: Said) -> None:
     assert main(["get", what, "prod-genva"]) == 2
     assert capsys.readouterr().err == "prod-genva: no such cluster; store one with outscaler apply\n"
     store.policies.put("prod-geneva", GOOD, "d", None)
@@ -154,7 +154,7 @@ def test_a_cluster_that_is_not_there_is_bad_input_with_the_nearest(what: str, st
     assert capsys.readouterr().err == "prod-genva: no such cluster; did you mean prod-geneva?\n"
 
 
-def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
+def test_get_operations_and_groups_lists_them(store: Store, capsys: Said) -> None:
     store.policies.put("prod-geneva", GOOD, "d", None)
     assert answer(capsys, "get", "operations", "prod-geneva") == []
     operation = new_operation(
@@ -201,7 +201,7 @@ def test_get_operations_and_groups(store: Store, capsys: Said) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_history(document: Path, capsys: Said) -> None:
+def test_history_lists_journal_entries(document: Path, capsys: Said) -> None:
     main(["apply", str(document)])
     document.write_text(GOOD.replace("active", "shadow"), encoding="utf-8")
     main(["apply", str(document)])
@@ -214,7 +214,7 @@ def test_history(document: Path, capsys: Said) -> None:
     assert lines[4:6][0] == "Journal"
 
 
-def test_a_missing_table_is_one_line(store: Store, capsys: Said) -> None:
+def test_missing_table_is_a_one_line_error(store: Store, capsys: Said) -> None:
     del store
     assert main(["get", "--table", "another"]) == 2
     said = capsys.readouterr().err

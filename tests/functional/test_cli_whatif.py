@@ -1,4 +1,5 @@
-"""The what-if of `outscaler plan`: more pods, fewer nodes, other bounds. Said on top, and nothing is written."""
+"""What-if changes of `outscaler plan`: more pods, fewer nodes, other bounds. They are listed at the top, and nothing is
+written."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plan(folder: Path, capsys: Said) -> Plan:
-    """The JSON of the plan; what is warned of under `warned`."""
+    """The JSON of the plan, with the warnings under `warned`."""
 
     def run(*args: str | Path) -> dict[str, Any]:
         assert main(["plan", "--snapshot", str(folder), *map(str, args), "-o", "json"]) == 0
@@ -58,7 +59,7 @@ def grown(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def asked_for(answer: dict[str, Any]) -> set[str]:
-    """Every pod that is told something as pending."""
+    """Every pod that has a verdict as pending."""
     return {
         name for part in ("scaleUps", "unschedulable", "notLookedAt") for each in answer[part] for name in each["pods"]
     } | set(answer["fitsExisting"])
@@ -67,14 +68,14 @@ def asked_for(answer: dict[str, Any]) -> set[str]:
 # -- pods from a file ----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_assumed_where_nothing_is_asked(plan: Plan) -> None:
+def test_plan_without_what_if_changes_assumes_nothing(plan: Plan) -> None:
     answer = plan()
     assert answer["assumed"] == []
     assert grown(answer) == {"b": (0, 2)}
 
 
 @pytest.mark.parametrize("write", [json.dumps, yaml.safe_dump], ids=["json", "yaml"])
-def test_the_pods_of_a_workload_are_added(write: Callable[[Any], str], plan: Plan, tmp_path: Path) -> None:
+def test_pods_of_a_workload_are_added(write: Callable[[Any], str], plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "front").write_text(write(deployment()))
     answer = plan("--add-pods", tmp_path / "front")
     assert grown(answer) == {"b": (0, 5)}
@@ -82,7 +83,7 @@ def test_the_pods_of_a_workload_are_added(write: Callable[[Any], str], plan: Pla
     assert answer["assumed"] == ["pending as well: 3 pods, shop/front-added-1 to shop/front-added-3"]
 
 
-def test_several_documents_lists_and_pods_in_one_file_and_the_rest_passed_over(plan: Plan, tmp_path: Path) -> None:
+def test_file_with_several_documents_lists_and_pods_is_read_and_the_rest_skipped(plan: Plan, tmp_path: Path) -> None:
     text = yaml.safe_dump_all(
         [
             {"kind": "Service", "metadata": {"name": "front"}},
@@ -97,7 +98,7 @@ def test_several_documents_lists_and_pods_in_one_file_and_the_rest_passed_over(p
     assert "Service passed over" in answer["warned"]
 
 
-def test_a_pod_in_the_file_that_runs_or_is_new_counts_as_refused_all_the_same(plan: Plan, tmp_path: Path) -> None:
+def test_running_or_new_pod_in_a_file_is_added_as_unschedulable(plan: Plan, tmp_path: Path) -> None:
     new = pod("late", "1500m", on="a-0")
     new["metadata"]["creationTimestamp"] = "2026-11-21T07:20:54Z"
     new["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/pod-scale-up-delay": "10m"}
@@ -106,12 +107,12 @@ def test_a_pod_in_the_file_that_runs_or_is_new_counts_as_refused_all_the_same(pl
     assert "shop/late" in {name for up in answer["scaleUps"] for name in up["pods"]}
 
 
-def test_a_name_that_is_taken_gets_a_number(plan: Plan, tmp_path: Path) -> None:
+def test_added_pod_with_a_taken_name_gets_a_number(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "web.json").write_text(json.dumps(pod("web-0", "1500m")))
     assert plan("--add-pods", tmp_path / "web.json")["assumed"] == ["pending as well: shop/web-0-added-1"]
 
 
-def test_gates_and_daemons_are_told_apart_as_ever(plan: Plan, tmp_path: Path) -> None:
+def test_added_gated_and_daemonset_pods_are_treated_as_usual(plan: Plan, tmp_path: Path) -> None:
     daemon = {**deployment("agent", None), "kind": "DaemonSet"}
     gated = deployment("held", 1, schedulingGates=[{"name": "quota"}])
     (tmp_path / "f.yaml").write_text(yaml.safe_dump_all([daemon, gated]))
@@ -123,7 +124,9 @@ def test_gates_and_daemons_are_told_apart_as_ever(plan: Plan, tmp_path: Path) ->
     ]
 
 
-def test_a_priority_class_has_the_value_that_the_clusters_pods_have(folder: Path, plan: Plan, tmp_path: Path) -> None:
+def test_priority_class_of_an_added_pod_has_the_value_used_in_the_cluster(
+    folder: Path, plan: Plan, tmp_path: Path
+) -> None:
     pods = json.loads((folder / "pods.json").read_text())
     pods["items"].append(pod("spare", "1", priorityClassName="spare", priority=-20))
     (folder / "pods.json").write_text(json.dumps(pods))
@@ -141,11 +144,11 @@ def test_a_priority_class_has_the_value_that_the_clusters_pods_have(folder: Path
     )
 
 
-# -- N of something ------------------------------------------------------------------------------------------------
+# -- several equal pods -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["2\N{MULTIPLICATION SIGN}{}", "2*{}", "2x{}", "2 x {}"])
-def test_n_pods_like_the_one_in_a_file(form: str, plan: Plan, tmp_path: Path) -> None:
+def test_n_pods_like_the_one_in_a_file_are_added(form: str, plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "front.yaml").write_text(yaml.safe_dump(deployment(replicas=50)))
     answer = plan("--add-pods", form.format(tmp_path / "front.yaml"))
     assert grown(answer) == {"b": (0, 4)}, "two of them, whatever its replicas"
@@ -160,22 +163,20 @@ def test_n_pods_like_the_one_in_a_file(form: str, plan: Plan, tmp_path: Path) ->
         ("api", "shop/api-added-1"),
     ],
 )
-def test_n_pods_like_one_of_the_cluster_or_like_a_workload_and_its_replica_set(
-    like: str, name: str, plan: Plan
-) -> None:
+def test_n_pods_like_a_cluster_pod_or_workload_are_added(like: str, name: str, plan: Plan) -> None:
     answer = plan("--add-pods", f"3x{like}")
     assert grown(answer) == {"b": (0, 5)}
     assert name in asked_for(answer)
 
 
-def test_a_copy_of_a_running_pod_is_not_tied_to_its_zone_by_labels_that_binding_gave_it(plan: Plan) -> None:
-    """The API server copies zone and region of the node onto a pod that is bound; a new pod has neither."""
+def test_copy_of_a_running_pod_drops_zone_labels_added_by_binding(plan: Plan) -> None:
+    """The API server copies the node's zone and region onto a bound pod; a new pod has neither."""
     from_cluster = plan("--add-pods", "1xshop/api-0")
     verdicts = {name for up in from_cluster["scaleUps"] for name in up["pods"]}
     assert "shop/api-0-added-1" in verdicts
 
 
-def test_claims_that_copies_share_are_told(folder: Path, plan: Plan) -> None:
+def test_claims_shared_by_copied_pods_are_reported(folder: Path, plan: Plan) -> None:
     pods = json.loads((folder / "pods.json").read_text())
     pods["items"].append(
         pod("disk", "1", on="a-1", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
@@ -200,7 +201,9 @@ def test_claims_that_copies_share_are_told(folder: Path, plan: Plan) -> None:
         ("2x{dir}/two.yaml", "holds 2 pods or workloads; N"),
     ],
 )
-def test_what_cannot_be_added_is_one_line(value: str, says: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_what_if_pods_that_cannot_be_added_are_a_one_line_error(
+    value: str, says: str, folder: Path, tmp_path: Path, capsys: Said
+) -> None:
     half = deployment()
     half["spec"]["replicas"] = 2.5
     texts = {
@@ -243,7 +246,7 @@ def test_what_cannot_be_added_is_one_line(value: str, says: str, folder: Path, t
         "&a {kind: List, items: [*a]}",
     ],
 )
-def test_no_manifest_is_an_internal_error(junk: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_no_manifest_causes_an_internal_error(junk: str, folder: Path, tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "junk.yaml").write_text(junk)
     code = main(["plan", "--snapshot", str(folder), "--add-pods", str(tmp_path / "junk.yaml")])
     assert (code, len(capsys.readouterr().err.splitlines())) in {(0, 0), (2, 1)}
@@ -252,7 +255,7 @@ def test_no_manifest_is_an_internal_error(junk: str, folder: Path, tmp_path: Pat
 # -- fewer nodes ---------------------------------------------------------------------------------------------------
 
 
-def test_without_a_node_its_recreated_pods_want_another_and_its_group_is_smaller(plan: Plan) -> None:
+def test_removed_node_leaves_recreated_pods_pending_and_a_smaller_group(plan: Plan) -> None:
     answer = plan("--remove-node", "a-0")
     assert answer["assumed"] == [
         "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"
@@ -265,7 +268,7 @@ def test_without_a_node_its_recreated_pods_want_another_and_its_group_is_smaller
     assert "a-0" not in {verdict["node"] for verdict in answer["unremovable"]}
 
 
-def test_a_template_that_only_the_removed_node_showed_is_not_forgotten(folder: Path, plan: Plan) -> None:
+def test_template_known_only_from_the_removed_node_is_kept(folder: Path, plan: Plan) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["nodeGroups"] = [{"id": "a", "min": 0, "max": 9, "size": 2}]
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -277,7 +280,7 @@ def test_a_template_that_only_the_removed_node_showed_is_not_forgotten(folder: P
 # -- other bounds --------------------------------------------------------------------------------------------------
 
 
-def test_another_maximum(plan: Plan) -> None:
+def test_what_if_maximum_changes_the_plan(plan: Plan) -> None:
     answer = plan("--group", "a:max=9", "--group", "b:max=0,min=0")
     assert grown(answer) == {"a": (2, 4)}
     assert answer["assumed"] == [
@@ -286,7 +289,7 @@ def test_another_maximum(plan: Plan) -> None:
     ]
 
 
-def test_nodes_that_were_asked_for_already_are_on_their_way(plan: Plan) -> None:
+def test_what_if_size_above_the_present_one_makes_upcoming_nodes(plan: Plan) -> None:
     answer = plan("--group", "b:size=2")
     assert (answer["health"]["upcoming"], grown(answer)) == (2, {})
     assert {"shop/web-0", "shop/web-1"} <= set(answer["fitsExisting"])
@@ -308,37 +311,37 @@ def test_nodes_that_were_asked_for_already_are_on_their_way(plan: Plan) -> None:
         ),
     ],
 )
-def test_bounds_that_cannot_be_are_one_line(value: str, says: str, folder: Path, capsys: Said) -> None:
+def test_impossible_what_if_bounds_are_a_one_line_error(value: str, says: str, folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--group", value]) == 2
     assert capsys.readouterr().err.startswith(says)
 
 
-def test_an_unknown_node_is_refused_with_the_nearest(folder: Path, capsys: Said) -> None:
+def test_unknown_node_is_rejected_with_the_nearest_name(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--remove-node", "a-7"]) == 2
     assert capsys.readouterr().err.startswith("--remove-node: no node is called 'a-7'; did you mean a-")
 
 
-# -- all of it -----------------------------------------------------------------------------------------------------
+# -- common behaviour ------------------------------------------------------------------------------------------------
 
 
-def test_the_table_says_what_is_assumed_on_top(folder: Path, capsys: Said) -> None:
+def test_what_if_table_lists_the_assumptions_at_the_top(folder: Path, capsys: Said) -> None:
     assert main(["plan", "--snapshot", str(folder), "--group", "a:max=9"]) == 0
     assert capsys.readouterr().out.startswith("What if:\n  node group a has max 9 instead of 2\n\nCluster shop at")
 
 
-def test_the_same_question_has_the_same_answer_in_any_order(plan: Plan) -> None:
+def test_what_if_arguments_give_the_same_answer_in_any_order(plan: Plan) -> None:
     first = plan("--add-pods", "3xshop/api", "--remove-node", "a-0", "--group", "b:max=9")
     second = plan("--group", "b:max=9", "--remove-node", "a-0", "--add-pods", "3xshop/api")
     assert {**first, "timings": 0} == {**second, "timings": 0}
 
 
-def test_files_are_left_as_they_are(folder: Path, plan: Plan) -> None:
+def test_what_if_leaves_input_files_unchanged(folder: Path, plan: Plan) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     plan("--add-pods", "3xshop/api", "--remove-node", "a-0", "--group", "b:max=9")
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_live_cluster_is_asked_as_well(tmp_path: Path, capsys: Said) -> None:
+def test_what_if_works_on_a_live_cluster(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "front.yaml").write_text(yaml.safe_dump(deployment()))
     template = {
         "kind": "Node",

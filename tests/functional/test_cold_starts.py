@@ -1,4 +1,4 @@
-"""How much CPU each function takes from its process to its first event, and what it loads until then."""
+"""CPU of each function from process start to its first event, and the modules it loads until then."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.functional.forbidden_modules import unwanted
 from tests.functional.stack import HANDLERS
 
 FEWEST, MOST = 3, 15  # rounds
-AWAITED = ("app", "chalicelib.handlers.tick")  # they begin by reading policies before they are asked
+AWAITED = ("app", "chalicelib.handlers.tick")  # they read policies before their first event
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_a_cold_start_takes_few_times_the_import_of_botocore(function: str) -> None:
-    """The least of each counts: whatever else runs on the machine only adds to a process's CPU time. More rounds are
-    made while the limit is not kept, because on a busy machine the least comes late."""
+def test_cold_start_costs_a_limited_multiple_of_importing_botocore(function: str) -> None:
+    """The minimum of each counts, since other load on the machine only adds CPU time. Further rounds run while the
+    limit is exceeded, because on a busy machine the minimum comes late."""
     handler, task = HANDLERS[function], artifact().task
     sessions: list[float] = []
     starts: list[float] = []
@@ -31,7 +31,7 @@ def test_a_cold_start_takes_few_times_the_import_of_botocore(function: str) -> N
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_a_cold_start_loads_nothing_that_the_function_has_no_use_for(function: str) -> None:
+def test_cold_start_loads_no_module_that_the_function_does_not_use(function: str) -> None:
     handler = HANDLERS[function]
     loaded = cold_start.modules(artifact().task, handler)
     module = handler.rpartition(".")[0]
@@ -42,18 +42,18 @@ def test_a_cold_start_loads_nothing_that_the_function_has_no_use_for(function: s
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_executor_has_loaded_its_own_provider_and_no_other(provider: str) -> None:
+def test_act_function_loads_only_its_own_provider(provider: str) -> None:
     loaded = cold_start.modules(artifact().task, f"chalicelib.handlers.act.act_{provider}")
     assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [provider]
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_after_a_start_garbage_is_collected_but_not_sought_among_modules(function: str) -> None:
+def test_garbage_collection_after_a_start_skips_loaded_modules(function: str) -> None:
     asked = "gc.isenabled(), gc.get_freeze_count() > 20_000, os.environ['OPENBLAS_NUM_THREADS']"
     assert cold_start.asked(artifact().task, HANDLERS[function], asked) == "True True 1"
 
 
-def test_the_list_finds_what_is_loaded_too_early() -> None:
+def test_list_of_forbidden_modules_detects_an_early_import() -> None:
     loaded = (
         "numpy.linalg",
         "chalicelib.providers.exoscale.api",

@@ -1,4 +1,4 @@
-"""The foundation's template and the literal policies say what the CloudFormation template and its policies say."""
+"""The foundation's template and the literal policies are equivalent to the CloudFormation template and its policies."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _with_key(stage: Stage) -> Stage:
 
 @STAGES
 @pytest.mark.parametrize("changed", [lambda stage: stage, _with_key], ids=["plain", "key"])
-def test_the_foundation_fits_into_a_request_and_lints_clean(stage: str, changed: Any) -> None:
+def test_foundation_template_fits_a_request_and_passes_lint(stage: str, changed: Any) -> None:
     made = foundation.template(changed(load(stage)), f"outscaler-{stage}-tick-event")
     assert len(json.dumps(made, separators=(",", ":"))) < foundation.LARGEST_BODY
     assert lint(made) == []
 
 
-def test_the_tables_are_kept_and_protected_and_everything_is_tagged() -> None:
+def test_foundation_tables_are_retained_protected_and_tagged() -> None:
     made = foundation.template(load("dev"), "rule")["Resources"]
     tables = [one for one in made.values() if one["Type"] == "AWS::DynamoDB::Table"]
     assert len(tables) == 2
@@ -58,7 +58,7 @@ def test_the_tables_are_kept_and_protected_and_everything_is_tagged() -> None:
             assert {"Key": "stage", "Value": "dev"} in one["Properties"]["Tags"]
 
 
-def test_a_key_encrypts_tables_and_queues_but_that_of_undelivered_ticks() -> None:
+def test_key_encrypts_tables_and_queues_except_that_of_undelivered_ticks() -> None:
     made = foundation.template(_with_key(load("dev")), "rule")["Resources"]
     for name, one in made.items():
         if one["Type"] == "AWS::DynamoDB::Table":
@@ -68,7 +68,7 @@ def test_a_key_encrypts_tables_and_queues_but_that_of_undelivered_ticks() -> Non
 
 
 @STAGES
-def test_the_literal_policies_are_those_of_the_template(stage: str, folder: Path) -> None:
+def test_literal_policies_equal_those_of_the_template(stage: str, folder: Path) -> None:
     made = documents(load(stage), _graph(stage, folder))
     sources = {source_of(file): document for file, document in made.items()}
     assert set(sources) == {file.stem for file in POLICIES.glob("*.json")}
@@ -90,7 +90,7 @@ def _count(resources: Any) -> int:
 
 
 @STAGES
-def test_a_literal_policy_names_only_what_belongs_to_its_stage(stage: str, folder: Path) -> None:
+def test_literal_policy_names_only_resources_of_its_stage(stage: str, folder: Path) -> None:
     for document in documents(load(stage), _graph(stage, folder)).values():
         for statement in document["Statement"]:
             resources = statement["Resource"]
@@ -103,7 +103,7 @@ def test_a_literal_policy_names_only_what_belongs_to_its_stage(stage: str, folde
                 assert service in ("secretsmanager", "ssm", "logs") or "*" not in name, resource
 
 
-def test_rights_for_a_vpc_tracing_and_a_key_are_given_only_where_asked_for(folder: Path) -> None:
+def test_vpc_tracing_and_key_rights_are_granted_only_on_request(folder: Path) -> None:
     graph, stage = _graph("dev", folder), load("dev")
     more = msgspec.structs.replace(
         graph,
@@ -130,7 +130,7 @@ def test_rights_for_a_vpc_tracing_and_a_key_are_given_only_where_asked_for(folde
         ({"events_rate": "many"}, r"Expected `float`"),
     ],
 )
-def test_a_setting_that_does_not_exist_is_named(tmp_path: Path, section: Json, said: str) -> None:
+def test_unknown_stage_setting_is_named(tmp_path: Path, section: Json, said: str) -> None:
     from chalicelib.model.errors import BadInput
 
     (tmp_path / ".chalice").mkdir()

@@ -1,4 +1,4 @@
-"""`make deploy` ends in the same account however often it is run, and wherever it was broken off."""
+"""`make deploy` gives the same account however often it runs and wherever it was interrupted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from infra.aws.package import PackagingFailed
 from infra.emulators.aws import LocalAws
 from tests.functional.deployments import SERVICES, account, cut_after, deploy, small_package
 
-REQUESTS = 260  # that a first deployment makes, about
+REQUESTS = 260  # approximate number of requests of a first deployment
 POINTS = sorted(random.Random(14).sample(range(3, REQUESTS), 3))
 
 
 class DeployRepeatedLocation:
-    """An emulated account that the environment points at, and a folder for what is built."""
+    """An emulated account that the environment points at, and a folder for the build."""
 
     def __init__(self, aws: LocalAws, folder: Path) -> None:
         self.aws, self.folder, self.package = aws, folder, small_package(folder)
@@ -43,10 +43,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DeployRep
         yield DeployRepeatedLocation(aws, tmp_path)
 
 
-def test_a_second_deployment_from_another_machine_changes_nothing(place: DeployRepeatedLocation) -> None:
+def test_second_deployment_from_another_machine_changes_nothing(place: DeployRepeatedLocation) -> None:
     assert place.deploy() == []
     first, url = place.account(), place.clients["apigateway"].get_rest_apis()["items"][0]["id"]
-    shutil.rmtree(place.folder / "built")  # with everything that Chalice remembered
+    shutil.rmtree(place.folder / "built")  # including everything that Chalice recorded
     assert place.deploy() == []
     assert place.account() == first
     assert [one["id"] for one in place.clients["apigateway"].get_rest_apis()["items"]] == [url]
@@ -55,7 +55,7 @@ def test_a_second_deployment_from_another_machine_changes_nothing(place: DeployR
 @pytest.mark.parametrize(
     "requests", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in range(1, REQUESTS, 7))]
 )
-def test_a_deployment_that_was_broken_off_is_continued(
+def test_interrupted_deployment_is_continued(
     place: DeployRepeatedLocation, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any
 ) -> None:
     with cut_after(place.aws.endpoint, requests) as endpoint, monkeypatch.context() as patched:
@@ -68,7 +68,7 @@ def test_a_deployment_that_was_broken_off_is_continued(
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The account after one deployment that nothing disturbed."""
+    """The account after one undisturbed deployment."""
     folder = tmp_path_factory.mktemp("whole")
     with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
         aws.reset()

@@ -1,4 +1,4 @@
-"""What a deployment by Chalice holds, keeps, leaves off and takes away again."""
+"""Contents of a deployment by Chalice: what it keeps, omits and removes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _store(aws: LocalAws) -> Store:
     return Store(TABLE, clock=lambda: 0.0, client=aws.client("dynamodb"))
 
 
-def test_only_the_queues_of_providers_that_policies_name_are_polled(
+def test_only_queues_of_providers_named_in_policies_are_polled(
     aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(built, tmp_path / "built")
@@ -71,7 +71,7 @@ def test_only_the_queues_of_providers_that_policies_name_are_polled(
     assert _polled(aws) == {"reconcile", "act_exoscale"}
 
 
-def test_a_queue_that_holds_messages_is_polled_until_it_is_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_queue_with_messages_is_polled_until_it_is_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     client, sqs = aws.client("lambda"), aws.client("sqs")
     for one in client.list_event_source_mappings()["EventSourceMappings"]:
@@ -82,14 +82,14 @@ def test_a_queue_that_holds_messages_is_polled_until_it_is_empty(aws: LocalAws, 
     assert _polled(aws) == {"reconcile", "act_alicloud"}
 
 
-def test_a_policy_that_cannot_be_read_leaves_every_queue_polled(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_unreadable_policy_leaves_every_queue_polled(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     _store(aws).policies.put("shop", "[", digest("["), None)
     deploy(built, tmp_path / "built")
     assert len(_polled(aws)) == 6
 
 
-def test_an_upgrade_and_the_way_back_keep_the_address_and_every_row(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_upgrade_and_rollback_keep_the_address_and_every_row(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
     newer = tmp_path / "newer.zip"
@@ -107,7 +107,7 @@ def test_an_upgrade_and_the_way_back_keep_the_address_and_every_row(aws: LocalAw
     assert seen[0][1:] == seen[1][1:]
 
 
-def test_a_function_that_a_person_stopped_stays_stopped(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_function_stopped_by_a_user_stays_stopped(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     client = aws.client("lambda")
     client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
@@ -119,7 +119,7 @@ def test_a_function_that_a_person_stopped_stays_stopped(aws: LocalAws, built: Pa
     assert limits == [0, None]
 
 
-def test_what_somebody_changed_is_found_and_set_again(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_manual_changes_of_a_deployment_are_detected_and_reverted(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     client, events = aws.client("lambda"), aws.client("events")
     [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
@@ -148,7 +148,7 @@ def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
 @pytest.mark.parametrize(
     ("answers", "left"), [([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)]
 )
-def test_the_tables_are_deleted_only_where_a_person_says_so_twice(
+def test_tables_are_deleted_only_after_two_confirmations(
     aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], left: int
 ) -> None:
     from infra.aws.deploy import foundation
@@ -208,7 +208,7 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
         (["check"], {}, "stage dev is not deployed in us-east-1; run make deploy"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_would_be_right(
+def test_deployment_error_is_one_line_with_the_remedy(
     aws: LocalAws,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -225,7 +225,7 @@ def test_a_mistake_is_one_line_that_says_what_would_be_right(
     assert len(shown.splitlines()) == 1
 
 
-def test_a_table_of_another_kind_is_not_taken(aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_of_another_kind_is_not_adopted(aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> None:
     aws.client("dynamodb").create_table(
         TableName=TABLE,
         BillingMode="PAY_PER_REQUEST",

@@ -1,4 +1,4 @@
-"""The deployer's own policy grants what `make deploy` and `make undeploy` ask of AWS, and nothing else."""
+"""The deployer's policy grants exactly what `make deploy` and `make undeploy` need."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.functional.deployments import STAGE, deploy, small_package
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
 LIMIT = 6144  # characters of a managed policy, without white space
 
-#: Granted although the deployments of this test make no such call, each with the reason.
+#: : Permissions without a call in these tests, each with its reason.
 UNSEEN = {
     "cloudformation:DescribeStackEvents": "a stack that failed is explained",
     "dynamodb:DescribeContributorInsights": "CloudFormation reads a table before it changes it",
@@ -39,7 +39,7 @@ UNSEEN = {
 
 
 class Recording:
-    """The calls of a deployment, of its repetition and of its end, and whose mapping is which."""
+    """The calls of a deployment, a repeated deployment and an undeployment, and the function of each mapping."""
 
     def __init__(self, folder: Path) -> None:
         with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
@@ -67,19 +67,19 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return Recording(tmp_path_factory.mktemp("deployer"))
 
 
-def test_no_call_of_a_deployment_or_its_end_is_denied(recording: Recording) -> None:
+def test_no_call_of_a_deployment_or_undeployment_is_denied(recording: Recording) -> None:
     policy = Statements(POLICY)
     assert len(recording.calls) > 300
     assert {(need.action, need.resource) for need in recording.needs() if not policy.allows(need)} == set()
 
 
-def test_nothing_is_granted_that_no_deployment_uses(recording: Recording) -> None:
+def test_deployer_policy_grants_nothing_unused(recording: Recording) -> None:
     policy = Statements(POLICY)
     assert all([policy.allows(need) for need in recording.needs()])  # noqa: C419 - every one is to be asked
     assert {action for _, action in policy.granted - policy.used} == UNSEEN.keys()
 
 
-def test_a_permission_that_is_missing_would_be_noticed(recording: Recording, tmp_path: Path) -> None:
+def test_missing_deployer_permission_is_detected(recording: Recording, tmp_path: Path) -> None:
     document = json.loads(POLICY.read_text())
     for left_out in ("iam:PassRole", "sqs:CreateQueue", "lambda:UpdateEventSourceMapping", "apigateway:PUT"):
         statements = [
@@ -112,16 +112,16 @@ def test_a_permission_that_is_missing_would_be_noticed(recording: Recording, tmp
     ],
     ids=lambda need: need.action,
 )
-def test_what_is_not_outscalers_is_denied(need: Need) -> None:
+def test_deployer_policy_denies_resources_outside_outscaler(need: Need) -> None:
     assert not Statements(POLICY).allows(need)
 
 
-def test_the_policy_fits_into_a_managed_policy() -> None:
+def test_deployer_policy_fits_into_a_managed_policy() -> None:
     document: dict[str, Any] = json.loads(POLICY.read_text())
     assert len(json.dumps(document, separators=(",", ":"))) <= LIMIT
     assert all(re.fullmatch(r"[A-Za-z0-9]+", one["Sid"]) for one in document["Statement"])
     assert not [action for one in document["Statement"] for action in one["Action"] if "*" in action]
 
 
-def test_every_recorded_call_has_a_service_and_an_operation(recording: Recording) -> None:
+def test_every_recorded_aws_call_has_a_service_and_an_operation(recording: Recording) -> None:
     assert all(isinstance(call, AwsCall) and call.service and call.operation for call in recording.calls)

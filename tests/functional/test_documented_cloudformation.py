@@ -1,4 +1,4 @@
-"""docs/cloudformation.md is compared with the template, and its commands are run against the emulated account."""
+"""Compares docs/cloudformation.md with the template, and runs its commands against the emulated account."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def _default(name: str, stage_less: bool, given: dict[str, object]) -> str:
 
 
 def _commands(*titles: str) -> list[str]:
-    """Every line of every shell block of these sections; without titles, of the page."""
+    """Every line of every shell block of these sections, or of the whole page without titles."""
     text = "".join(map(_section, titles)) if titles else PAGE
     blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
 
-def test_the_page_lists_every_parameter_with_its_default() -> None:
+def test_page_lists_every_parameter_with_its_default() -> None:
     parameters = artifact().sam("dev")["Parameters"]
     documented = _rows("Parameters")
     assert len(documented) == len(parameters)
     assert dict(documented) == {f"`{name}`": _default(name, True, one) for name, one in parameters.items()}
 
 
-def test_the_page_lists_what_the_published_template_asks_for_besides() -> None:
+def test_page_lists_additional_parameters_of_the_published_template() -> None:
     more = published(artifact().sam("dev"))["Parameters"]
     of_both = artifact().sam("dev")["Parameters"]
     assert dict(_rows("Published template")) == {
@@ -67,13 +67,13 @@ def test_the_page_lists_what_the_published_template_asks_for_besides() -> None:
     }
 
 
-def test_the_page_lists_every_output() -> None:
+def test_page_lists_every_output() -> None:
     documented = {name for cell, _ in _rows("Outputs") for name in re.findall(r"`(\w+)`", cell)}
     assert documented == set(artifact().sam("dev")["Outputs"])
     assert documented - {"ReaderKeyId"} == set(artifact().sam("prod")["Outputs"])
 
 
-def test_every_wildcard_that_a_parameter_brings_is_documented() -> None:
+def test_every_wildcard_that_a_parameter_adds_is_documented() -> None:
     template = resolve(artifact().sam("dev"), **VPC, Tracing="on", SecretPrefix="x", EksClusters="x")
     found = {
         str(text).removeprefix("arn:${AWS::Partition}:")
@@ -104,7 +104,7 @@ def _listed(value: object) -> list[object]:
     return value if isinstance(value, list) else [value]
 
 
-def test_the_keys_policy_lets_in_the_two_services_that_have_no_role() -> None:
+def test_key_policy_admits_the_two_services_without_a_role() -> None:
     [block] = re.findall(r"^```json\n(.*?)^```", _section("Key"), re.MULTILINE | re.DOTALL)
     statements = json.loads(block)
     assert {one["Principal"]["Service"] for one in statements} == {"events.amazonaws.com", "logs.REGION.amazonaws.com"}
@@ -134,7 +134,7 @@ def test_every_stack_command_names_the_same_stack() -> None:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalAws, Path]]:
-    """An emulated account with a bucket, and a folder with what `make package` leaves."""
+    """An emulated account with a bucket, and a folder with the output of `make package`."""
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "build").mkdir()
     (folder / "build" / "sam.json").write_text(json.dumps(artifact().sam("dev")))
@@ -161,7 +161,7 @@ def _status(aws: LocalAws) -> str:
 
 
 @pytest.mark.skipif(AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run")
-def test_the_documented_commands_make_upgrade_and_remove_a_stack(desk: tuple[LocalAws, Path]) -> None:
+def test_documented_commands_create_upgrade_and_remove_a_stack(desk: tuple[LocalAws, Path]) -> None:
     aws, _ = desk
     deploying = [command for command in _commands("Deploy") if "aws cloudformation" in command]
     outputs = [_run(desk, command) for command in deploying][-1]
@@ -184,7 +184,7 @@ def test_the_documented_commands_make_upgrade_and_remove_a_stack(desk: tuple[Loc
     _run(desk, delete)
     _run(desk, wait)
     for table in (names["PolicyTableName"], names["TableName"]):
-        if table in aws.client("dynamodb").list_tables()["TableNames"]:  # moto does not know Retain
+        if table in aws.client("dynamodb").list_tables()["TableNames"]:  # moto does not support Retain
             _run(desk, unprotect, table)
             _run(desk, drop, table)
     left = aws.client("dynamodb").list_tables()["TableNames"]
@@ -192,7 +192,7 @@ def test_the_documented_commands_make_upgrade_and_remove_a_stack(desk: tuple[Loc
 
 
 @pytest.mark.skipif(AWS is None, reason="the AWS CLI is not installed: the documented commands cannot be run")
-def test_the_documented_commands_make_a_stack_of_the_published_template(desk: tuple[LocalAws, Path]) -> None:
+def test_documented_commands_create_a_stack_of_the_published_template(desk: tuple[LocalAws, Path]) -> None:
     aws, _ = desk
     for command in _commands("Published template"):
         _run(desk, command)

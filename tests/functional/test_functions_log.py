@@ -1,4 +1,4 @@
-"""What the functions log is not for the framework to silence: an operator's first question is answered from it."""
+"""The framework must not silence the functions' log, which operators read first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger.info("reconciled", cluster="shop")
 """
 
 
-def test_a_line_is_logged_even_where_the_app_was_made_with_another_output() -> None:
+def test_line_is_logged_even_if_the_app_was_created_with_another_output() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=ROOT,

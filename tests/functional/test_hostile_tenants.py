@@ -1,7 +1,8 @@
-"""One tenant's objects cannot stop a cluster's autoscaling: each attack ends, in bounded memory, and others are served.
+"""One tenant's objects cannot stop a cluster's autoscaling: each attack ends in bounded time and memory, and other pods
+are served.
 
-Every case runs in a process of its own. The bounds of CPU seconds and memory are far below what the function that plans
-has: an attack that works costs minutes or gigabytes.
+Every case runs in its own process. The limits of CPU seconds and memory are far below those of the planning function; a
+successful attack would cost minutes or gigabytes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pytest
 from chalicelib.model.reason import ReasonCode
 from tests.property import hostile_tenants
 
-SECONDS, MIB = 30.0, 600.0  # of an attack; the function that plans has 1,769 MB and 120 s
+SECONDS, MIB = 30.0, 600.0  # limit per attack; the planning function has 1,769 MB and 120 s
 _QUICK = (
     "host-ports-500",
     "anti-affinity-50",
@@ -35,17 +36,17 @@ def _check(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", _QUICK)
-def test_an_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) -> None:
+def test_attack_by_one_tenant_costs_seconds_and_other_pods_are_served(case: str) -> None:
     _check(case)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(hostile_tenants.CASES.keys() - set(_QUICK)))
-def test_every_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) -> None:
+def test_every_attack_by_one_tenant_costs_seconds_and_other_pods_are_served(case: str) -> None:
     _check(case)
 
 
-def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
+def test_pod_beyond_a_tenant_limit_is_reported_with_that_limit() -> None:
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
     plan = hostile_tenants.planned([hostile_tenants.pod("many", containers=many)])
     told = {
@@ -58,8 +59,8 @@ def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
     assert told == {(ReasonCode.NOT_SIMULATED, "500 host ports, at most 100")}
 
 
-def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None:
-    """Port 1007 may be taken there: what is not read of a pod may keep others away."""
+def test_node_with_a_pod_beyond_a_limit_stays_and_gets_no_placements() -> None:
+    """Port 1007 may be in use there: the unread part of a pod may exclude other pods."""
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
     empty = f"n{hostile_tenants.NODES - 1}"
     free = {node for each in hostile_tenants.planned([]).promises if (node := each.node)}
@@ -72,7 +73,7 @@ def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None
     }
 
 
-def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> None:
+def test_pod_beyond_a_limit_without_exclusions_leaves_its_room_to_others() -> None:
     empty = f"n{hostile_tenants.NODES - 1}"
     many = [{"key": f"t{at}", "operator": "Exists"} for at in range(1_000)]
     plan = hostile_tenants.planned([hostile_tenants.pod("many", node=empty, tolerations=many)])
@@ -80,8 +81,8 @@ def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> No
     assert empty not in {each.node for each in plan.removals}
 
 
-def test_the_namespace_that_uses_most_loses_first() -> None:
-    """4,000 rules are shared: the tenant's 16,000 lose, a namespace with 20 keeps its own."""
+def test_namespace_with_the_highest_use_loses_first() -> None:
+    """4,000 rules are shared: the tenant's 16,000 are dropped, a namespace with 20 keeps its own."""
     greedy = hostile_tenants.CASES["anti-affinity-at-the-limit"]()
     modest = [
         hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at)))
@@ -97,8 +98,8 @@ def test_the_namespace_that_uses_most_loses_first() -> None:
 
 
 @pytest.mark.parametrize(("expressions", "lost"), [(1, 0), (200, 1)])
-def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expressions: int, lost: int) -> None:
-    """4,000,000 comparisons are shared: 400 classes with 200 expressions each are 32 million."""
+def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(expressions: int, lost: int) -> None:
+    """4,000,000 comparisons are shared: 400 classes with 200 expressions each need 32 million."""
     dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
     tenant = [
         hostile_tenants.pod(
@@ -120,8 +121,8 @@ def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expression
     )
 
 
-def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() -> None:
-    """The clock jumps by a second at each look: what was not looked at says so, and no empty node goes."""
+def test_pass_out_of_time_keeps_its_results_and_removes_nothing() -> None:
+    """The clock advances by a second at each reading: skipped work is reported, and no empty node is removed."""
     ticks = iter(range(1_000_000))
     plan = hostile_tenants.planned(hostile_tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
     told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
@@ -129,14 +130,14 @@ def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() 
     assert not plan.removals
 
 
-def test_time_that_is_not_used_up_changes_no_plan() -> None:
+def test_unused_planning_time_does_not_change_the_plan() -> None:
     objects = list(hostile_tenants.CASES["own-labels"]())
     assert hostile_tenants.planned(objects, clock=lambda: 5.0) == hostile_tenants.planned(objects)
 
 
 @pytest.mark.parametrize("amount", [2**62, 2**63 - 1, 2**56, 2**55])
 def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
-    """A thousand pods on one node that ask for more than there is leave no room there, whatever the sum."""
+    """A thousand pods on one node with requests above its capacity leave no room there, whatever the sum."""
     asked = [{"resources": {"requests": {"cpu": "1m", "memory": str(amount)}}}]
     empty = f"n{hostile_tenants.NODES - 1}"
     plan = hostile_tenants.planned([hostile_tenants.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
@@ -145,13 +146,13 @@ def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
     assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
 
 
-def test_a_node_that_offers_too_much_takes_no_more_than_it_may() -> None:
+def test_node_with_huge_capacity_takes_no_more_pods_than_allowed() -> None:
     huge = hostile_tenants.node(
         hostile_tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)}
     )
     assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_tenants.VICTIMS
 
 
-def test_a_pass_ends_soon_after_its_time_whatever_it_is_doing() -> None:
-    """Without a limit of time this case takes more than ten seconds of CPU, in every phase of a pass."""
+def test_pass_ends_soon_after_its_time_limit_in_every_phase() -> None:
+    """Without a time limit this case takes more than ten seconds of CPU in every phase of a pass."""
     assert hostile_tenants.measured("anti-affinity-of-all-zones", within=2.0).seconds < 8.0

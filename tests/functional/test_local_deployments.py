@@ -1,4 +1,4 @@
-"""The emulated account takes Chalice's calls and CloudFormation's templates, where moto alone does not."""
+"""The emulated account accepts Chalice's calls and CloudFormation's templates where moto alone does not."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _function(account: LocalAws, name: str) -> None:
 
 @pytest.fixture
 def mapped(account: LocalAws) -> tuple[str, str, str]:
-    """A function with a queue: the queue's URL and ARN, the function's name."""
+    """A function with a queue: the queue's URL and ARN, and the function's name."""
     name = f"mapped-{uuid.uuid4().hex[:8]}"
     _function(account, name)
     sqs = account.client("sqs")
@@ -66,7 +66,7 @@ def mapped(account: LocalAws) -> tuple[str, str, str]:
     return url, arn, name
 
 
-def test_a_mapped_queue_keeps_its_messages(account: LocalAws, mapped: tuple[str, str, str]) -> None:
+def test_mapped_queue_keeps_its_messages(account: LocalAws, mapped: tuple[str, str, str]) -> None:
     sqs = account.client("sqs")
     sqs.send_message(QueueUrl=mapped[0], MessageBody="kept")
     [message] = sqs.receive_message(QueueUrl=mapped[0], AttributeNames=["All"])["Messages"]
@@ -74,7 +74,7 @@ def test_a_mapped_queue_keeps_its_messages(account: LocalAws, mapped: tuple[str,
 
 
 @pytest.mark.parametrize("named", ["name", "arn"])
-def test_a_second_mapping_of_a_queue_to_a_function_is_refused(
+def test_second_mapping_of_a_queue_to_a_function_is_rejected(
     account: LocalAws, mapped: tuple[str, str, str], named: str
 ) -> None:
     functions = account.client("lambda")
@@ -85,7 +85,7 @@ def test_a_second_mapping_of_a_queue_to_a_function_is_refused(
     assert len(functions.list_event_source_mappings(FunctionName=function)["EventSourceMappings"]) == 1
 
 
-def test_the_newest_configuration_of_asynchronous_invocations_holds(
+def test_latest_configuration_of_asynchronous_invocations_applies(
     account: LocalAws, mapped: tuple[str, str, str]
 ) -> None:
     functions = account.client("lambda")
@@ -94,7 +94,7 @@ def test_the_newest_configuration_of_asynchronous_invocations_holds(
     assert functions.get_function_event_invoke_config(FunctionName=mapped[2])["MaximumRetryAttempts"] == 0
 
 
-def test_an_api_of_swagger_keeps_its_throttle_when_it_is_deployed_again(account: LocalAws) -> None:
+def test_redeployed_swagger_api_keeps_its_throttle(account: LocalAws) -> None:
     gateway = account.client("apigateway")
     api = gateway.import_rest_api(body=json.dumps(SWAGGER), parameters={"endpointConfigurationTypes": "REGIONAL"})["id"]
     gateway.create_deployment(restApiId=api, stageName="api", tracingEnabled=False)
@@ -133,7 +133,7 @@ def _alarm(name: str) -> dict[str, Any]:
 
 
 def _created(account: LocalAws, stage: str, address: str, alarm: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Physical ids by logical ones, and the outputs, of a stack of the artifact's template and an alarm."""
+    """Physical ids by logical ids, and the outputs, of a stack of the artifact's template and an alarm."""
     template = artifact().sam(stage)
     for resource in template["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
@@ -162,8 +162,8 @@ def _created(account: LocalAws, stage: str, address: str, alarm: str) -> tuple[d
 
 
 @pytest.mark.parametrize(("stage", "amazon"), [("dev", True), ("prod", False)])
-def test_a_packaged_template_in_s3_makes_its_stack(account: LocalAws, stage: str, amazon: bool) -> None:
-    """As `aws cloudformation deploy --s3-bucket` sends it: by a change set, with the transformation still to do."""
+def test_packaged_template_in_s3_creates_its_stack(account: LocalAws, stage: str, amazon: bool) -> None:
+    """As `aws cloudformation deploy --s3-bucket` sends it: by a change set, with the transformation still to be run."""
     alarm = f"dead-{uuid.uuid4().hex[:6]}"
     address = "https://s3.us-east-1.amazonaws.com" if amazon else account.endpoint
     ids, outputs = _created(account, stage, address, alarm)
@@ -180,9 +180,7 @@ def test_a_packaged_template_in_s3_makes_its_stack(account: LocalAws, stage: str
 
 
 @pytest.mark.parametrize("port", ["65536", "-1", "taken"])
-def test_a_port_that_cannot_be_served_is_named_in_one_line(
-    account: LocalAws, port: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unusable_port_is_named_in_one_line(account: LocalAws, port: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = account.endpoint.rpartition(":")[2] if port == "taken" else port
     assert main(["--port", given]) == 2
     assert f"--port {given}: " in capsys.readouterr().err

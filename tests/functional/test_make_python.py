@@ -1,4 +1,4 @@
-"""make builds .venv with the newest Python of the machine that works."""
+"""make builds .venv with the newest working Python of the machine."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def chosen(folder: Path, commands: dict[str, str], **given: str) -> str:
     ],
     ids=["newest", "broken-shim", "without-venv", "broken-shims", "only-newer", "none"],
 )
-def test_the_newest_python_that_works_is_taken(tmp_path: Path, commands: dict[str, str], taken: str) -> None:
+def test_make_uses_the_newest_working_python(tmp_path: Path, commands: dict[str, str], taken: str) -> None:
     assert chosen(tmp_path, commands) == taken
 
 
-def test_a_python_that_is_named_is_taken(tmp_path: Path) -> None:
+def test_make_uses_a_python_that_is_named(tmp_path: Path) -> None:
     assert chosen(tmp_path, {"python3.13": WORKS}, PYTHON="python3.11") == "python3.11"

@@ -1,9 +1,9 @@
-"""`make run` as a newcomer meets it: a process of its own, watched to its end.
+"""Runs `make run` in its own process to the end.
 
-The story contains what the issue asks to be shown: the act function is killed between the provider's call and the
-record, four times, and nothing is bought twice. A cluster over five clouds: one has no stock, one no quota, one
-delivers a server that never joins, and one grows by rules, of which two are true at once and the flavour that is
-preferred is sold out. The run itself checks that and says so in its exit code.
+In the story the act function is killed four times between the provider's call and the record, and nothing is bought
+twice. The cluster uses five clouds: one has no stock, one has no quota, one delivers a server that never joins, and one
+scales up by rules, two of which are true at once while the preferred flavour is sold out. The run checks this itself
+and reports it in its exit code.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
+def test_make_run_completes_its_story(tmp_path: Path) -> None:
     place = tmp_path / "local"
     done = _run("--speed", "30", "--place", str(place))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-6000:]
@@ -69,6 +69,6 @@ def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)])
-def test_a_wrong_argument_is_one_line_and_exit_2(arguments: tuple[str, ...]) -> None:
+def test_invalid_make_run_argument_is_one_line_with_exit_code_2(arguments: tuple[str, ...]) -> None:
     done = _run(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

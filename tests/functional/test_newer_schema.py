@@ -1,4 +1,4 @@
-"""A table that a newer release has written: every function and every command of this release refuses it."""
+"""A table written by a newer release is refused by every function and every command of this release."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def world() -> Iterator[LocalWorld]:
 
 
 def upgrade(world: LocalWorld, *, warm: bool = False) -> None:
-    """A newer release has written the table. warm: this release's processes live on for up to a minute."""
+    """Lets a newer release write the table. warm: this release's processes live on for up to a minute."""
     world.services.dynamodb.put_item(TableName=world.services.table, Item=NEWER)
     if not warm:
         world.restart()
@@ -68,14 +68,14 @@ def deliver(world: LocalWorld, function: str, **message: str) -> Any:
     return world.invoke(function, sqs_event(sqs_record(function, "m-1", "r", body, {"ApproximateReceiveCount": "1"})))
 
 
-def test_the_first_pass_of_a_deployment_writes_the_schema(world: LocalWorld) -> None:
+def test_first_pass_of_a_deployment_writes_the_schema(world: LocalWorld) -> None:
     item = world.services.dynamodb.get_item(TableName=world.services.table, Key=KEY)["Item"]
     assert item["schema"] == {"N": "1"}
     assert "expires_at" not in item
 
 
 @pytest.mark.parametrize("warm", [False, True])
-def test_no_function_works_on_a_newer_table_and_nothing_in_it_changes(
+def test_no_function_works_on_a_newer_table_or_changes_it(
     world: LocalWorld, warm: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     upgrade(world, warm=warm)
@@ -99,7 +99,7 @@ def test_no_function_works_on_a_newer_table_and_nothing_in_it_changes(
     assert any(REFUSAL in str(vars(record)) for record in caplog.records)
 
 
-def test_the_webhook_says_nothing_of_the_release_and_strangers_get_their_401(world: LocalWorld) -> None:
+def test_webhook_does_not_reveal_the_release_and_strangers_get_401(world: LocalWorld) -> None:
     upgrade(world)
     answer = world.post([EVENT])
     assert answer["statusCode"] == 503
@@ -107,12 +107,12 @@ def test_the_webhook_says_nothing_of_the_release_and_strangers_get_their_401(wor
     assert world.post([EVENT], key="a-key-that-is-not-the-clusters")["statusCode"] == 401
 
 
-def test_the_health_route_still_answers(world: LocalWorld) -> None:
+def test_health_route_answers_with_a_newer_table(world: LocalWorld) -> None:
     upgrade(world)
     assert world.get("/healthz")["statusCode"] == 200
 
 
-def test_a_release_that_knows_the_table_carries_on_where_it_stood(world: LocalWorld) -> None:
+def test_release_that_knows_the_table_continues_where_it_stopped(world: LocalWorld) -> None:
     plans = world.plan_ids()
     upgrade(world)
     world.step(3 * MINUTE)
@@ -124,8 +124,8 @@ def test_a_release_that_knows_the_table_carries_on_where_it_stood(world: LocalWo
     assert not any(world.queues.dead.values())
 
 
-def test_a_table_that_newer_rows_came_into_works_while_the_schema_is_ours(world: LocalWorld) -> None:
-    """A row of another kind in the schema's partition is nobody's cluster: lists and passes pass over it."""
+def test_newer_rows_in_a_table_with_our_schema_are_skipped(world: LocalWorld) -> None:
+    """A row of another type in the schema's partition is not a cluster: lists and passes skip it."""
     world.services.dynamodb.put_item(
         TableName=world.services.table, Item={**KEY, "item": {"S": "schema#next"}, "schema": {"N": "9"}}
     )
@@ -140,7 +140,7 @@ def test_a_table_that_newer_rows_came_into_works_while_the_schema_is_ours(world:
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    """Both tables with a cluster, one of older releases, and a newer schema."""
+    """Both tables with a cluster, one cluster of an older release, and a newer schema."""
     for name, value in {
         "AWS_DEFAULT_REGION": "eu-central-2",
         "AWS_ACCESS_KEY_ID": "testing",
@@ -187,7 +187,7 @@ def test_no_command_reads_or_writes_a_newer_table(
     assert boto3.client("dynamodb").scan(TableName=f"{TABLE}-policies")["Items"] == []
 
 
-def test_migrate_leaves_the_schema_alone(tables: Store, capsys: pytest.CaptureFixture[str]) -> None:
+def test_migrate_does_not_change_the_schema(tables: Store, capsys: pytest.CaptureFixture[str]) -> None:
     client = boto3.client("dynamodb")
     client.put_item(TableName=TABLE, Item=NEWER | {"schema": {"N": "1"}})
     assert main(["migrate", "--delete-old", "-o", "json"]) == 0

@@ -1,4 +1,4 @@
-"""With `observeSecret` the function that plans reads no credential that could change anything."""
+"""With `observeSecret` the planning function reads no credential that could change anything."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LOOKS, CHANGES = "outscaler/shop/{}-observe", "outscaler/shop/{}"
 
 
 class ObserveSecretFixture(msgspec.Struct, frozen=True):
-    """group, settings: for the policy, without names of secrets. looks, changes: texts of the two secrets. refused:
-    calls that the vendor refused so far; written: by whom changes were made."""
+    """group, settings: for the policy, without names of secrets. looks, changes: values of the two secrets. refused:
+    calls rejected by the vendor so far; written: who made changes."""
 
     group: str
     settings: dict[str, Any]
@@ -44,7 +44,7 @@ class ObserveSecretFixture(msgspec.Struct, frozen=True):
 
 
 def _alicloud(world: LocalWorld, account: AlicloudAccount) -> ObserveSecretFixture:
-    """The key may do what the first statement of the shipped policy allows: it only describes."""
+    """The key has the rights of the first statement of the shipped policy, which only describes."""
     shipped = read_policy((INFRA / "alicloud/ram-policy.json").read_text("utf-8"))
     account.server.ring.add("LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1]))
     group = account.cloud.add_group("web", most=5)
@@ -60,7 +60,7 @@ def _alicloud(world: LocalWorld, account: AlicloudAccount) -> ObserveSecretFixtu
 
 
 def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> ObserveSecretFixture:
-    """The same with Huawei Cloud's."""
+    """The equivalent with Huawei Cloud's policy."""
     shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0]["Action"]
     account.server.ring.add("HPUA-EXAMPLE-LOOKS", "example-secret-that-looks", frozenset(shipped))
     account.cloud.add_pool(account.cluster.uid, "web")
@@ -115,7 +115,7 @@ def _cherryservers(world: LocalWorld, account: CherryAccount) -> ObserveSecretFi
 
 
 def _clusterapi(world: LocalWorld, _: None) -> ObserveSecretFixture:
-    """Both kubeconfigs are of the one simulated server, with two users."""
+    """Both kubeconfigs are for the one simulated server, with two users."""
     reads = RbacRule(verbs=("get", "list"), groups=("*",), resources=("*",))
     world.server.api.authority.admit(User("looks", "token-that-looks"), [reads])
     world.seed(objects.machine_deployment("web", 0, 0, 5))
@@ -144,7 +144,7 @@ SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], Ob
 
 
 def asked(world: LocalWorld, provider: str) -> set[str]:
-    """The two secrets, as far as they were read since the last look."""
+    """Which of the two secrets were read since the last call."""
     assert isinstance(world.services, QuickServices)
     found = {LOOKS.format(provider), CHANGES.format(provider)} & set(world.services.secrets.asked)
     world.services.secrets.asked.clear()
@@ -152,7 +152,7 @@ def asked(world: LocalWorld, provider: str) -> set[str]:
 
 
 @pytest.mark.parametrize("provider", SCENES)
-def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_other(provider: str) -> None:
+def test_passes_use_the_read_only_key_and_operations_the_other(provider: str) -> None:
     """First in mode shadow, then in mode active until all pods have a node."""
     make, prepare, key = SCENES[provider]
     account = make() if make is not None else None
@@ -202,7 +202,7 @@ def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_o
         ("clusterapi", {"kubeconfigSecret": "c", "context": "x"}, {"kubeconfigSecret": "o", "context": "x"}),
     ],
 )
-def test_nothing_of_the_credentials_for_changes_is_left(
+def test_policy_for_passes_contains_no_write_credentials(
     provider: str,
     given: dict[str, str],
     used: dict[str, str],

@@ -1,4 +1,4 @@
-"""Policies in the state table, where older releases kept them: never used, and never quietly passed over."""
+"""Policies in the state table, where older releases stored them, are never used and always reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ spec:
 
 @pytest.fixture
 def desk(premises: Premises) -> AppClient:
-    """A desk over tables of the test's own, with a policy in the old place."""
+    """An app client over tables of the test's own, with a policy in the old table."""
     made = Premises(premises.aws, premises.clock).desk()
     store_as_before(made.store, "shop", TEXT)
     return made
@@ -44,7 +44,7 @@ def _errors(log: io.StringIO) -> list[dict[str, object]]:
     return [line for line in map(json.loads, log.getvalue().splitlines()) if line["level"] == "ERROR"]
 
 
-def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: AppClient, log: io.StringIO) -> None:
+def test_tick_reports_unmigrated_policies_and_the_command_once(desk: AppClient, log: io.StringIO) -> None:
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (0, (), ())
     [line] = _errors(log)
@@ -53,13 +53,13 @@ def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: AppClient, lo
     assert line["remedy"] == "run outscaler migrate"
 
 
-def test_the_tick_is_quiet_once_they_were_copied(desk: AppClient, log: io.StringIO) -> None:
+def test_tick_does_not_report_migrated_policies(desk: AppClient, log: io.StringIO) -> None:
     desk.store.moving.copy("shop", lambda _: None)
     assert scan_scheduler.run(desk.runtime).queued == ("shop",)
     assert _errors(log) == []
 
 
-def test_names_that_somebody_planted_do_not_fill_the_log(desk: AppClient, log: io.StringIO) -> None:
+def test_planted_cluster_names_do_not_flood_the_log(desk: AppClient, log: io.StringIO) -> None:
     for number in range(30):
         store_as_before(desk.store, f"x{number}-" + "\u00e9\n" * 200, "text")
     scan_scheduler.run(desk.runtime)
@@ -69,7 +69,7 @@ def test_names_that_somebody_planted_do_not_fill_the_log(desk: AppClient, log: i
     assert str(line["detail"]).isascii()
 
 
-def test_the_list_of_clusters_says_it_too(desk: AppClient) -> None:
+def test_list_of_clusters_reports_unmigrated_policies(desk: AppClient) -> None:
     install(desk.runtime)
     try:
         said = desk.get("/clusters").json_body
@@ -92,7 +92,7 @@ def _planned(desk: AppClient) -> Operation:
     return operation
 
 
-def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk: AppClient) -> None:
+def test_operations_wait_for_the_migration_of_their_policy(desk: AppClient) -> None:
     operation = _planned(desk)
     body = json.dumps({"cluster": "shop", "operation": operation.spec.id})
     with pytest.raises(NotMoved, match="run outscaler migrate"):
@@ -105,7 +105,7 @@ def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk:
     assert scan_scheduler.run(desk.runtime).swept == (operation.spec.id,)
 
 
-def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: AppClient) -> None:
+def test_operation_of_a_cluster_without_any_policy_is_abandoned(desk: AppClient) -> None:
     operation = _planned(desk)
     desk.store.moving.copy("shop", lambda _: None)
     desk.store.moving.delete_old("shop")
@@ -118,8 +118,8 @@ def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off
     assert over.status.state is OperationState.FAILED or over.status.state is OperationState.ABANDONED
 
 
-def test_a_policy_that_a_function_could_write_is_never_in_force(desk: AppClient) -> None:
-    """Whoever takes a function over can write every row of the state table."""
+def test_policy_writable_by_a_function_is_never_in_force(desk: AppClient) -> None:
+    """An attacker who controls a function can write every row of the state table."""
     for version in range(1, 4):
         store_as_before(desk.store, "shop", *[TEXT.replace("outscaler/shop", "outscaler/other")] * version)
     assert desk.store.policies.current("shop") is None

@@ -1,4 +1,4 @@
-"""The REST API that is deployed: one public stage, throttled by route, with a log that holds nothing of a caller's."""
+"""The deployed REST API: one public stage, throttled by route, with a log that contains nothing from callers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _of_type(template: Template, kind: str) -> list[Template]:
 
 
 @STAGES
-def test_there_is_exactly_one_public_stage(stage: str) -> None:
-    """SAM adds one called Stage, without a throttle, unless it is told the version of OpenAPI."""
+def test_api_has_exactly_one_public_stage(stage: str) -> None:
+    """SAM adds a stage called Stage, without a throttle, unless the version of OpenAPI is given."""
     template = translate(artifact().sam(stage))
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     assert found["StageName"] == "api"
@@ -31,7 +31,7 @@ def test_there_is_exactly_one_public_stage(stage: str) -> None:
 
 
 @STAGES
-def test_every_route_is_throttled_and_the_open_ones_lower_than_the_others(stage: str) -> None:
+def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> None:
     template = translate(artifact().sam(stage))
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     numbers = {name: given["Default"] for name, given in template["Parameters"].items() if given["Type"] == "Number"}
@@ -58,7 +58,7 @@ def test_every_route_is_throttled_and_the_open_ones_lower_than_the_others(stage:
 
 
 @STAGES
-def test_the_access_log_holds_no_query_no_header_and_no_body(stage: str) -> None:
+def test_access_log_contains_no_query_no_header_and_no_body(stage: str) -> None:
     template = translate(artifact().sam(stage))
     [found] = _of_type(template, "AWS::ApiGateway::Stage")
     condition, setting, nothing = found["AccessLogSetting"]["Fn::If"]
@@ -79,7 +79,7 @@ def test_the_access_log_holds_no_query_no_header_and_no_body(stage: str) -> None
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_only_functions_whose_event_source_reports_failures_are_told_so(function: str) -> None:
+def test_only_event_sources_that_report_batch_failures_enable_it(function: str) -> None:
     template = translate(artifact().sam("prod"))
     reporting = {
         one["FunctionName"]["Ref"]

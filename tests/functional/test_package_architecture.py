@@ -1,4 +1,5 @@
-"""Either processor's artifact is built on this machine, and nothing in it is for another processor or Python."""
+"""An artifact for either processor can be built on this machine, and contains nothing for another processor or
+Python."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def members(built: Artifact) -> dict[str, int]:
     ],
     ids=["module", "library", "program", "32-bits", "big-endian", "cut", "module-of-3.11", "bytecode-of-3.13"],
 )
-def test_a_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+def test_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == [says]
 
 
@@ -79,7 +80,7 @@ def test_a_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, co
         ("lib__empty", b""),
     ],
 )
-def test_a_file_that_can_run_in_lambda_is_not_named(tmp_path: Path, name: str, content: bytes) -> None:
+def test_file_that_can_run_in_lambda_is_not_named(tmp_path: Path, name: str, content: bytes) -> None:
     assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == []
 
 
@@ -89,8 +90,8 @@ def test_everything_in_the_artifact_runs_on_its_processor_and_python() -> None:
     assert list(foreign(built.zip, OTHER, runtime())), "the artifact has binaries"
 
 
-def test_what_numpy_imports_at_the_first_call_is_in_the_zip() -> None:
-    """From numpy 2.3 on `unique` imports numpy.ma, which no import of numpy does."""
+def test_numpy_modules_imported_at_the_first_call_are_in_the_zip() -> None:
+    """From numpy 2.3 on `unique` imports numpy.ma, which importing numpy does not."""
     calls = (
         "import sys, numpy as np; a = np.array([3, 1, 3]); "
         "np.unique(a); np.setdiff1d(a, a); np.isin(a, a); np.unique(a, return_counts=True); "
@@ -107,7 +108,7 @@ def test_what_numpy_imports_at_the_first_call_is_in_the_zip() -> None:
     assert done.stdout.startswith(str(artifact().task))
 
 
-def test_the_other_processors_artifact_differs_in_its_binaries_only(other: Artifact) -> None:
+def test_artifact_for_the_other_processor_differs_only_in_binaries(other: Artifact) -> None:
     assert list(foreign(other.zip, OTHER, runtime())) == []
     ours, theirs = members(artifact()), members(other)
     plain = {
@@ -133,20 +134,20 @@ def test_every_function_has_the_processor_and_python_of_its_zip(other: Artifact)
         assert {(*one["Architectures"], one["Runtime"]) for one in functions} == {(architecture, runtime())}
 
 
-def test_the_processor_is_the_configurations_unless_one_is_named() -> None:
+def test_processor_comes_from_the_configuration_unless_one_is_named() -> None:
     config = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for stage, settings in config["stages"].items():
         wanted = settings.get("lambda_architecture", config.get("lambda_architecture", "x86_64"))
         assert configured_architecture(stage) == wanted
 
 
-def test_a_processor_that_lambda_does_not_have_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_processor_unknown_to_lambda_is_rejected(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["--architecture", "riscv64", "--out", str(tmp_path)])
     assert "choose from" in capsys.readouterr().err
 
 
-def test_a_wheel_that_is_not_the_locked_one_is_refused(tmp_path: Path) -> None:
+def test_wheel_other_than_the_locked_one_is_rejected(tmp_path: Path) -> None:
     wheel = tmp_path / "six-1.17.0-py3-none-any.whl"
     wheel.write_bytes(b"not the file that was locked")
     lock = tmp_path / "requirements.txt"
@@ -156,7 +157,7 @@ def test_a_wheel_that_is_not_the_locked_one_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "task").exists()
 
 
-def test_a_package_without_a_wheel_for_the_processor_is_refused(tmp_path: Path) -> None:
+def test_package_without_a_wheel_for_the_processor_is_rejected(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text(f"--no-index\nsix==1.17.0 --hash=sha256:{'0' * 64}\n")
     with pytest.raises(PackagingFailed, match=r"pip found no wheel for arm64 and python3\.\d+ of something"):

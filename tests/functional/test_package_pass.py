@@ -1,4 +1,4 @@
-"""From the artifact alone: a cluster in, a plan out, a group grown. Every function in a process of its own."""
+"""A pass with the artifact alone: a cluster is read, planned and scaled up. Every function runs in its own process."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ spec:
 
 @pytest.fixture
 def cluster() -> Iterator[ApiServer]:
-    """One full node, a group that could be larger, and a pod that found no place.
+    """One full node, a group that can grow, and an unschedulable pod.
 
-    The cluster's clock is a minute late, so the pod is old enough: no pass buys for pods that are a second old.
+    The cluster's clock is a minute late, so the pod is old enough; a pass buys nothing for pods that are a second old.
     """
     store = ObjectStore(lambda: time.time() - 60.0)
     with ApiServer(store) as server:
@@ -83,7 +83,9 @@ def _message(body: object) -> dict[str, Any]:
     return event
 
 
-def test_a_pending_pod_becomes_a_larger_group(cluster: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_pending_pod_makes_the_artifact_scale_up_a_group(
+    cluster: ApiServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     with LocalAws() as aws:
         stack = Stack(aws, artifact(), tmp_path_factory.mktemp("events"))
         store = Store(stack.ids["StateTable"], clock=time.time, client=aws.client("dynamodb"))

@@ -1,4 +1,4 @@
-"""The artifact is run as Lambda runs it: unzipped, through the template's Handler names, with nothing else at hand."""
+"""Runs the artifact as Lambda does: unzipped, through the template's Handler names, with nothing else available."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         yield made
 
 
-def test_the_zip_holds_bytecode_and_nothing_that_only_a_build_needs() -> None:
+def test_zip_contains_bytecode_and_no_build_tools() -> None:
     names = zipfile.ZipFile(artifact().zip).namelist()
     modules = {name for name in names if name.endswith(".py")}
     cached = [name for name in names if name.endswith(".pyc")]
@@ -57,7 +57,7 @@ def test_the_zip_holds_bytecode_and_nothing_that_only_a_build_needs() -> None:
     assert {"app.py", "chalicelib/handlers/tick.py", "chalice/app.py", "botocore/session.py"} <= modules
 
 
-def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+def test_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
     """A part of the artifact, written again from entries in another order and of another date. The whole zip is built
     twice in test_release_build.py."""
     first, again = tmp_path / "first.zip", tmp_path / "again.zip"
@@ -77,7 +77,7 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
         assert {name: made.read(name) for name in made.namelist()} == parts
 
 
-def test_every_aws_service_that_is_called_is_described_in_the_zip() -> None:
+def test_zip_describes_every_aws_service_that_is_called() -> None:
     package = Path(chalicelib.__file__).parent
     called = {
         name
@@ -93,12 +93,12 @@ def test_every_aws_service_that_is_called_is_described_in_the_zip() -> None:
     assert shipped == SERVICES
 
 
-def test_the_stack_is_created(stack: Stack) -> None:
+def test_stack_of_the_artifact_is_created(stack: Stack) -> None:
     assert stack.status == "CREATE_COMPLETE"
     assert set(HANDLERS) <= set(stack.ids)
 
 
-def test_the_tick_queues_the_cluster_and_not_twice(stack: Stack) -> None:
+def test_tick_queues_the_cluster_only_once(stack: Stack) -> None:
     event = json.loads(sample("eventbridge-schedule"))
     first = stack.invoke("Tick", event)
     assert first["answer"] == {"clusters": 1, "queued": ["shop"], "swept": [], "failed": []}
@@ -116,7 +116,7 @@ def _posted(body: bytes, timestamp: int, key: str = HMAC) -> dict[str, object]:
     }
 
 
-def test_the_webhook_wakes_the_cluster(stack: Stack) -> None:
+def test_webhook_of_the_artifact_requests_a_reconcile(stack: Stack) -> None:
     body, now, before = sample("core-v1-failed-scheduling"), int(time.time()), stack.count("ReconcileQueue")
     answer = stack.invoke("APIHandler", _posted(body, now))["answer"]
     assert (answer["statusCode"], json.loads(answer["body"])) == (202, {"accepted": 1, "matched": 1, "woken": True})
@@ -125,14 +125,14 @@ def test_the_webhook_wakes_the_cluster(stack: Stack) -> None:
     assert stack.invoke("APIHandler", _posted(body, now, key="not-the-right-value"))["answer"]["statusCode"] == 401
 
 
-def test_a_reconcile_of_an_unknown_cluster_is_done_with_at_once(stack: Stack) -> None:
+def test_reconcile_of_an_unknown_cluster_ends_at_once(stack: Stack) -> None:
     event = json.loads(sample("sqs-message"))
     event["Records"][0]["body"] = '{"cluster": "nobody"}'
     assert stack.invoke("Reconcile", event)["answer"] == {"batchItemFailures": []}
 
 
 @pytest.mark.parametrize("function", ["Reconcile", "ActClusterapi", "ActExoscale"])
-def test_a_message_that_nobody_can_read_goes_back_to_its_queue(stack: Stack, function: str) -> None:
+def test_unreadable_message_returns_to_its_queue(stack: Stack, function: str) -> None:
     event = json.loads(sample("sqs-message"))
     event["Records"][0]["body"] = "rubbish"
     failed = stack.invoke(function, event)
@@ -141,5 +141,5 @@ def test_a_message_that_nobody_can_read_goes_back_to_its_queue(stack: Stack, fun
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_a_function_runs_from_the_zip_alone(stack: Stack, function: str) -> None:
+def test_function_runs_from_the_zip_alone(stack: Stack, function: str) -> None:
     assert stack.invoke(function, None)["foreign"] == []

@@ -1,4 +1,4 @@
-"""The zip's size, and that nothing is missing of what was left out to make it small."""
+"""The zip's size, and that the parts omitted from it are not needed."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ LIBRARY = b"\x7fELF...\0libc.so.6\0libx.so.1\0..."
 _PROCESS = Path(__file__).with_name("plan_process.py")
 
 
-def test_the_zip_has_at_most_26_megabytes() -> None:
+def test_zip_has_at_most_26_megabytes() -> None:
     assert artifact().zip.stat().st_size <= 26 * MEGABYTE
 
 
-# -- the planner without what was left out
+# -- the planner without the omitted parts
 
 
 def _planned_by_the_artifact(arguments: tuple[Any, ...], scratch: Path) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def _planned_by_the_artifact(arguments: tuple[Any, ...], scratch: Path) -> dict[
     return made
 
 
-# Random clusters by seed: least-cost asks its solver 3, 26 and 6 times; the others have each a different expander.
+# Random clusters by seed: least-cost calls its solver 3, 26 and 6 times; each of the others has a different expander.
 @pytest.mark.parametrize(("seed", "solved"), [(27, True), (120, True), (133, True), (1, False), (3, False), (9, False)])
-def test_the_artifact_makes_the_same_plan(seed: int, solved: bool, tmp_path: Path) -> None:
+def test_artifact_makes_the_same_plan_as_the_source_tree(seed: int, solved: bool, tmp_path: Path) -> None:
     cluster = make(seed)
     policy = with_options(load(POLICY, place="policy.yaml")[0], cluster.settings)
     arguments = (read(cluster.lists, cluster.manifest, NOW), policy, cluster.memory(), NOW, 0)
@@ -71,10 +71,10 @@ def test_the_artifact_makes_the_same_plan(seed: int, solved: bool, tmp_path: Pat
     assert [name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER] == []
 
 
-# -- what is left out
+# -- omitted parts
 
 
-def test_nothing_that_is_left_out_is_in_the_zip() -> None:
+def test_omitted_parts_are_not_in_the_zip() -> None:
     names = zipfile.ZipFile(artifact().zip).namelist()
     assert [name for name in names if is_left_out(name) and "__pycache__/" not in name] == []
     gone = ("boto3/", "s3transfer/", "charset_normalizer/", "numpy/testing/")
@@ -108,7 +108,7 @@ def test_nothing_that_is_left_out_is_in_the_zip() -> None:
         ("chalicelib/", True),
     ],
 )
-def test_what_is_left_out_does_not_depend_on_processor_or_version(name: str, out: bool) -> None:
+def test_omitted_parts_do_not_depend_on_processor_or_version(name: str, out: bool) -> None:
     assert is_left_out(name) is out
 
 
@@ -123,10 +123,10 @@ def test_every_package_keeps_its_licence() -> None:
     assert packages == {name.partition("/")[0] for name in names if name.endswith(".dist-info/METADATA")}
 
 
-# -- twins
+# -- duplicate libraries
 
 
-def test_of_a_library_that_lies_there_twice_the_name_that_programs_link_to_stays(tmp_path: Path) -> None:
+def test_only_the_linked_name_of_a_duplicate_library_stays_in_the_zip(tmp_path: Path) -> None:
     for name in ("libx.so.1", "libx.so.1.15.1", "libx.so"):
         (tmp_path / name).write_bytes(LIBRARY)
     assert [path.name for path in twins(tmp_path)] == ["libx.so", "libx.so.1.15.1"]
@@ -135,20 +135,20 @@ def test_of_a_library_that_lies_there_twice_the_name_that_programs_link_to_stays
 @pytest.mark.parametrize(
     "others",
     [
-        {"other/libx.so.1.15.1": LIBRARY},  # another folder: another search path
-        {"libx.so.1.15.1": LIBRARY + b"."},  # other bytes
-        {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},  # alike, but nothing says which of them is linked to
+        {"other/libx.so.1.15.1": LIBRARY},  # another folder, so another search path
+        {"libx.so.1.15.1": LIBRARY + b"."},  # different bytes
+        {"liby.so": b"\x7fELF", "libz.so": b"\x7fELF"},  # equal, but nothing shows which of them is linked
     ],
     ids=["folder", "bytes", "nameless"],
 )
-def test_a_library_that_is_not_there_twice_stays(others: dict[str, bytes], tmp_path: Path) -> None:
+def test_library_without_a_duplicate_stays_in_the_zip(others: dict[str, bytes], tmp_path: Path) -> None:
     for name, content in {"libx.so.1": LIBRARY, **others}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
     assert twins(tmp_path) == []
 
 
-def test_the_solver_is_in_the_zip_once() -> None:
+def test_solver_is_in_the_zip_once() -> None:
     [library] = [name for name in zipfile.ZipFile(artifact().zip).namelist() if "/libhighs" in name]
     content = (artifact().task / library).read_bytes()
     assert b"\0" + Path(library).name.encode() + b"\0" in content
@@ -170,7 +170,7 @@ def _endpoint(table: EndpointResolver, service: str, region: str, asked: dict[st
 
 @pytest.mark.parametrize("variant", ["", "use_fips_endpoint", "use_dualstack_endpoint"])
 @pytest.mark.parametrize("service", sorted(SERVICES))
-def test_every_region_has_the_endpoints_that_botocore_gives_it(service: str, variant: str) -> None:
+def test_every_region_has_botocores_endpoints(service: str, variant: str) -> None:
     whole = _endpoints(Path(botocore.__file__).parent / "data")
     cut = _endpoints(artifact().task / "botocore" / "data")
     partitions = whole.get_available_partitions()
@@ -178,13 +178,13 @@ def test_every_region_has_the_endpoints_that_botocore_gives_it(service: str, var
     for partition in partitions:
         regions = whole.get_available_endpoints(service, partition, allow_non_regional=True)
         assert cut.get_available_endpoints(service, partition, allow_non_regional=True) == regions
-        for region in (*regions, "eu-west-9", "cn-west-9"):  # two that are not built yet
+        for region in (*regions, "eu-west-9", "cn-west-9"):  # two regions that do not exist yet
             asked: dict[str, Any] = {"partition_name": partition, **({variant: True} if variant else {})}
             assert _endpoint(cut, service, region, asked) == _endpoint(whole, service, region, asked)
 
 
 @pytest.mark.parametrize("service", sorted(SERVICES))
-def test_a_description_in_the_zip_has_everything_but_texts(service: str) -> None:
+def test_service_description_in_the_zip_omits_only_documentation(service: str) -> None:
     [kept] = (artifact().task / "botocore" / "data" / service).glob("*/service-2.json")
     newest = Path(botocore.__file__).parent / "data" / service / kept.parent.name
     assert newest == max(newest.parent.iterdir())
@@ -199,7 +199,7 @@ def test_a_description_in_the_zip_has_everything_but_texts(service: str) -> None
     assert "<p>" not in kept.read_text()
 
 
-def test_a_member_named_documentation_is_no_text() -> None:
+def test_member_named_documentation_is_kept() -> None:
     described = {
         "documentation": "<p>",
         "operations": {"documentation": {"name": "documentation", "documentation": "<p>"}},

@@ -1,4 +1,4 @@
-"""What `chalice package` and the merge template make: every function, queue and permission of the deployment."""
+"""Output of `chalice package` and the merge template: every function, queue and permission of the deployment."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ def _of_type(template: Template, kind: str) -> dict[str, Template]:
 
 
 @STAGES
-def test_the_translated_template_passes_cfn_lint(stage: str) -> None:
+def test_translated_template_passes_cfn_lint(stage: str) -> None:
     assert lint(translate(artifact().sam(stage))) == []
 
 
-def test_the_linter_would_have_said_something() -> None:
+def test_cfn_lint_detects_an_error_in_the_template() -> None:
     broken = translate(artifact().sam("prod"))
     _properties(broken, "ReconcileQueue")["VisibilityTimeout"] = 10
     assert any("E3505" in finding for finding in lint(broken))
 
 
 @STAGES
-def test_every_function_is_there_with_its_handler(stage: str) -> None:
+def test_every_function_is_in_the_template_with_its_handler(stage: str) -> None:
     functions = _of_type(artifact().sam(stage), "AWS::Serverless::Function")
     assert {name: one["Properties"]["Handler"] for name, one in functions.items()} == HANDLERS
 
 
 @STAGES
-def test_every_function_knows_the_tables_and_the_queues(stage: str) -> None:
+def test_every_function_has_the_names_of_tables_and_queues(stage: str) -> None:
     wanted = {
         "OUTSCALER_TABLE": {"Ref": "StateTable"},
         "OUTSCALER_POLICY_TABLE": {"Ref": "PolicyTable"},
@@ -66,7 +66,7 @@ def test_every_function_knows_the_tables_and_the_queues(stage: str) -> None:
 
 @STAGES
 @pytest.mark.parametrize("function", QUEUED)
-def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
+def test_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
     template = translate(artifact().sam(stage))
     [source] = [
         one["Properties"]
@@ -86,7 +86,7 @@ def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, 
 
 
 @STAGES
-def test_the_tick_is_never_repeated(stage: str) -> None:
+def test_tick_is_never_retried(stage: str) -> None:
     template = translate(artifact().sam(stage))
     [rule] = _of_type(template, "AWS::Events::Rule").values()
     [target] = rule["Properties"]["Targets"]
@@ -97,7 +97,7 @@ def test_the_tick_is_never_repeated(stage: str) -> None:
 
 
 @STAGES
-def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> None:
+def test_log_groups_have_a_retention_and_the_functions_names(stage: str) -> None:
     groups = _of_type(resolve(artifact().sam(stage)), "AWS::Logs::LogGroup")
     kept = {7 if stage == "dev" else 30}
     assert {groups.pop("ApiAccessLog")["Properties"]["RetentionInDays"]} == kept
@@ -114,7 +114,7 @@ def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> 
         ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
     ],
 )
-def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more: Template) -> None:
+def test_template_tables_have_the_stores_schema_and_are_retained(stage: str, table: str, more: Template) -> None:
     resource = resolve(artifact().sam(stage))["Resources"][table]
     shape = definition("any")
     del shape["TableName"]
@@ -127,7 +127,7 @@ def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more
 
 
 @STAGES
-def test_the_outputs_name_both_tables(stage: str) -> None:
+def test_outputs_name_both_tables(stage: str) -> None:
     outputs = artifact().sam(stage)["Outputs"]
     assert {name: outputs[name]["Value"] for name in ("TableName", "PolicyTableName")} == {
         "TableName": {"Ref": "StateTable"},
@@ -136,7 +136,7 @@ def test_the_outputs_name_both_tables(stage: str) -> None:
 
 
 @STAGES
-def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) -> None:
+def test_every_function_has_its_own_role_with_its_policy_file(stage: str) -> None:
     template = _with_names(stage)
     roles = [_properties(template, function)["Role"]["Fn::GetAtt"][0] for function in HANDLERS]
     assert len(set(roles)) == len(HANDLERS)
@@ -154,8 +154,8 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
 
 
 @pytest.mark.parametrize("function", ["Reconcile", "ReconcileLarge", *ACT])
-def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(function: str) -> None:
-    """A policy says the region of its cluster (spec.kubernetes.region); the deployment says the names."""
+def test_eks_cluster_may_be_in_any_region_but_must_be_allowed_by_name(function: str) -> None:
+    """A policy gives the region of its cluster (spec.kubernetes.region); the deployment gives the allowed names."""
     template = _with_names("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     [found] = [one for one in _statements(template, role) if one["Sid"] == "FindEksClusters"]
@@ -164,7 +164,7 @@ def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(fun
 
 
 @STAGES
-def test_nothing_is_reserved_because_a_new_account_has_nothing_to_reserve(stage: str) -> None:
+def test_no_function_reserves_concurrency_by_default(stage: str) -> None:
     template = resolve(translate(artifact().sam(stage)))
     for function in HANDLERS:
         assert "ReservedConcurrentExecutions" not in _properties(template, function)
@@ -179,7 +179,7 @@ def test_every_function_has_memory_and_a_timeout(stage: str) -> None:
         assert 15 <= properties["Timeout"] <= 120
 
 
-def test_the_configuration_says_everything_of_every_function() -> None:
+def test_configuration_has_every_setting_of_every_function() -> None:
     stages = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
     for stage, settings in stages.items():
         named = settings["lambda_functions"]
@@ -190,12 +190,12 @@ def test_the_configuration_says_everything_of_every_function() -> None:
 
 
 def _with_names(stage: str) -> Template:
-    """With the parameters' defaults, but for the names that the policy files leave to parameters."""
+    """The template with the parameters' defaults, except for the names that the policy files leave to parameters."""
     return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
 
 
 def _statements(template: Template, role: str) -> list[Template]:
-    """Of the role's own policies, and of those that name it."""
+    """Statements of the role's own policies and of those that name the role."""
     beside = [
         one["Properties"]
         for one in _of_type(template, "AWS::IAM::Policy").values()
@@ -209,7 +209,7 @@ def _statements(template: Template, role: str) -> list[Template]:
 
 
 @pytest.mark.parametrize("function", HANDLERS)
-def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(function: str) -> None:
+def test_function_receives_only_from_its_own_queue_and_sends_where_needed(function: str) -> None:
     template = _with_names("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     statements = {one["Sid"]: one for one in _statements(template, role)}
@@ -227,7 +227,7 @@ def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(functi
 
 
 @STAGES
-def test_only_reconcile_invokes_the_large_function_and_what_fails_there_is_kept(stage: str) -> None:
+def test_only_reconcile_invokes_the_large_function_and_failures_are_kept(stage: str) -> None:
     template = _with_names(stage)
     large = {"Fn::GetAtt": ["ReconcileLarge", "Arn"]}
     for function in HANDLERS:
@@ -251,7 +251,7 @@ def _security(stage: str) -> dict[str, list[Any]]:
     return {f"{verb} {path}": one.get("security", []) for path, verbs in paths.items() for verb, one in verbs.items()}
 
 
-def test_the_read_routes_ask_for_a_signed_request_in_prod_and_for_a_key_in_dev() -> None:
+def test_read_routes_need_a_signed_request_in_prod_and_a_key_in_dev() -> None:
     reads = ("get /metrics", "get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
     for stage, scheme in (("prod", "sigv4"), ("dev", "api_key")):
         security = _security(stage)
@@ -263,6 +263,6 @@ def test_the_read_routes_ask_for_a_signed_request_in_prod_and_for_a_key_in_dev()
     assert keys == {"prod": 0, "dev": 1}
 
 
-def test_a_stage_that_nobody_configured_is_refused(tmp_path: Path) -> None:
+def test_unconfigured_stage_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(PackagingFailed, match=r"--stage test: not in \.chalice/config\.json; use one of dev, prod"):
         package("test", tmp_path)

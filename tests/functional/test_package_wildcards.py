@@ -1,4 +1,4 @@
-"""Every wildcard that a role is deployed with stands in docs/security.md with its reason, and no other does."""
+"""Every wildcard in a deployed role is documented in docs/security.md with its reason, and no other one is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _documents(template: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _texts(value: object) -> list[str]:
-    """Every text in a piece of a policy."""
+    """Every text in a part of a policy."""
     if isinstance(value, str):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -44,12 +44,12 @@ def _texts(value: object) -> list[str]:
 
 
 def _with_names(stage: str) -> dict[str, Any]:
-    """The template as its parameters' defaults make it; names that the documents know stay as they are."""
+    """The template with its parameters' defaults; names known to the documents are left unchanged."""
     return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
 
 
 def _deployed(stage: str) -> dict[str, set[str]]:
-    """Wildcard -> the roles that have it. What every ARN of this account and region begins with is left out."""
+    """Wildcard -> the roles that have it. The common prefix of all ARNs of this account and region is left out."""
     found: dict[str, set[str]] = defaultdict(set)
     for role, document in _documents(_with_names(stage)):
         for statement in document["Statement"]:
@@ -74,11 +74,11 @@ def _documented() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_every_wildcard_of_a_role_is_documented_with_its_reason_and_no_other(stage: str) -> None:
+def test_exactly_the_wildcards_of_roles_are_documented_with_reasons(stage: str) -> None:
     assert _deployed(stage) == _documented()
 
 
-def test_the_deployed_policies_are_short_enough_for_a_role() -> None:
-    """Inline policies of a role may have 10,240 characters together, blanks not counted."""
+def test_deployed_policies_are_short_enough_for_a_role() -> None:
+    """Inline policies of a role may have 10,240 characters in total, without white space."""
     for role, document in _documents(resolve(artifact().sam("prod"), **EVERYTHING)):
         assert len(re.sub(r"\s", "", str(document))) < 6_000, role

@@ -1,4 +1,4 @@
-"""An attacker who may write policies, and nothing else, gets no secret and no call: neither by apply nor by PutItem."""
+"""An attacker who can only write policies obtains no secret and no call, neither by apply nor by PutItem."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ CHERRY = {"nodes": "0:5:pool1", "clusterName": "evil", "cloudConfigSecret": "out
 HUAWEI = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"}
 EXO = {"zone": "ch-gva-2"}
 
-# What the policy says of its providers, and the key that is refused. MINE: a server of the attacker; FILE: a file that
-# exists.
+# The policy's provider settings, and the key that is rejected. MINE: a server of the attacker; FILE: an existing file.
 THEFTS: dict[str, tuple[dict[str, Any], str]] = {
     "the-functions-environment": (
         {"alicloud": OIDC | {"oidcTokenFile": "/proc/self/environ", "stsEndpoint": "MINE"}},
@@ -91,7 +90,7 @@ GOOD = {"clusterapi": {"namespace": "default"}}
 
 
 class PolicyTheftFixture:
-    """A deployment with an honest cluster `shop`, and a server that the attacker listens on."""
+    """A deployment with an honest cluster `shop`, and a server on which the attacker listens."""
 
     def __init__(self, world: LocalWorld, mine: HttpScript, file: Path) -> None:
         self.world, self.mine, self.file = world, mine, file
@@ -99,7 +98,7 @@ class PolicyTheftFixture:
         self.secrets = world.services.secrets
 
     def text(self, providers: dict[str, Any], **spec: Any) -> str:
-        """The attacker's policy for a cluster of his own, in mode shadow."""
+        """The attacker's policy for a separate cluster, in mode shadow."""
         document = {
             "apiVersion": "outscaler.dev/v1",
             "kind": "Cluster",
@@ -114,18 +113,18 @@ class PolicyTheftFixture:
         return json.dumps(document).replace('"MINE"', json.dumps(self.mine.url)).replace("FILE", str(self.file))
 
     def put_item(self, text: str) -> None:
-        """The row as PutItem writes it, whatever `outscaler apply` would say; and what a message then makes of it."""
+        """Writes the row with PutItem, bypassing `outscaler apply`, and handles a message for it."""
         self.world.store.policies.put("evil", text, digest(text), None)
 
     def passes(self) -> None:
-        """Ticks and passes of all clusters, and one message for the attacker's cluster that nothing held up."""
+        """Runs ticks and passes of all clusters, and one message for the attacker's cluster that nothing delayed."""
         self.world.step(130)
         body = encode(ReconcileMessage("evil", "webhook", self.world.clock())).decode()
         self.world.invoke("reconcile", sqs_event(sqs_record("reconcile", "m", "r", body, {})))
 
     def stolen(self) -> tuple[list[str], list[str]]:
         """(what reached the attacker's server, which secrets besides the honest cluster's own were read)."""
-        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}  # the second is nobody's, and does not exist
+        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}  # the second one has no owner and does not exist
         return [seen.path for seen in self.mine.requests], [name for name in self.secrets.asked if name not in honest]
 
 
@@ -149,13 +148,15 @@ def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
 
 
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
-def test_a_policy_that_steals_is_not_applied(scene: PolicyTheftFixture, providers: dict[str, Any], word: str) -> None:
+def test_policy_that_steals_secrets_is_not_applied(
+    scene: PolicyTheftFixture, providers: dict[str, Any], word: str
+) -> None:
     with pytest.raises(InputErrors, match=word):
         scene.world.apply_policy(scene.text(providers))
 
 
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
-def test_a_stored_policy_that_steals_is_not_obeyed(
+def test_stored_policy_that_steals_secrets_has_no_effect(
     scene: PolicyTheftFixture,
     log: io.StringIO,
     providers: dict[str, Any],
@@ -170,14 +171,15 @@ def test_a_stored_policy_that_steals_is_not_obeyed(
     shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "unreadable", "shop": "ok"}
     assert "spec.providers." in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
-    assert scene.world.plan_ids()  # the honest cluster goes on
+    assert scene.world.plan_ids()  # the honest cluster continues
 
 
 @pytest.mark.parametrize(("providers", "_"), THEFTS.values(), ids=THEFTS)
-def test_a_check_that_was_passed_by_is_not_the_last(
+def test_function_rejects_a_stealing_policy_that_bypassed_other_checks(
     scene: PolicyTheftFixture, providers: dict[str, Any], _: str
 ) -> None:
-    """What is built for a function refuses it again, if a policy came to it unchecked: no foreign secret, no call."""
+    """The objects built for a function reject the policy again if it reached them unchecked: no foreign secret is read
+    and no call is made."""
     rt = scene.world.new_runtime()
     policy, _warnings = load(scene.text(providers), place="unchecked")
     own = {
@@ -208,7 +210,7 @@ def test_a_check_that_was_passed_by_is_not_the_last(
         {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
     ],
 )
-def test_the_ways_to_a_cluster_are_its_own(scene: PolicyTheftFixture, spec: dict[str, Any]) -> None:
+def test_cluster_access_uses_only_the_clusters_own_secrets(scene: PolicyTheftFixture, spec: dict[str, Any]) -> None:
     text = scene.text(GOOD, **spec)
     with pytest.raises(InputErrors, match=r"spec\.(kubernetes|webhook)"):
         scene.world.apply_policy(text)
@@ -219,7 +221,7 @@ def test_the_ways_to_a_cluster_are_its_own(scene: PolicyTheftFixture, spec: dict
     assert scene.stolen() == ([], [])
 
 
-def test_a_policy_of_its_own_secrets_is_obeyed(scene: PolicyTheftFixture) -> None:
+def test_policy_that_uses_its_own_secrets_works(scene: PolicyTheftFixture) -> None:
     text = scene.text(GOOD, webhook={"secret": "outscaler/evil/webhook"})
     scene.world.apply_policy(text)
     scene.passes()

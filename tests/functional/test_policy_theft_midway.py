@@ -1,4 +1,4 @@
-"""A policy that steals, stored while an operation is open: the executor sends nothing, and ends it with the reason."""
+"""A stealing policy stored while an operation is open: the operation sends nothing and ends with the reason."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHARED = "outscaler/shared/exoscale"
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
-    """A cluster `evil` with a right policy as version 1, and a server that the attacker listens on."""
+    """A cluster `evil` with a correct policy as version 1, and a server on which the attacker listens."""
     file = tmp_path / "file"
     file.write_text("eyJhbGciOi.example.token")
     with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(name="evil", deployment=STRICT) as world:
@@ -50,7 +50,7 @@ def scene(tmp_path: Path) -> Iterator[PolicyTheftFixture]:
 
 
 def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
-    """The policy's row as PutItem writes it, past `outscaler apply`; times: so many versions of it."""
+    """Writes the policy's row with PutItem, bypassing `outscaler apply`; times: the number of versions."""
     for each in range(times):
         current = world.store.policies.current(world.name)
         again = text + "\n" * (each + 1)
@@ -58,7 +58,7 @@ def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
 
 
 def planned(world: LocalWorld, provider: str, kind: OperationKind) -> Operation:
-    """An open operation of that provider, as a pass saves it."""
+    """An open operation of that provider, as saved by a pass."""
     now = world.clock()
     targets = (RemovalTarget("node-1", "id://node-1", "node-1"),) if kind is not OperationKind.SCALE_UP else ()
     made = new_operation(
@@ -82,7 +82,7 @@ def planned(world: LocalWorld, provider: str, kind: OperationKind) -> Operation:
 
 
 def executed(world: LocalWorld, operation: Operation) -> Operation:
-    """The operation after its executor had its message, and all that follows from it was played."""
+    """The operation after its message and all following messages were handled."""
     body = encode(ActMessage(world.name, operation.spec.id)).decode()
     queue = f"act_{operation.spec.provider}"
     world.invoke(queue, sqs_event(sqs_record(queue, "m", "r", body, {})))
@@ -95,7 +95,7 @@ def executed(world: LocalWorld, operation: Operation) -> Operation:
 @pytest.mark.parametrize("versions", [1, 6], ids=["once", "older-than-what-is-tried"])
 @pytest.mark.parametrize("kind", [OperationKind.SCALE_UP, OperationKind.DELETE_NODES])
 @pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
-def test_an_open_operation_is_not_carried_out_for_a_thief(
+def test_open_operation_is_not_carried_out_under_a_stealing_policy(
     scene: PolicyTheftFixture,
     log: io.StringIO,
     providers: dict[str, Any],
@@ -111,7 +111,7 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
     assert scene.mine.requests == []
     assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
     assert ended.status.state is OperationState.ABANDONED
-    assert THIEF in ended.status.outcome  # the first mistake; the log has them all
+    assert THIEF in ended.status.outcome  # the first error; the log has all of them
     told = log.getvalue()
     assert word in told
     assert ended.spec.id in told
@@ -121,7 +121,7 @@ def test_an_open_operation_is_not_carried_out_for_a_thief(
 
 
 @pytest.mark.parametrize("name", ["signed-calls-of-exoscale", "another-clusters-token"])
-def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: PolicyTheftFixture, name: str) -> None:
+def test_operation_with_a_lost_message_is_ended_under_a_stealing_policy(scene: PolicyTheftFixture, name: str) -> None:
     providers, _ = THEFTS[name]
     operation = planned(scene.world, next(iter(providers)), OperationKind.SCALE_UP)
     replaced(scene.world, scene.text(providers, mode="active"))
@@ -140,7 +140,7 @@ def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Policy
     ],
     ids=["foreign-host", "foreign-secret", "both"],
 )
-def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
+def test_started_operation_is_completed_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
     account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=60.0))
     with (
         HttpScript(lambda _: Reply(200, {})) as mine,

@@ -1,4 +1,4 @@
-"""The template for buckets: plain CloudFormation, small enough, and a stack of it is created."""
+"""The published template: plain CloudFormation within the size limit, from which a stack can be created."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _functions(template: Template) -> dict[str, Any]:
 
 
 @STAGES
-def test_it_is_plain_cloudformation_that_asks_for_one_capability(stage: str) -> None:
+def test_published_template_is_plain_cloudformation_with_one_capability(stage: str) -> None:
     template = published(artifact().sam(stage))
     assert "Transform" not in template
     assert not [one["Type"] for one in template["Resources"].values() if one["Type"].startswith("AWS::Serverless")]
@@ -43,13 +43,13 @@ def test_it_is_plain_cloudformation_that_asks_for_one_capability(stage: str) -> 
 
 
 @STAGES
-def test_only_the_bucket_of_the_code_must_be_given(stage: str) -> None:
+def test_published_template_requires_only_the_bucket_of_the_code(stage: str) -> None:
     parameters = published(artifact().sam(stage))["Parameters"]
     assert [name for name, one in parameters.items() if "Default" not in one] == ["CodeBucket"]
 
 
 @pytest.mark.parametrize("architecture", ["arm64", "x86_64"])
-def test_the_code_follows_from_the_processor(architecture: str) -> None:
+def test_code_key_follows_from_the_processor(architecture: str) -> None:
     functions = _functions(resolve(published(artifact().sam("dev")), **CODE, Architecture=architecture))
     assert set(functions) == set(HANDLERS)
     for one in functions.values():
@@ -57,7 +57,7 @@ def test_the_code_follows_from_the_processor(architecture: str) -> None:
         assert one["Architectures"] == [architecture]
 
 
-def test_a_key_of_ones_own_is_taken_as_it_is() -> None:
+def test_code_key_given_by_the_user_is_used_unchanged() -> None:
     functions = _functions(resolve(published(artifact().sam("dev")), **CODE, CodeKey="a/b.zip"))
     assert {one["Code"]["S3Key"] for one in functions.values()} == {"a/b.zip"}
 
@@ -68,7 +68,7 @@ def test_arm64_is_the_default_processor() -> None:
 
 
 @STAGES
-def test_the_file_fits_what_cloudformation_takes_from_a_bucket(stage: str, tmp_path: Path) -> None:
+def test_published_template_fits_cloudformations_limit_for_s3_templates(stage: str, tmp_path: Path) -> None:
     sam, out = tmp_path / "sam.json", tmp_path / "deep" / "published.json"
     sam.write_text(json.dumps(artifact().sam(stage)))
     size = publish(sam, out)
@@ -78,7 +78,7 @@ def test_the_file_fits_what_cloudformation_takes_from_a_bucket(stage: str, tmp_p
     assert (tmp_path / "again.json").read_bytes() == out.read_bytes()
 
 
-def test_a_template_that_is_too_large_is_not_written(tmp_path: Path) -> None:
+def test_template_above_the_size_limit_is_not_written(tmp_path: Path) -> None:
     sam, large = tmp_path / "sam.json", artifact().sam("dev")
     large["Description"] = "x" * LARGEST
     sam.write_text(json.dumps(large))
@@ -98,7 +98,7 @@ def test_a_template_that_is_too_large_is_not_written(tmp_path: Path) -> None:
         ("\xff", "is no SAM template"),
     ],
 )
-def test_the_command_says_in_one_line_what_is_wrong(
+def test_publishing_command_reports_an_error_in_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     text: str | None,
@@ -132,7 +132,9 @@ def aws() -> Iterator[LocalAws]:
         ("full", EVERYTHING),
     ],
 )
-def test_a_stack_of_it_is_created_with_its_parameters(aws: LocalAws, name: str, given: dict[str, str]) -> None:
+def test_stack_of_the_published_template_is_created_with_its_parameters(
+    aws: LocalAws, name: str, given: dict[str, str]
+) -> None:
     cloud = aws.client("cloudformation")
     cloud.create_stack(
         StackName=name,

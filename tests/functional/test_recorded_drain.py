@@ -1,4 +1,4 @@
-"""The recorded run is played again, and what its document says of it is still so."""
+"""The recorded run is repeated, and its document still describes it correctly."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _run() -> subprocess.CompletedProcess[str]:
 
 
 def _closing(account: str) -> tuple[list[str], dict[str, int]]:
-    """The lines of what was expected, and the figures."""
+    """The lines of expectations and the figures."""
     _, _, closing = account.partition("\nExpected\n")
     expected, _, figures = closing.partition("\nFigures\n")
     lines = [line.strip().partition("  ") for line in figures.splitlines() if line.startswith("  ")]
     return expected.split("\n"), {what.partition(":")[0].strip(): int(number) for number, _, what in lines}
 
 
-def test_CA_5079_the_recorded_run_of_twenty_drains_is_still_what_happens() -> None:
+def test_recorded_run_of_twenty_drains_is_reproduced() -> None:
     done = _run()
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-3000:]
     _, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
@@ -50,7 +50,7 @@ def test_CA_5079_the_recorded_run_of_twenty_drains_is_still_what_happens() -> No
     assert figures["functions killed"] >= 10
 
 
-def test_a_run_in_which_nothing_can_be_done_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drain_demonstration_without_any_progress_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every function dies at its first checkpoint, every time."""
     monkeypatch.setattr(chaos_world, "DEADLY", 1.0)
     monkeypatch.setattr(drain_runner, "LIMIT", 600.0)
@@ -65,7 +65,7 @@ def test_a_run_in_which_nothing_can_be_done_says_no(monkeypatch: pytest.MonkeyPa
     assert figures["functions killed"] > 2
 
 
-def test_an_account_takes_the_place_of_the_one_before_and_loses_its_middle() -> None:
+def test_recorded_account_replaces_the_previous_one_and_is_shortened() -> None:
     document = f"before\n{BEGIN}old\n{END}\nafter\n"
     short = recorded(document, ["one", "two"])
     assert short == f"before\n{BEGIN}one\ntwo\n{END}\nafter\n"
@@ -80,7 +80,9 @@ def test_an_account_takes_the_place_of_the_one_before_and_loses_its_middle() -> 
     "arguments",
     [("--nodes", "0"), ("--nodes", "many"), ("--seed", "x"), ("--record", "no-such-file.md"), ("--nonsense",)],
 )
-def test_a_wrong_argument_is_one_line_and_exit_2(arguments: tuple[str, ...], capsys: Said) -> None:
+def test_invalid_drain_demonstration_argument_is_one_line_with_exit_code_2(
+    arguments: tuple[str, ...], capsys: Said
+) -> None:
     with pytest.raises(SystemExit) as end:
         main(arguments)
     said = capsys.readouterr()

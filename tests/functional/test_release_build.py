@@ -1,4 +1,4 @@
-"""`make release`: every file of a release, from the commit alone, the same bytes from every clone."""
+"""`make release`: every file of a release is built from the commit alone, with equal bytes in every clone."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def clone(folder: Path, umask: int) -> Path:
-    """The tree as it is, committed, with a section of the version; file modes as that umask leaves them."""
+    """The current tree, committed, with a changelog section of the version; file modes as under that umask."""
     folder.mkdir()
     export(checkout(ROOT), folder)
     changelog = (folder / "CHANGELOG.md").read_text("utf-8")
@@ -63,7 +63,7 @@ def clone(folder: Path, umask: int) -> Path:
 
 
 def make(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`python -m infra.release` as the recipe of make calls it, in that tree."""
+    """Runs `python -m infra.release` in that tree as make does."""
     return subprocess.run(
         [sys.executable, "-m", "infra.release", *arguments],
         cwd=tree,
@@ -96,13 +96,13 @@ def about(wheel: Path) -> Message:
         return message_from_bytes(opened.read(f"outscaler-{VERSION}.dist-info/METADATA"))
 
 
-def test_a_release_is_complete_and_its_checksums_are_right(dist: Path) -> None:
+def test_release_is_complete_and_its_checksums_are_correct(dist: Path) -> None:
     assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP}
     listed = {name: digest for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())}
     assert listed == sums(dist)
 
 
-def test_the_template_is_the_published_one_of_the_python_that_built_the_zip(dist: Path) -> None:
+def test_released_template_is_the_published_one_for_the_python_of_the_zip(dist: Path) -> None:
     made = json.loads((dist / TEMPLATE).read_text())
     functions = [one["Properties"] for one in made["Resources"].values() if one["Type"] == "AWS::Lambda::Function"]
     assert {one["Runtime"] for one in functions} == {runtime()}
@@ -110,8 +110,8 @@ def test_the_template_is_the_published_one_of_the_python_that_built_the_zip(dist
     assert made.get("Transform") is None
 
 
-def test_another_folder_and_another_clone_give_the_same_bytes(dist: Path, tmp_path: Path) -> None:
-    """The zip was also built in this checkout, the wheel is built again in a clone with other modes and dates."""
+def test_release_of_another_clone_in_another_folder_has_equal_bytes(dist: Path, tmp_path: Path) -> None:
+    """The zip was also built in this checkout; the wheel is built again in a clone with other modes and dates."""
     assert sums(dist)[ZIP] == hashlib.sha256(artifact().zip.read_bytes()).hexdigest()
     other = clone(tmp_path / "two", 0o077)
     steps = [step for step in STEPS if step[0] in {"wheel", "checksums"}]
@@ -119,14 +119,14 @@ def test_another_folder_and_another_clone_give_the_same_bytes(dist: Path, tmp_pa
     assert sums(other / "dist") == {WHEEL: sums(dist)[WHEEL]}
 
 
-def test_the_wheel_names_what_the_command_needs(dist: Path) -> None:
+def test_wheel_names_the_dependencies_of_the_command(dist: Path) -> None:
     found = about(dist / WHEEL)
     wanted = {Requirement(line.partition(" #")[0]) for line in (ROOT / "requirements.in").read_text().splitlines()}
     assert {Requirement(each) for each in found.get_all("Requires-Dist", ())} == wanted
     assert found["Version"] == VERSION
 
 
-def test_the_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path) -> None:
+def test_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path) -> None:
     """Only the dependencies come from this environment, which has everything that is locked."""
     place = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
@@ -171,7 +171,7 @@ def test_the_installed_wheel_gives_a_working_command(dist: Path, tmp_path: Path)
     assert json.loads(outscaler("plan", "--snapshot", str(snapshot), "-o", "json"))["scaleUps"] == []
 
 
-def test_the_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) -> None:
+def test_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path) -> None:
     text = (dist / BILL).read_text("utf-8")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     found = json.loads(text)
@@ -194,7 +194,7 @@ def test_the_bill_of_materials_lists_every_wheel_with_its_locked_hash(dist: Path
     assert deployed == listed.keys() - {"chalice"}
 
 
-def test_nothing_in_a_release_names_the_machine_that_made_it(dist: Path, tree: Path) -> None:
+def test_release_contains_no_name_of_the_build_machine(dist: Path, tree: Path) -> None:
     for name in (TEMPLATE, BILL):
         assert str(tree.parent) not in (dist / name).read_text()
     for archive in (ZIP, WHEEL):
@@ -212,7 +212,7 @@ def test_nothing_in_a_release_names_the_machine_that_made_it(dist: Path, tree: P
     ],
     ids=["changed", "added", "deleted"],
 )
-def test_a_tree_that_is_not_committed_is_refused(tree: Path, tmp_path: Path, change: object, says: str) -> None:
+def test_release_of_an_uncommitted_tree_is_rejected(tree: Path, tmp_path: Path, change: object, says: str) -> None:
     copy = tmp_path / "copy"
     git(tmp_path, "clone", "--quiet", str(tree), str(copy))
     assert callable(change)
@@ -224,7 +224,7 @@ def test_a_tree_that_is_not_committed_is_refused(tree: Path, tmp_path: Path, cha
     assert not (tmp_path / "dist").exists()
 
 
-def test_what_git_ignores_reaches_no_release(tree: Path, tmp_path: Path) -> None:
+def test_files_ignored_by_git_are_not_released(tree: Path, tmp_path: Path) -> None:
     copy, target = tmp_path / "copy", tmp_path / "export"
     git(tmp_path, "clone", "--quiet", str(tree), str(copy))
     (copy / "build").mkdir()
@@ -246,12 +246,12 @@ def test_what_git_ignores_reaches_no_release(tree: Path, tmp_path: Path) -> None
         (VERSION, f"the tag is {VERSION} and the version is {VERSION}; tag v{VERSION}\n"),
     ],
 )
-def test_a_tag_that_is_not_the_version_is_refused(tree: Path, tag: str, says: str) -> None:
+def test_release_with_a_tag_unlike_the_version_is_rejected(tree: Path, tag: str, says: str) -> None:
     done = make(tree, "--expect-tag", tag)
     assert (done.returncode, done.stderr) == (2, says)
 
 
-def test_the_notes_are_the_section_of_the_version(tree: Path) -> None:
+def test_release_notes_are_the_changelog_section_of_the_version(tree: Path) -> None:
     done = make(tree, "--expect-tag", f"v{VERSION}", "--notes")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("### ")

@@ -1,4 +1,4 @@
-"""A secret that was rotated works at the first call that is refused, although secrets are kept for ten minutes."""
+"""A rotated secret is used after the first rejected call, although secrets are cached for ten minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW, NEW_SECRET = "EXAMPLE-NEW-KEY", "example-new-secret"
 
 
 def _ring(account: AlicloudAccount | ExoscaleAccount | HuaweiAccount, _: LocalWorld) -> str:
-    """Another key is good, and those there were are not."""
+    """Makes another key valid and the previous ones invalid."""
     account.server.ring.keys.clear()
     account.server.ring.add(NEW, NEW_SECRET)
     return account.secret(NEW)
@@ -37,7 +37,7 @@ def _token(account: CherryAccount, _: LocalWorld) -> str:
 
 
 def _user(_: None, world: LocalWorld) -> str:
-    """The management cluster is the scaled one, so both secrets are of one user."""
+    """The management cluster is the scaled cluster, so both secrets belong to one user."""
     return _new_token(world)
 
 
@@ -56,7 +56,7 @@ ROTATE: dict[str, Callable[[Any, LocalWorld], str]] = {
 
 
 def _reads(world: LocalWorld, secret: str) -> int:
-    """How often it was read since the last look."""
+    """How often the secret was read since the last call."""
     assert isinstance(world.services, QuickServices)
     kept = world.services.parameters if secret.startswith(PARAMETER) else world.services.secrets
     count = kept.asked.count(parameter_name(secret) if secret.startswith(PARAMETER) else secret)
@@ -66,7 +66,7 @@ def _reads(world: LocalWorld, secret: str) -> int:
 
 @pytest.mark.parametrize("kind", ["", PARAMETER], ids=["secret", "parameter"])
 @pytest.mark.parametrize("provider", SCENES)
-def test_the_next_pass_and_the_next_operation_use_the_new_credential(provider: str, kind: str) -> None:
+def test_next_pass_and_next_operation_use_the_rotated_credential(provider: str, kind: str) -> None:
     make, prepare, key = SCENES[provider]
     account = make() if make is not None else None
     secret = f"{kind}outscaler/shop/{provider}"
@@ -96,7 +96,7 @@ def test_the_next_pass_and_the_next_operation_use_the_new_credential(provider: s
         world.step_until(lambda: not world.pending(), limit=SECRET_KEPT_FOR * 6)
 
 
-def test_a_kubeconfig_of_another_user_is_used_where_the_first_one_lacks_a_right() -> None:
+def test_kubeconfig_of_another_user_is_used_where_the_first_lacks_a_right() -> None:
     with LocalWorld(quick=True) as world:
         world.apply_policy(document())
         world.step(120)
@@ -112,7 +112,7 @@ def test_a_kubeconfig_of_another_user_is_used_where_the_first_one_lacks_a_right(
         assert _reads(world, world.kubeconfig_secret) == 1
 
 
-def test_a_right_that_is_always_missing_costs_one_read_in_a_pass() -> None:
+def test_permanently_missing_right_costs_one_secret_read_per_pass() -> None:
     with LocalWorld(quick=True) as world:
         world.apply_policy(document())
         world.server.api.authority.admit(User("less", "token-of-less"), [])

@@ -1,4 +1,4 @@
-"""GET /clusters/{name} shows the brake, and for how long a person has let it go."""
+"""GET /clusters/{name} shows the circuit breaker and the end of its release."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.functional.app_client import AppClient
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
 
-def test_a_cluster_shows_its_brake(desk: AppClient) -> None:
+def test_cluster_route_shows_the_circuit_breaker(desk: AppClient) -> None:
     name, now = desk.cluster(), desk.clock()
     assert desk.get(f"/clusters/{name}").json_body["brake"] == {
         "on": False,

@@ -1,4 +1,4 @@
-"""GET /metrics as Prometheus meets it: from the table alone, for every cluster."""
+"""GET /metrics as Prometheus scrapes it: from the table alone, for every cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recorder(desk: AppClient) -> Recorder:
 
 
 def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
-    """One pass as the reconcile function makes it, told under its lease."""
+    """Records one pass as the reconcile function does, under its lease."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
     before = carry_over.read(lease.left)
     if error:
@@ -40,7 +40,7 @@ def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | Non
 
 
 def bought(desk: AppClient, name: str, nodes: int) -> None:
-    """One growth, carried out."""
+    """Records one finished scale-up."""
     operation = new_operation(
         id=f"grow-{desk.clock()}",
         cluster=name,
@@ -56,7 +56,7 @@ def bought(desk: AppClient, name: str, nodes: int) -> None:
 
 
 def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
-    """What a scrape says of one cluster, by name and the other labels."""
+    """The samples of one cluster in a scrape, by name and the other labels."""
     found = {}
     for family in text_string_to_metric_families(answer.body.decode()):
         for sample in family.samples:
@@ -66,7 +66,7 @@ def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
     return found
 
 
-def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: AppClient) -> None:
+def test_scrape_has_every_cluster_with_the_gauges_of_its_last_pass(desk: AppClient) -> None:
     one, other, fresh = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster()
     a_pass(desk, one, ready=3)
     a_pass(desk, other, ready=5)
@@ -78,7 +78,7 @@ def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: AppClient)
     assert samples(answer, fresh) == {}
 
 
-def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(desk: AppClient) -> None:
+def test_pass_and_operation_counters_never_decrease(desk: AppClient) -> None:
     name = desk.cluster()
     seen: dict[str, float] = {}
     for number in range(4):
@@ -94,7 +94,7 @@ def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(des
     assert seen["function_duration_seconds_count main"] == 4
 
 
-def test_a_pass_that_failed_hides_no_gauge(desk: AppClient) -> None:
+def test_failed_pass_hides_no_gauge(desk: AppClient) -> None:
     name = desk.cluster()
     a_pass(desk, name, ready=4)
     at = desk.clock()
@@ -104,7 +104,7 @@ def test_a_pass_that_failed_hides_no_gauge(desk: AppClient) -> None:
     assert (shown["nodes_count ready"], shown["last_activity main"]) == (4, at)
 
 
-def test_a_cluster_that_is_switched_off_has_counters_only(desk: AppClient) -> None:
+def test_cluster_that_is_off_has_counters_only(desk: AppClient) -> None:
     name = desk.cluster()
     a_pass(desk, name)
     bought(desk, name, 1)
@@ -114,7 +114,7 @@ def test_a_cluster_that_is_switched_off_has_counters_only(desk: AppClient) -> No
     assert "nodes_count ready" not in shown
 
 
-def test_a_policy_that_cannot_be_read_and_a_row_that_cannot_hide_nothing_else(desk: AppClient) -> None:
+def test_unreadable_policy_or_row_hides_no_other_metric(desk: AppClient) -> None:
     unreadable, torn, well = desk.cluster(), desk.cluster(), desk.cluster()
     for name in (unreadable, torn, well):
         a_pass(desk, name)

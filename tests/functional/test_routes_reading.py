@@ -1,4 +1,4 @@
-"""The GET routes: what people and scripts read."""
+"""The GET routes for users and scripts."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def _remember(desk: AppClient, name: str) -> None:
     desk.store.leases.release(lease, passed_at=now)
 
 
-def test_healthz_says_only_that_it_runs(desk: AppClient) -> None:
+def test_healthz_reports_only_that_the_function_runs(desk: AppClient) -> None:
     answer = desk.get("/healthz")
     assert (answer.status_code, answer.json_body) == (200, {"status": "ok"})
 
 
-def test_clusters_are_listed_with_their_state(desk: AppClient) -> None:
+def test_clusters_route_lists_clusters_with_their_state(desk: AppClient) -> None:
     seen, fresh, off = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster(mode="off")
     _remember(desk, seen)
     rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
@@ -75,7 +75,7 @@ def test_clusters_are_listed_with_their_state(desk: AppClient) -> None:
     assert rows[off]["health"] == "off"
 
 
-def test_one_cluster_shows_what_is_in_force(desk: AppClient) -> None:
+def test_cluster_route_shows_the_configuration_in_force(desk: AppClient) -> None:
     name = desk.cluster()
     _remember(desk, name)
     shown = desk.get(f"/clusters/{name}").json_body
@@ -90,14 +90,14 @@ def test_one_cluster_shows_what_is_in_force(desk: AppClient) -> None:
     assert "kubeconfig" not in json.dumps(shown)
 
 
-def test_a_late_cluster_says_so(desk: AppClient) -> None:
+def test_cluster_route_reports_a_late_cluster(desk: AppClient) -> None:
     name = desk.cluster()
     _remember(desk, name)
     desk.clock.advance(241)
     assert desk.get(f"/clusters/{name}").json_body["health"] == "late"
 
 
-def test_a_policy_that_cannot_be_read_hides_nothing_else(desk: AppClient) -> None:
+def test_unreadable_policy_hides_no_other_field(desk: AppClient) -> None:
     name = desk.cluster()
     _remember(desk, name)
     desk.store_text(name, "kind: Cluster")
@@ -106,7 +106,7 @@ def test_a_policy_that_cannot_be_read_hides_nothing_else(desk: AppClient) -> Non
     assert "\n" not in shown["policy"]["error"]
 
 
-def test_decisions_come_newest_first_and_in_pages(desk: AppClient) -> None:
+def test_decisions_are_listed_newest_first_in_pages(desk: AppClient) -> None:
     name, start = desk.cluster(), desk.clock()
     for number in range(5):
         entry = JournalEntry(start + number / 8, "plan", plan=f"p{number}", facts={"number": number}, body='{"a": 1}')
@@ -121,7 +121,7 @@ def test_decisions_come_newest_first_and_in_pages(desk: AppClient) -> None:
     assert whole["body"] == {"a": 1}
 
 
-def test_every_page_can_be_reached_however_long_the_journal_is(desk: AppClient) -> None:
+def test_every_journal_page_can_be_reached(desk: AppClient) -> None:
     name, start, count = desk.cluster(), desk.clock(), 1050
     with ThreadPoolExecutor(4) as writers:
         list(
@@ -150,20 +150,20 @@ def test_every_page_can_be_reached_however_long_the_journal_is(desk: AppClient) 
         ("page=2", "query: page: is not a parameter; use limit, before or full"),
     ],
 )
-def test_400_names_the_parameter(desk: AppClient, query: str, place: str) -> None:
+def test_status_400_names_the_parameter(desk: AppClient, query: str, place: str) -> None:
     answer = desk.get(f"/clusters/{desk.cluster()}/decisions?{query}")
     assert answer.status_code == 400
     assert line(answer).startswith(place)
 
 
 @pytest.mark.parametrize("path", ["/clusters/no-such-one", "/clusters/no-such-one/decisions", "/clusters/NOT-A-NAME"])
-def test_404_for_a_cluster_that_nobody_stored(desk: AppClient, path: str) -> None:
+def test_status_404_for_a_cluster_without_a_stored_policy(desk: AppClient, path: str) -> None:
     answer = desk.get(path)
     assert answer.status_code == 404
     assert "not known" in line(answer)
 
 
-def test_a_failed_request_logs_route_and_cluster(desk: AppClient, log: io.StringIO) -> None:
+def test_failed_request_logs_route_and_cluster(desk: AppClient, log: io.StringIO) -> None:
     name = desk.cluster()
     faults = AwsFaults()
     broken = Store(

@@ -1,4 +1,4 @@
-"""No reading route shows the name of a secret, whatever was written down while deciding."""
+"""No GET route shows the name of a secret, even if it was recorded during a pass."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shown(desk: AppClient, name: str) -> str:
     return "\n".join(json.dumps(answer.json_body) for answer in answers)
 
 
-def test_no_reading_route_shows_the_name_of_a_secret(desk: AppClient) -> None:
+def test_no_get_route_shows_the_name_of_a_secret(desk: AppClient) -> None:
     name = desk.cluster(spec={"providers": {"cherryservers": {"credentialsSecret": CREDENTIALS, "teamId": "1"}}})
     now = desk.clock()
     for number, words in enumerate(WORDS):
@@ -64,7 +64,7 @@ def test_no_reading_route_shows_the_name_of_a_secret(desk: AppClient) -> None:
         assert hidden not in text
 
 
-def test_a_policy_that_cannot_be_read_does_not_show_the_name_either(desk: AppClient) -> None:
+def test_unreadable_policy_does_not_reveal_the_name_of_a_secret(desk: AppClient) -> None:
     name = desk.cluster()
     desk.store_text(
         name,
@@ -94,5 +94,5 @@ def test_a_policy_that_cannot_be_read_does_not_show_the_name_either(desk: AppCli
         "n1: no secret was named",
     ],
 )
-def test_other_words_stay(text: str) -> None:
+def test_texts_without_secret_names_are_unchanged(text: str) -> None:
     assert without_secrets({"a": [text]}, "webhook: {}") == {"a": [text]}

@@ -1,4 +1,4 @@
-"""Every body in tests/events is understood as the exporter meant it."""
+"""Every body in tests/events is parsed as its exporter intended."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ from tests.functional.app_client import AppClient, sample
         ("audit-event-list", 8, 4),
     ],
 )
-def test_the_sample_is_understood(desk: AppClient, name: str, accepted: int, matched: int) -> None:
+def test_sample_event_body_is_parsed(desk: AppClient, name: str, accepted: int, matched: int) -> None:
     answer = desk.post(desk.cluster(), sample(name))
     assert (answer.status_code, answer.json_body) == (202, {"accepted": accepted, "matched": matched, "woken": True})

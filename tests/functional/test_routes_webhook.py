@@ -1,4 +1,5 @@
-"""POST /clusters/{name}/events: every status code, both kinds of proof, and what is never told."""
+"""POST /clusters/{name}/events: every status code, both authentication methods, and what responses and logs must not
+reveal."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 BODY = sample("core-v1-failed-scheduling")
 
 
-def test_a_signed_event_that_matters_wakes_the_cluster(desk: AppClient) -> None:
+def test_relevant_signed_event_requests_a_reconcile(desk: AppClient) -> None:
     name = desk.cluster(secret={"hmac": HMAC})
     answer = desk.post(name, BODY)
     assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
@@ -24,24 +25,24 @@ def test_a_signed_event_that_matters_wakes_the_cluster(desk: AppClient) -> None:
     assert (message.cluster, message.reason, delay) == (name, "webhook", 2)
 
 
-def test_a_bearer_token_does_as_well(desk: AppClient) -> None:
+def test_relevant_event_with_a_bearer_token_requests_a_reconcile(desk: AppClient) -> None:
     answer = desk.post(desk.cluster(), BODY, {"Authorization": f"Bearer {BEARER}"})
     assert (answer.status_code, answer.json_body["woken"]) == (202, True)
 
 
-def test_plain_text_is_good_for_both_forms(desk: AppClient) -> None:
+def test_plain_text_secret_is_valid_as_signature_key_and_token(desk: AppClient) -> None:
     name = desk.cluster(secret="one-value-for-both-forms\n")
     assert desk.post(name, BODY, desk.signed(name, BODY, key="one-value-for-both-forms")).status_code == 202
     assert desk.post(name, BODY, {"Authorization": "bearer one-value-for-both-forms"}).status_code == 202
 
 
 @pytest.mark.parametrize("key", ["the-new-value-here", "the-old-value-here"])
-def test_both_values_count_while_a_secret_is_rotated(desk: AppClient, key: str) -> None:
+def test_both_secret_values_are_accepted_during_a_rotation(desk: AppClient, key: str) -> None:
     name = desk.cluster(secret={"hmac": ["the-new-value-here", "the-old-value-here"]})
     assert desk.post(name, BODY, desk.signed(name, BODY, key=key)).status_code == 202
 
 
-def test_a_rotated_secret_is_in_force_after_a_minute(desk: AppClient) -> None:
+def test_rotated_secret_is_in_force_after_a_minute(desk: AppClient) -> None:
     name = desk.cluster(secret={"hmac": "the-old-value-here"})
     assert desk.post(name, BODY, desk.signed(name, BODY, key="the-old-value-here")).status_code == 202
     desk.put_secret(f"outscaler/{name}/webhook", {"hmac": "the-new-value-here"})
@@ -103,7 +104,7 @@ def _wrong(desk: AppClient, name: str) -> dict[str, dict[str, str]]:
         "of the body only",
     ],
 )
-def test_401_tells_every_wrong_caller_the_same(desk: AppClient, what: str) -> None:
+def test_status_401_is_the_same_for_every_unauthenticated_caller(desk: AppClient, what: str) -> None:
     name = desk.cluster()
     answer = desk.post(name, BODY, _wrong(desk, name)[what])
     assert answer.status_code == 401
@@ -112,24 +113,24 @@ def test_401_tells_every_wrong_caller_the_same(desk: AppClient, what: str) -> No
 
 
 @pytest.mark.parametrize("seconds", [-300, 300])
-def test_five_minutes_of_skew_are_allowed(desk: AppClient, seconds: int) -> None:
+def test_signature_allows_five_minutes_of_clock_skew(desk: AppClient, seconds: int) -> None:
     name = desk.cluster()
     assert desk.post(name, BODY, desk.signed(name, BODY, at=desk.clock() + seconds)).status_code == 202
 
 
-def test_a_signature_counts_once(desk: AppClient) -> None:
+def test_signature_is_accepted_once(desk: AppClient) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     assert desk.post(name, BODY, headers).status_code == 202
     assert desk.post(name, BODY, headers).status_code == 401
     shouted = {key: value.upper().replace("V2", "v2") for key, value in headers.items()}
     assert desk.post(name, BODY, shouted).status_code == 401
-    desk.clock.advance(599)  # as late as its timestamp can possibly still be fresh
+    desk.clock.advance(599)  # the latest time at which its timestamp may still be accepted
     assert desk.post(name, BODY, headers).status_code == 401
 
 
 @pytest.mark.parametrize("secret", ["", "short", '{"hmac": ""}', '{"hmac": "short"}', '{"bearer": ', '{"token": "x"}'])
-def test_an_unusable_secret_lets_nobody_in(desk: AppClient, secret: str, log: io.StringIO) -> None:
+def test_unusable_webhook_secret_rejects_all_callers(desk: AppClient, secret: str, log: io.StringIO) -> None:
     name = desk.cluster(secret=secret or " ")
     assert desk.post(name, BODY, desk.signed(name, BODY, key="")).status_code == 401
     assert desk.post(name, BODY, {"Authorization": "Bearer"}).status_code == 401
@@ -138,7 +139,7 @@ def test_an_unusable_secret_lets_nobody_in(desk: AppClient, secret: str, log: io
 
 
 @pytest.mark.parametrize("name", ["no-such-cluster", "-", "!policies", "%0aNOT A NAME", "x" * 300])
-def test_404_for_a_cluster_that_nobody_stored(desk: AppClient, name: str) -> None:
+def test_status_404_for_an_event_of_a_cluster_without_a_policy(desk: AppClient, name: str) -> None:
     answer = desk.post(name, BODY)
     assert (answer.status_code, "not known" in line(answer)) == (404, True)
     assert desk.post(name, b"not json", {}).status_code == 404
@@ -161,7 +162,9 @@ def test_404_for_a_cluster_that_nobody_stored(desk: AppClient, name: str) -> Non
         (b'{"kind": "Event", "apiVersion": "v1", "reason": "\xff"}', "body", "post an Event"),
     ],
 )
-def test_400_names_the_place_and_what_would_be_right(desk: AppClient, body: bytes, place: str, right: str) -> None:
+def test_status_400_names_the_place_and_the_expected_value(
+    desk: AppClient, body: bytes, place: str, right: str
+) -> None:
     answer = desk.post(desk.cluster(), body)
     assert answer.status_code == 400
     assert line(answer).startswith(place)
@@ -170,11 +173,11 @@ def test_400_names_the_place_and_what_would_be_right(desk: AppClient, body: byte
 
 
 @pytest.mark.parametrize("body", [b"[]", b'{"kind": "EventList", "apiVersion": "v1", "items": null}'])
-def test_nothing_to_tell_is_accepted_as_nothing(desk: AppClient, body: bytes) -> None:
+def test_body_without_events_is_accepted_and_does_nothing(desk: AppClient, body: bytes) -> None:
     assert desk.post(desk.cluster(), body).json_body == {"accepted": 0, "matched": 0, "woken": False}
 
 
-def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: AppClient) -> None:
+def test_unreadable_event_among_many_is_listed_and_the_others_count(desk: AppClient) -> None:
     body = b'[{"involvedObject": {}, "reason": 7}, ' + BODY + b"]"
     answer = desk.post(desk.cluster(), body)
     assert answer.status_code == 202
@@ -189,13 +192,13 @@ def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: Ap
 
 
 @pytest.mark.parametrize("name", ["known", "no-such-cluster"])
-def test_413_for_more_than_256_kib_whoever_asks(desk: AppClient, name: str) -> None:
+def test_status_413_for_more_than_256_kib_from_any_caller(desk: AppClient, name: str) -> None:
     cluster = desk.cluster() if name == "known" else name
     assert desk.post(cluster, b"x" * (handler.MAX_BODY + 1), {}).status_code == 413
     assert desk.post(cluster, b"x", {"Content-Length": str(handler.MAX_BODY + 1)}).status_code == 413
 
 
-def test_exactly_256_kib_is_read(desk: AppClient) -> None:
+def test_body_of_exactly_256_kib_is_read(desk: AppClient) -> None:
     body = BODY + b" " * (handler.MAX_BODY - len(BODY))
     assert desk.post(desk.cluster(), body).status_code == 202
 
@@ -209,13 +212,13 @@ def test_exactly_256_kib_is_read(desk: AppClient) -> None:
         "application/x-ndjson",
     ],
 )
-def test_any_content_type_is_read_as_bytes(desk: AppClient, content_type: str) -> None:
+def test_body_of_any_content_type_is_read_as_bytes(desk: AppClient, content_type: str) -> None:
     name = desk.cluster()
     headers = {**desk.signed(name, BODY), "Content-Type": content_type}
     assert desk.client.http.post(f"/clusters/{name}/events", headers=headers, body=BODY).status_code == 202
 
 
-def test_a_body_that_the_gateway_encoded_is_decoded(desk: AppClient) -> None:
+def test_body_encoded_by_the_gateway_is_decoded(desk: AppClient) -> None:
     name = desk.cluster()
     event = {
         "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
@@ -229,7 +232,7 @@ def test_a_body_that_the_gateway_encoded_is_decoded(desk: AppClient) -> None:
     assert app(event, None)["statusCode"] == 202
 
 
-def test_a_thousand_events_in_a_second_are_one_reconcile(desk: AppClient) -> None:
+def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> None:
     name = desk.cluster()
     batch = b"[" + b",".join([BODY] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
@@ -244,8 +247,8 @@ def test_a_thousand_events_in_a_second_are_one_reconcile(desk: AppClient) -> Non
     assert message.at - delay == desk.clock()
 
 
-def test_no_event_is_lost_between_two_windows(desk: AppClient) -> None:
-    """Whatever is debounced happened before the message of its window is visible; the next event has its own."""
+def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
+    """A debounced event happened before its window's message becomes visible; the next event opens its own window."""
     name = desk.cluster(secret=BEARER)
     desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "debounce": "3s"}})
     opened: float | None = None
@@ -261,13 +264,13 @@ def test_no_event_is_lost_between_two_windows(desk: AppClient) -> None:
     assert len(desk.outbox.scans()) == 4
 
 
-def test_an_event_that_does_not_matter_wakes_nobody(desk: AppClient) -> None:
+def test_irrelevant_event_requests_no_reconcile(desk: AppClient) -> None:
     body = BODY.replace(b"FailedScheduling", b"Pulled")
     assert desk.post(desk.cluster(), body).json_body == {"accepted": 1, "matched": 0, "woken": False}
     assert desk.outbox.sent == []
 
 
-def test_the_policy_says_which_reasons_matter(desk: AppClient) -> None:
+def test_policy_lists_the_relevant_event_reasons(desk: AppClient) -> None:
     name = desk.cluster(secret={"hmac": HMAC})
     desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "reasons": ["Pulled"]}})
     assert desk.post(name, BODY).json_body["matched"] == 0
@@ -275,31 +278,31 @@ def test_the_policy_says_which_reasons_matter(desk: AppClient) -> None:
 
 
 @pytest.mark.parametrize(("mode", "woken"), [("off", False), ("shadow", True), ("active", True)])
-def test_a_cluster_that_is_off_is_not_woken(desk: AppClient, mode: str, woken: bool) -> None:
+def test_event_of_a_cluster_that_is_off_requests_no_reconcile(desk: AppClient, mode: str, woken: bool) -> None:
     assert desk.post(desk.cluster(mode=mode), BODY).json_body["woken"] is woken
 
 
-def test_a_policy_without_a_webhook_is_a_closed_door(desk: AppClient) -> None:
+def test_policy_without_a_webhook_section_rejects_all_events(desk: AppClient) -> None:
     name = desk.cluster()
     desk.apply(name, spec={"webhook": {}})
     assert desk.post(name, BODY).status_code == 401
 
 
-def test_a_stored_policy_that_cannot_be_read_is_a_closed_door(desk: AppClient, log: io.StringIO) -> None:
+def test_unreadable_stored_policy_rejects_all_events(desk: AppClient, log: io.StringIO) -> None:
     name = desk.cluster()
     desk.store_text(name, "kind: Cluster")
     assert desk.post(name, BODY).status_code == 401
     assert "stored policy cannot be used" in log.getvalue()
 
 
-def test_503_when_the_queue_refuses_and_nothing_about_why(desk: AppClient) -> None:
+def test_status_503_when_the_queue_fails_reveals_no_cause(desk: AppClient) -> None:
     desk.outbox.full.add("reconcile")
     answer = desk.post(desk.cluster(), BODY)
     assert answer.status_code == 503
     assert line(answer).startswith("not available just now, try again; request ")
 
 
-def test_nothing_secret_is_ever_logged(desk: AppClient, log: io.StringIO) -> None:
+def test_no_secret_is_ever_logged(desk: AppClient, log: io.StringIO) -> None:
     name = desk.cluster()
     right = desk.signed(name, BODY)
     for headers in (

@@ -1,4 +1,4 @@
-"""Lambda's own limits around a function, as the emulation keeps them: time, place, environment, permission."""
+"""Lambda's limits around a function in the emulation: time, folders, environment, permissions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folders]:
 
 @pytest.fixture
 def function(folders: Folders, tmp_path: Path) -> Iterator[Any]:
-    """Makes a process for a handler; all of them end with the test."""
+    """Starts a process for a handler; all of them end with the test."""
     made: list[Process] = []
 
     def of(handler: str, timeout: int = 20) -> Process:
@@ -99,7 +99,7 @@ def function(folders: Folders, tmp_path: Path) -> Iterator[Any]:
         process.stop()
 
 
-def test_an_event_is_answered_and_the_process_is_kept(function: Any) -> None:
+def test_event_is_answered_and_the_process_is_reused(function: Any) -> None:
     process = function("work.echo")
     first, second = process.invoke({"word": "a"}), process.invoke({"word": "b"})
     assert (first.answer["word"], first.cold, first.log) == ("a", True, "seen a\n")
@@ -109,7 +109,7 @@ def test_an_event_is_answered_and_the_process_is_kept(function: Any) -> None:
     assert process.init_seconds > 0
 
 
-def test_a_function_that_takes_too_long_is_killed_and_starts_anew(function: Any) -> None:
+def test_function_that_times_out_is_killed_and_restarted(function: Any) -> None:
     process = function("work.hang", timeout=1)
     for _ in range(2):
         made = process.invoke({})
@@ -125,11 +125,11 @@ def test_a_function_that_takes_too_long_is_killed_and_starts_anew(function: Any)
         ("work.missing", "init: "),
     ],
 )
-def test_what_a_function_fails_by_is_told(function: Any, handler: str, error: str) -> None:
+def test_failure_of_a_function_is_reported_with_its_cause(function: Any, handler: str, error: str) -> None:
     assert function(handler).invoke({}).error.startswith(error)
 
 
-def test_a_function_has_lambdas_environment_and_its_own_and_nothing_else(
+def test_function_has_only_lambdas_environment_and_its_own_variables(
     function: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OUTSCALER_TABLE", "of-this-process")
@@ -141,7 +141,7 @@ def test_a_function_has_lambdas_environment_and_its_own_and_nothing_else(
     assert given["_HANDLER"] == "work.environment"
 
 
-def test_a_function_loads_the_task_the_runtime_and_the_standard_library_only(function: Any, folders: Folders) -> None:
+def test_function_loads_only_the_task_the_runtime_and_the_standard_library(function: Any, folders: Folders) -> None:
     places = function("work.modules").invoke({}).answer
     assert str(folders.task / "work.py") in places
     assert [
@@ -154,13 +154,13 @@ def test_a_function_loads_the_task_the_runtime_and_the_standard_library_only(fun
     ] == []
 
 
-def test_a_function_cannot_write_its_own_folder(function: Any) -> None:
+def test_function_cannot_write_to_its_own_folder(function: Any) -> None:
     if os.geteuid() == 0 and not without_rights():
         pytest.skip("the superuser may write everything, and there is no setpriv to take that right away")
     assert function("work.write").invoke({}).answer in {"PermissionError", "OSError"}
 
 
-def test_a_functions_clock_can_be_put_ahead_while_it_runs(function: Any, folders: Folders) -> None:
+def test_clock_of_a_running_function_can_be_advanced(function: Any, folders: Folders) -> None:
     process = function("work.clock")
     before = process.invoke({}).answer
     folders.ahead(3600.0)
@@ -208,14 +208,14 @@ def _send(door: Door, queue: str, key: str = "fn") -> None:
     _client(door, "sqs", key).send_message(QueueUrl=f"https://sqs.example/123456789012/{queue}", MessageBody="a")
 
 
-def test_a_permitted_call_goes_through_and_is_noted(door: Door) -> None:
+def test_permitted_call_succeeds_and_is_recorded(door: Door) -> None:
     _send(door, "mine")
     [(function, sid, asked)] = door.judge.used
     assert (function, sid, asked.resource) == ("fn", "Send", f"arn:aws:sqs:{REGION}:123456789012:mine")
 
 
 @pytest.mark.parametrize(("queue", "key"), [("other", "fn"), ("mine", "stranger"), ("mine-not", "fn")])
-def test_any_other_call_is_denied_as_aws_denies_it(door: Door, queue: str, key: str) -> None:
+def test_call_without_permission_is_denied_as_by_aws(door: Door, queue: str, key: str) -> None:
     with pytest.raises(ClientError, match="AccessDenied"):
         _send(door, queue, key)
     assert len(door.judge.denied) + len(door.strange) == 1
@@ -223,14 +223,14 @@ def test_any_other_call_is_denied_as_aws_denies_it(door: Door, queue: str, key: 
 
 
 @pytest.mark.parametrize("partition", ["!web", "shop"])
-def test_the_condition_on_partitions_is_judged_by_the_item(door: Door, partition: str) -> None:
+def test_partition_condition_is_evaluated_by_the_item(door: Door, partition: str) -> None:
     with pytest.raises(ClientError) as refused:
         _client(door, "dynamodb").put_item(TableName="t", Item={"cluster": {"S": partition}, "item": {"S": "x"}})
     denied = refused.value.response["Error"]["Code"] == "AccessDeniedException"
     assert denied is (partition == "shop"), "the table does not exist, which is asked after the permission"
 
 
-def test_a_call_that_is_not_understood_is_refused(door: Door) -> None:
+def test_unknown_call_is_rejected(door: Door) -> None:
     with pytest.raises(ClientError, match="AccessDenied"):
         _client(door, "kms").list_keys()
     assert len(door.strange) == 1
@@ -245,7 +245,7 @@ def test_a_call_that_is_not_understood_is_refused(door: Door) -> None:
         {"Condition": {"StringEquals": {"aws:SourceVpc": "vpc-1"}}},
     ],
 )
-def test_a_policy_that_is_not_understood_is_not_read_as_something_else(change: dict[str, Any]) -> None:
+def test_unsupported_policy_element_is_rejected(change: dict[str, Any]) -> None:
     statement = json.loads(json.dumps(POLICY["Statement"][0])) | change
     with pytest.raises(AssertionError):
         literal_statements({"Statement": [statement]})

@@ -1,4 +1,4 @@
-"""The deployed artifact at work under Lambda's own runtime client: what each function does, and that it may do it."""
+"""The deployed artifact under Lambda's own runtime client: the work of each function and its permissions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tests.functional.hosted_stage import HMAC, METAL, PREFIX, SECRETS, TABLE, H
 from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 
 FUNCTIONS = ("api_handler", "tick", "reconcile", "reconcile_large", *(f"act_{provider}" for provider in PROVIDERS))
-#: Granted for handing a large cluster over, which no cluster of the day is.
+#: : Permissions for handing over a large cluster, which does not occur in the test.
 NOT_PLAYED = frozenset({"lambda:InvokeFunction"})
 LAMBDAS_OWN = frozenset({"LeaveFailedTicks", "LeaveFailedPasses"})
 POOLS = {"alicloud": "alicloud", "exoscale": "exoscale", "cherryservers": METAL, "huaweicloud": "huaweicloud"}
 
 
 class Day(msgspec.Struct):
-    """What was seen on the way. nodes: new ones by vendor; grown, drained: replicas of the workers after each part;
-    answers: of requests, by what they were; steps: invocations of Cluster API's executor in the drain."""
+    """Observations of the run. nodes: new ones by vendor; grown, drained: replicas of the workers after each part;
+    answers: of requests, by their purpose; steps: invocations of Cluster API's act function in the drain."""
 
     nodes: dict[str, int]
     grown: int
@@ -97,14 +97,14 @@ def _message(shop: HostedStage, provider: str, cluster: str, operation: str) -> 
 
 
 def _rare_rights(shop: HostedStage) -> None:
-    """What an ordinary day does not need: sends that were lost, saves that others finish, policies that are broken."""
+    """Uses rights that an ordinary day does not need: lost messages, interrupted saves, broken policies."""
     operations_of_every_provider(shop.store, shop.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
-        _message(shop, name, "shop", f"grow-early-{name}")  # not due yet: it is sent on
+        _message(shop, name, "shop", f"grow-early-{name}")  # not due yet, so it is requeued
     shop.play(3)
     for name in PROVIDERS:
         unfinished_save(_faulty(shop), shop.clock())
-        _message(shop, name, "shop", "grow-none")  # looked for, and the save is finished on the way
+        _message(shop, name, "shop", "grow-none")  # reads the operation and finishes the interrupted save
     unreadable_policy(shop.store, f"{SECRETS}webhook")
     operations_of_every_provider(shop.store, shop.clock(), "late")
     shop.play(3)
@@ -113,14 +113,14 @@ def _rare_rights(shop: HostedStage) -> None:
 
 
 def _eks(shop: HostedStage) -> None:
-    """A cluster of EKS, of which only the lookup is emulated: no function gets to its API server."""
+    """An EKS cluster whose lookup alone is emulated: no function reaches its API server."""
     shop.apply("eks", {"clusterapi": {"clusterName": "local"}}, kubernetes={"eksCluster": "eks", "region": "us-east-1"})
     operations_of_every_provider(shop.store, shop.clock(), "eks", cluster="eks")
     shop.play(2)
 
 
 def _parameters(shop: HostedStage) -> None:
-    """A cluster whose secrets are parameters of SSM."""
+    """A cluster whose secrets are SSM parameters."""
     for name, text in (("kubeconfig", shop.server.kubeconfig()), ("webhook", json.dumps({"hmac": HMAC}))):
         shop.aws.client("ssm").put_parameter(Name=f"/outscaler/dev/ssm/{name}", Value=text, Type="SecureString")
     shop.apply(
@@ -138,7 +138,7 @@ def _parameters(shop: HostedStage) -> None:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostedStage, Day]]:
-    """A day of the shop, with everything that its functions can be asked to do."""
+    """A day of the shop that uses every task of its functions."""
     for shop in shops(tmp_path_factory.mktemp("hosted")):
         day = _growth_and_drain(shop)
         _requests(shop, day)
@@ -148,7 +148,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostedSta
         yield shop, day
 
 
-def test_what_make_deploy_made_is_as_it_should_be(played: tuple[HostedStage, Day]) -> None:
+def test_deployment_by_make_deploy_passes_its_checks(played: tuple[HostedStage, Day]) -> None:
     assert played[0].wrong == []
 
 
@@ -165,13 +165,13 @@ def test_every_function_works_under_the_real_runtime_client(played: tuple[Hosted
     assert 0 < process.peak_megabytes() < process.configuration.memory
 
 
-def test_the_tick_queues_the_cluster_that_is_due(played: tuple[HostedStage, Day]) -> None:
+def test_tick_queues_the_due_cluster(played: tuple[HostedStage, Day]) -> None:
     first = played[0].hosted.made[played[0].function("tick")][0]
     assert first.answer["queued"] == ["shop"]
     assert first.answer["failed"] == []
 
 
-def test_routes_answer_through_an_event_of_api_gateway(played: tuple[HostedStage, Day]) -> None:
+def test_routes_answer_an_api_gateway_event(played: tuple[HostedStage, Day]) -> None:
     assert played[1].answers == {
         "webhook": 202,
         "wrong key": 401,
@@ -184,36 +184,36 @@ def test_routes_answer_through_an_event_of_api_gateway(played: tuple[HostedStage
 
 
 @pytest.mark.parametrize("vendor", POOLS)
-def test_a_group_of_each_vendor_grows_for_a_pod_that_needs_it(played: tuple[HostedStage, Day], vendor: str) -> None:
+def test_group_of_each_vendor_scales_up_for_a_pod_that_needs_it(played: tuple[HostedStage, Day], vendor: str) -> None:
     assert played[1].nodes[vendor] == 1
     assert played[1].pending == 0
 
 
-def test_cluster_api_grows_and_a_drain_of_several_steps_takes_the_node_away(played: tuple[HostedStage, Day]) -> None:
+def test_cluster_api_group_scales_up_and_a_multi_step_drain_removes_the_node(played: tuple[HostedStage, Day]) -> None:
     _, day = played
     assert (day.grown, day.drained) == (2, 1)
     assert day.steps >= 3
 
 
-def test_no_call_is_denied_by_the_policies_that_iam_holds(played: tuple[HostedStage, Day]) -> None:
+def test_no_call_is_denied_by_the_deployed_iam_policies(played: tuple[HostedStage, Day]) -> None:
     door = played[0].hosted.door
     assert door.strange == []
     assert door.judge.denied == []
 
 
-def test_no_right_is_granted_that_nothing_uses(played: tuple[HostedStage, Day]) -> None:
+def test_no_unused_right_is_granted(played: tuple[HostedStage, Day]) -> None:
     judge = played[0].hosted.door.judge
     assert {function for function, _, _ in judge.used} == {played[0].function(name) for name in FUNCTIONS}
     large = played[0].function("reconcile_large")
     left = unused([judge], NOT_PLAYED)
-    # Lambda itself leaves what failed for good, and nothing of the day does.
+    # Lambda itself writes to the dead letter queues, and nothing in the test fails permanently.
     left = [one for one in left if one[1] not in LAMBDAS_OWN]
     assert [one for one in left if one[0] != large] == []
     same = {(sid, asked.action) for function, sid, asked in judge.used if function == played[0].function("reconcile")}
     assert [one for one in left if one[1:] not in same] == [], "the large function has the rights of the small one"
 
 
-def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(played: tuple[HostedStage, Day]) -> None:
+def test_functions_log_to_the_log_groups_of_the_deployment(played: tuple[HostedStage, Day]) -> None:
     shop, _ = played
     logs = shop.aws.client("logs")
     for name in shop.hosted.processes:

@@ -1,4 +1,4 @@
-"""Bounds of schedules against those that a provider has of its own: nothing is asked for that it would refuse."""
+"""Scheduled bounds and a provider's own bounds: no size is requested that the provider would reject."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _evening(**bounds: int) -> dict[str, Any]:
         pytest.param({"priority": 1}, {"max": 0}, 2, id="no-node-at-all-costs-nobody-the-group"),
     ],
 )
-def test_a_schedule_and_the_providers_own_bounds(
+def test_scheduled_bounds_are_combined_with_the_providers_own_bounds(
     entry: dict[str, Any] | None, bounds: dict[str, int], size: int
 ) -> None:
     named: dict[str, Any] = {} if entry is None else {"nodeGroups": [{"provider": "clusterapi", "id": GROUP, **entry}]}

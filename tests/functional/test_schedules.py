@@ -1,4 +1,4 @@
-"""Schedules in the functions: a cluster is looked at, or not, by what its policy says now (demands.md 18)."""
+"""Schedules in the functions: whether a cluster is scanned depends on its policy at the current instant."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.functional.app_client import AppClient, Premises, sample
 
 @pytest.fixture
 def desk(premises: Premises) -> AppClient:
-    """A desk over a table of the test's own: a tick looks at every cluster there is."""
+    """An app client over tables of the test's own, because a tick scans every cluster there is."""
     return Premises(premises.aws, premises.clock).desk()
 
 
 def _soon(desk: AppClient, mode: str, minutes: int = 30) -> dict[str, Any]:
-    """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set on that minute."""
+    """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set to a full minute."""
     desk.clock.advance(60 - desk.clock() % 60)
     opens = datetime.fromtimestamp(desk.clock() + 180, UTC)
     return {
@@ -34,7 +34,7 @@ def _soon(desk: AppClient, mode: str, minutes: int = 30) -> dict[str, Any]:
 
 
 def _queued(desk: AppClient) -> tuple[str, ...]:
-    """What a tick queues; it is picked up at once."""
+    """Messages queued by a tick; they are received at once."""
     report = scan_scheduler.run(desk.runtime)
     for name in report.queued:
         lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
@@ -43,17 +43,17 @@ def _queued(desk: AppClient) -> tuple[str, ...]:
     return report.queued
 
 
-def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(desk: AppClient) -> None:
+def test_cluster_switched_off_by_a_schedule_resumes_when_it_closes(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off", minutes=4))
     seen = []
-    for _ in range(10):  # a tick a minute
+    for _ in range(10):  # one tick per minute
         seen.append(bool(_queued(desk)))
         desk.clock.advance(60)
     assert seen == [True] * 3 + [False] * 4 + [True] * 3
     assert name
 
 
-def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk: AppClient) -> None:
+def test_cluster_that_is_off_is_scanned_while_a_schedule_switches_it_on(desk: AppClient) -> None:
     desk.cluster(mode="off", spec=_soon(desk, "active", minutes=2))
     desk.clock.advance(120)
     seen = []
@@ -63,7 +63,7 @@ def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk
     assert seen == [False, True, True, False]
 
 
-def test_every_function_sees_the_mode_of_the_instant(desk: AppClient) -> None:
+def test_every_function_uses_the_mode_of_the_current_instant(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     found = []
     for step in (179, 1, 1799, 1):
@@ -80,17 +80,17 @@ def test_every_function_sees_the_mode_of_the_instant(desk: AppClient) -> None:
     ]
 
 
-def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: AppClient) -> None:
+def test_webhook_requests_no_reconcile_while_a_schedule_switches_the_cluster_off(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "off"))
     desk.clock.advance(170)
     woken, body = [], sample("core-v1-failed-scheduling")
-    for step in (0, 15, 1800):  # the door of the first call is still open at the second
+    for step in (0, 15, 1800):  # the credentials read by the first call are still cached at the second
         desk.clock.advance(step)
         woken.append(handler.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
     assert woken == [True, False, True]
 
 
-def test_a_text_is_read_once_and_asked_at_every_instant(desk: AppClient) -> None:
+def test_policy_text_is_parsed_once_and_evaluated_at_every_instant(desk: AppClient) -> None:
     name = desk.cluster(spec=_soon(desk, "shadow"))
     stored = desk.store.policies.current(name)
     assert isinstance(stored, StoredPolicy)

@@ -1,8 +1,8 @@
-"""The real scheduler's words on shop-busy, pod by pod: ours for the same cluster are the same, number for number.
+"""The real scheduler's messages on shop-busy, compared with ours pod by pod: texts and numbers are equal.
 
-The capture holds what kube-scheduler wrote on every pod it refused, such as `0/11 nodes are available: 2 Insufficient
-cpu.` The planner's floor is asked the same, before anything is placed on it. What the message says after its first
-sentence, about claims and preemption, is not about filters and has no counterpart.
+The capture holds kube-scheduler's message on every pod it rejected, such as `0/11 nodes are available: 2 Insufficient
+cpu.` The planner's simulated cluster is queried before any placement. The rest of the message after its first sentence,
+about claims and preemption, does not concern filters and has no counterpart.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MESSAGE = re.compile(r"0/(?P<nodes>\d+) nodes are available: (?P<counts>.*?)\.(
 _ROW = re.compile(r"^\| (\d+) `([\w/-]+)` \| ([^|]+) \|$", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (.+)")
 
-Counts = dict[str, int]  # the scheduler's words -> nodes
+Counts = dict[str, int]  # the scheduler's reason -> nodes
 
 
 def refused() -> dict[str, tuple[int, Counts]]:
-    """pod -> nodes and counts of the message on it. Empty where the reference data is missing."""
+    """pod -> nodes and counts in its message. Empty where the reference data is missing."""
     found: dict[str, tuple[int, Counts]] = {}
     path = BUSY / "pods.json"
     for pod in json.loads(path.read_text())["items"] if path.exists() else ():
@@ -51,14 +51,14 @@ def refused() -> dict[str, tuple[int, Counts]]:
 
 
 def counted(message: str) -> tuple[int, Counts]:
-    """How many nodes there are, and how many of them each reason keeps the pod from."""
+    """The number of nodes, and for each reason the number of nodes it excludes for the pod."""
     said = _MESSAGE.match(message)
     assert said is not None, message
     return int(said["nodes"]), _counts(said["counts"])
 
 
 def _counts(said: str) -> Counts:
-    """`2 Insufficient cpu, 9 Insufficient memory`, read."""
+    """Parses `2 Insufficient cpu, 9 Insufficient memory`."""
     counts: Counts = {}
     for part in said.split(", "):
         pair = _COUNT.fullmatch(part)
@@ -76,7 +76,7 @@ def captured() -> Snapshot:
 
 @cache
 def floor() -> tuple[SimulatedCluster, dict[str, int]]:
-    """The nodes as they were captured, nothing placed; and the class of every pod."""
+    """The captured nodes without any placement, and the class of every pod."""
     snapshot = captured()
     world = build_cluster_state(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
     columns = ResourceColumns(
@@ -88,7 +88,7 @@ def floor() -> tuple[SimulatedCluster, dict[str, int]]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("pod", sorted(refused()))
-def test_every_pod_is_refused_in_the_schedulers_words_and_numbers(pod: str) -> None:
+def test_every_pod_is_rejected_with_the_schedulers_reasons_and_numbers(pod: str) -> None:
     here, class_of = floor()
     real = np.arange(len(here.table)) < here.real
     ours = {text(reason): count for reason, count in here.tally(class_of[pod], real)}
@@ -97,14 +97,14 @@ def test_every_pod_is_refused_in_the_schedulers_words_and_numbers(pod: str) -> N
 
 @needs_shared
 @pytest.mark.shared
-def test_none_of_them_is_left_out() -> None:
+def test_every_rejected_pod_of_the_capture_is_compared() -> None:
     words = {reason for _, counts in refused().values() for reason in counts}
     assert (len(refused()), len(words)) == (34, 6)
 
 
 @needs_shared
 @pytest.mark.shared
-def test_the_table_in_the_documents_is_this() -> None:
+def test_documented_table_of_reasons_equals_the_computed_one() -> None:
     section = DECISIONS.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
     told = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
     groups: dict[str, list[Counts]] = {}
@@ -116,7 +116,7 @@ def test_the_table_in_the_documents_is_this() -> None:
 
 @needs_shared
 @pytest.mark.shared
-def test_what_becomes_of_them_is_what_the_documents_say() -> None:
+def test_documented_fate_of_the_rejected_pods_is_correct() -> None:
     plan, _ = plan_cluster(captured(), Policy(name="shop-busy"), Memory(), captured().taken_at, 0)
     placed = {pod for up in plan.scale_ups for pod in up.pods}
     ignored = {pod for each in plan.ignored for pod in each.pods}
@@ -126,7 +126,7 @@ def test_what_becomes_of_them_is_what_the_documents_say() -> None:
     assert len(ignored - refused().keys()) == 2
 
 
-def test_a_message_is_read_to_the_end_of_its_counts() -> None:
+def test_scheduler_message_is_parsed_to_the_end_of_its_counts() -> None:
     said = (
         "0/11 nodes are available: 2 node(s) had untolerated taint(s), 9 node(s) didn't match Pod's node "
         "affinity/selector. no new claims to deallocate, preemption: 0/11 nodes are available: 11 Preemption is "

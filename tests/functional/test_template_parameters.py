@@ -1,4 +1,4 @@
-"""What each parameter of the stack changes, and that nothing of it is there without the parameter."""
+"""Effect of each parameter of the stack, and that nothing of it exists without the parameter."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _actions(template: Template) -> set[str]:
 
 
 @pytest.mark.parametrize(("scenario", "stage"), list(zip(SCENARIOS, cycle(("prod", "dev")))))
-def test_every_choice_of_parameters_lints_clean_everywhere(scenario: str, stage: str) -> None:
+def test_every_combination_of_parameters_passes_cfn_lint(scenario: str, stage: str) -> None:
     """The stages differ in settings that no parameter changes: each choice on one stage, both stages in turn."""
     resolved = resolve(translate(artifact().sam(stage)), **SCENARIOS[scenario])
     assert len(REGIONS) >= 6
@@ -69,7 +69,7 @@ def test_every_choice_of_parameters_lints_clean_everywhere(scenario: str, stage:
         ("xray", {"Tracing": "on"}),
     ],
 )
-def test_only_a_parameter_brings_rights_on_a_service(service: str, given: dict[str, str]) -> None:
+def test_rights_on_an_optional_service_need_its_parameter(service: str, given: dict[str, str]) -> None:
     without, with_it = _actions(_translated()), _actions(_translated(**given))
     brought = with_it - without
     assert brought
@@ -77,7 +77,7 @@ def test_only_a_parameter_brings_rights_on_a_service(service: str, given: dict[s
     assert not [action for action in without if action.startswith(f"{service}:")]
 
 
-def test_the_rights_of_a_vpc_are_lambdas_and_not_the_codes() -> None:
+def test_vpc_rights_apply_to_lambda_and_not_to_the_code() -> None:
     roles = _of_type(_translated(**VPC), "AWS::IAM::Role")
     assert len(roles) == len(FUNCTIONS)
     for name, role in roles.items():
@@ -104,12 +104,13 @@ def test_the_rights_of_a_vpc_are_lambdas_and_not_the_codes() -> None:
     ],
 )
 def test_functions_are_in_a_vpc_only_if_subnets_are_given(given: dict[str, str], wanted: Any) -> None:
-    """Half of a VPC is given to Lambda, which refuses it: not to be in the VPC silently would be worse."""
+    """An incomplete VPC configuration is passed on to Lambda, which rejects it; silently running outside the VPC would
+    be worse."""
     for name, one in _of_type(_translated(**given), "AWS::Lambda::Function").items():
         assert one.get("VpcConfig") == wanted, name
 
 
-def test_a_key_encrypts_tables_queues_logs_and_variables() -> None:
+def test_key_parameter_encrypts_tables_queues_logs_and_variables() -> None:
     template = _translated(KmsKeyArn=KEY)
     fields: dict[str, Callable[[Any], Any]] = {
         "AWS::DynamoDB::Table": lambda one: one["SSESpecification"]["KMSMasterKeyId"],
@@ -124,13 +125,13 @@ def test_a_key_encrypts_tables_queues_logs_and_variables() -> None:
     assert not [name for name, one in _of_type(template, "AWS::SQS::Queue").items() if "SqsManagedSseEnabled" in one]
 
 
-def test_without_a_key_queues_are_encrypted_all_the_same() -> None:
+def test_queues_are_encrypted_without_a_key_parameter() -> None:
     template = _translated()
     assert {one["SqsManagedSseEnabled"] for one in _of_type(template, "AWS::SQS::Queue").values()} == {True}
     assert KEY.partition(":key/")[0] not in json.dumps(template)
 
 
-def test_a_role_uses_the_key_only_by_way_of_services() -> None:
+def test_role_uses_the_key_only_through_services() -> None:
     for name, role in _of_type(_translated(KmsKeyArn=KEY), "AWS::IAM::Role").items():
         [policy] = [one["PolicyDocument"] for one in role["Policies"] if one["PolicyName"] == "UseKmsKey"]
         [statement] = policy["Statement"]
@@ -142,7 +143,7 @@ def test_a_role_uses_the_key_only_by_way_of_services() -> None:
 
 
 @STAGES
-def test_reserved_concurrency_is_not_below_what_the_event_source_runs(stage: str) -> None:
+def test_reserved_concurrency_is_at_least_that_of_the_event_source(stage: str) -> None:
     template = _translated(stage, Reserve="on")
     functions = _of_type(template, "AWS::Lambda::Function")
     reserved = {name: one["ReservedConcurrentExecutions"] for name, one in functions.items()}
@@ -162,7 +163,7 @@ def test_reserved_concurrency_is_not_below_what_the_event_source_runs(stage: str
 
 
 @pytest.mark.parametrize("function", ACT)
-def test_a_provider_that_is_off_takes_no_messages(function: str) -> None:
+def test_queue_of_a_disabled_provider_is_not_polled(function: str) -> None:
     template = _translated(**{f"Use{function.removeprefix('Act')}": "off"})
     enabled = {
         one["FunctionName"]["Ref"]: one.get("Enabled", True)
@@ -173,7 +174,7 @@ def test_a_provider_that_is_off_takes_no_messages(function: str) -> None:
     assert all(one.get("Enabled", True) for one in everyone.values())
 
 
-def test_alarms_watch_every_dead_letter_queue_and_are_there_with_a_topic_only() -> None:
+def test_every_dead_letter_queue_has_an_alarm_only_with_a_topic() -> None:
     assert not _of_type(_translated(), "AWS::CloudWatch::Alarm")
     alarms = _of_type(_translated(AlarmTopicArn=EVERYTHING["AlarmTopicArn"]), "AWS::CloudWatch::Alarm").values()
     watched = {one["Dimensions"][0]["Value"]["Fn::GetAtt"][0] for one in alarms}
@@ -182,7 +183,7 @@ def test_alarms_watch_every_dead_letter_queue_and_are_there_with_a_topic_only() 
 
 
 @pytest.mark.parametrize(("given", "mode"), [({}, "PassThrough"), ({"Tracing": "on"}, "Active")])
-def test_functions_are_traced_only_if_tracing_is_on(given: dict[str, str], mode: str) -> None:
+def test_functions_are_traced_only_if_tracing_is_enabled(given: dict[str, str], mode: str) -> None:
     functions = _of_type(_translated(**given), "AWS::Lambda::Function")
     assert {one["TracingConfig"]["Mode"] for one in functions.values()} == {mode}
 
@@ -197,7 +198,7 @@ def test_functions_are_traced_only_if_tracing_is_on(given: dict[str, str], mode:
         ({"SecretPrefix": "elsewhere/", "Stage": "team-a"}, "elsewhere/"),
     ],
 )
-def test_secrets_are_the_stages_unless_a_prefix_is_given(stage: str, given: dict[str, str], prefix: str) -> None:
+def test_secrets_have_the_stages_prefix_unless_one_is_given(stage: str, given: dict[str, str], prefix: str) -> None:
     wanted = prefix or f"outscaler/{stage}/"
     template = _translated(stage, **given)
     for name, one in _of_type(template, "AWS::Lambda::Function").items():
@@ -209,7 +210,7 @@ def test_secrets_are_the_stages_unless_a_prefix_is_given(stage: str, given: dict
 
 
 @STAGES
-def test_everything_that_costs_is_tagged_with_the_stage(stage: str) -> None:
+def test_all_billed_resources_are_tagged_with_the_stage(stage: str) -> None:
     template = _translated(stage, Stage="team-a")
     for kind in ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup", "AWS::Lambda::Function"):
         for name, one in _of_type(template, kind).items():
@@ -218,21 +219,21 @@ def test_everything_that_costs_is_tagged_with_the_stage(stage: str) -> None:
 
 
 @STAGES
-def test_the_default_stage_is_the_one_that_was_packaged(stage: str) -> None:
+def test_default_stage_is_the_packaged_one(stage: str) -> None:
     parameters = artifact().sam(stage)["Parameters"]
     assert parameters["Stage"]["Default"] == stage
     assert parameters["LogRetention"]["Default"] == {"dev": 7, "prod": 30}[stage]
     assert not [name for name, one in parameters.items() if "Default" not in one], "a stack needs no parameter"
 
 
-def test_log_retention_is_that_of_every_log_group() -> None:
+def test_log_retention_parameter_applies_to_every_log_group() -> None:
     groups = _of_type(_translated(LogRetention="90"), "AWS::Logs::LogGroup")
     assert len(groups) == len(HANDLERS) + 1
     assert {one["RetentionInDays"] for one in groups.values()} == {"90"}
 
 
 @STAGES
-def test_a_tick_that_crashes_leaves_something_in_its_dead_letter_queue(stage: str) -> None:
+def test_crashing_tick_leaves_its_event_in_the_dead_letter_queue(stage: str) -> None:
     template = _translated(stage)
     [config] = [
         one
@@ -253,14 +254,14 @@ def test_a_tick_that_crashes_leaves_something_in_its_dead_letter_queue(stage: st
 
 
 @STAGES
-def test_the_api_is_regional_and_has_one_stage(stage: str) -> None:
+def test_api_is_regional_and_has_one_stage(stage: str) -> None:
     template = _translated(stage)
     [api] = _of_type(template, "AWS::ApiGateway::RestApi").values()
     assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
     assert len(_of_type(template, "AWS::ApiGateway::Stage")) == 1
 
 
-def test_a_template_is_the_same_wherever_it_is_translated() -> None:
+def test_template_translation_is_equal_in_every_region() -> None:
     sam = artifact().sam("dev")
     assert [region for region in REGIONS if translate(sam, region) != translate(sam)] == []
 
@@ -274,12 +275,12 @@ def test_a_template_is_the_same_wherever_it_is_translated() -> None:
         ("AlarmTopicArn", ["mine", "arn:aws:sqs:us-east-1:123456789012:mine", "*"]),
     ],
 )
-def test_values_that_would_grant_or_break_too_much_are_refused(parameter: str, refused: list[str]) -> None:
+def test_parameter_values_with_excessive_grants_are_rejected(parameter: str, refused: list[str]) -> None:
     pattern = artifact().sam("dev")["Parameters"][parameter]["AllowedPattern"]
     assert [text for text in refused if re.fullmatch(pattern, text)] == []
     assert re.fullmatch(pattern, EVERYTHING.get(parameter, "team-a"))
 
 
-def test_the_sum_of_what_is_reserved_leaves_room_in_a_quota_of_200() -> None:
+def test_reserved_concurrency_in_total_fits_a_quota_of_200() -> None:
     assert sum(each.reserved for each in FUNCTIONS) <= 100
     assert {function_id(each.name) for each in FUNCTIONS} == set(HANDLERS)

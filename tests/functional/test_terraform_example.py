@@ -1,4 +1,5 @@
-"""The Terraform module is compared with the published template: it passes what exists, and all that is required."""
+"""Compares the Terraform module with the published template: it passes only existing parameters and all required
+ones."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.functional.artifact import artifact
 MODULE = ROOT / "infra" / "aws" / "terraform"
 TERRAFORM = shutil.which("terraform")
 WITHOUT = pytest.mark.skipif(TERRAFORM is None, reason="terraform is not installed")
-#: Given by the module instead, as a whole key.
+#: : Set by the module itself, as a whole key.
 NOT_PASSED = {"CodePrefix"}
 
 Json = dict[str, Any]
@@ -31,7 +32,7 @@ def _file(name: str) -> Json:
 
 
 def _blocks(name: str, kind: str) -> dict[str, Json]:
-    """By name: variable "x", output "x"."""
+    """Blocks by name: variable "x", output "x"."""
     return {label.strip('"'): body for block in _file(name).get(kind, []) for label, body in block.items()}
 
 
@@ -53,7 +54,7 @@ def _stack() -> Json:
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_every_parameter_that_is_passed_exists_and_every_other_is_known(stage: str) -> None:
+def test_terraform_passes_existing_parameters_and_the_rest_are_listed(stage: str) -> None:
     parameters = published(artifact().sam(stage))["Parameters"]
     passed = set(_stack()["parameters"])
     assert passed <= set(parameters)
@@ -61,14 +62,14 @@ def test_every_parameter_that_is_passed_exists_and_every_other_is_known(stage: s
     assert {name for name, one in parameters.items() if "Default" not in one} <= passed
 
 
-def test_every_variable_is_used_and_every_used_one_is_declared() -> None:
+def test_terraform_variables_are_exactly_those_used() -> None:
     text = "".join(path.read_text("utf-8") for path in sorted(MODULE.glob("*.tf")) if path.name != "variables.tf")
     used = set(re.findall(r"\bvar\.(\w+)", text))
     assert used == set(_blocks("variables.tf", "variable"))
     assert all(one["description"] for one in _blocks("variables.tf", "variable").values())
 
 
-def test_the_defaults_are_values_that_the_template_takes() -> None:
+def test_terraform_defaults_are_accepted_by_the_template() -> None:
     parameters = published(artifact().sam("prod"))["Parameters"]
     variables = _blocks("variables.tf", "variable")
     plain = {
@@ -84,7 +85,7 @@ def test_the_defaults_are_values_that_the_template_takes() -> None:
         assert default in map(str, given.get("AllowedValues", [default])), parameter
 
 
-def test_the_switches_follow_the_list_of_vendors() -> None:
+def test_terraform_provider_switches_follow_the_list_of_vendors() -> None:
     passed = {name: text for name, text in _stack()["parameters"].items() if name.startswith("Use")}
     known = [text.strip('"') for text in _blocks("variables.tf", "variable")["vendors"]["default"]]
     assert {f"Use{vendor.capitalize()}" for vendor in known} == set(passed)
@@ -92,7 +93,7 @@ def test_the_switches_follow_the_list_of_vendors() -> None:
         assert f'"{name.removeprefix("Use").lower()}"' in text
 
 
-def test_the_outputs_exist() -> None:
+def test_terraform_outputs_exist_in_the_template() -> None:
     outputs = _blocks("outputs.tf", "output")
     named = {name: re.findall(r'"([A-Z]\w+)"', str(one["value"])) for name, one in outputs.items()}
     assert all(len(found) == 1 for found in named.values())
@@ -101,29 +102,29 @@ def test_the_outputs_exist() -> None:
         assert output in (dev if "lookup(" in str(outputs[name]["value"]) else always), name
 
 
-def test_the_stack_gets_one_capability_and_the_template_from_the_bucket() -> None:
+def test_terraform_stack_gets_one_capability_and_the_template_from_the_bucket() -> None:
     stack = _stack()
     assert stack["capabilities"] == ['"CAPABILITY_IAM"']
     assert "aws_s3_object.template.key" in stack["template_url"]
 
 
 @pytest.mark.parametrize(("name", "file"), [("zip", "zip_file"), ("template", "template_file")])
-def test_a_changed_file_gets_a_new_key_and_the_old_one_outlives_the_update(name: str, file: str) -> None:
-    """CloudFormation compares keys, not contents; and a stack that rolls back reads the object from before."""
+def test_changed_file_gets_a_new_key_and_the_old_object_outlives_the_update(name: str, file: str) -> None:
+    """CloudFormation compares keys, not contents, and a stack that rolls back reads the previous object."""
     resource = _resource("aws_s3_object", name)
     [local] = re.findall(r"local\.(\w+)", resource["key"])
     assert f"filesha256(var.{file})" in _file("main.tf")["locals"][0][local]
     assert resource["lifecycle"][0]["create_before_destroy"] is True
 
 
-def test_the_provider_is_pinned_to_a_major_version() -> None:
+def test_terraform_provider_is_pinned_to_a_major_version() -> None:
     [terraform] = _file("versions.tf")["terraform"]
     [providers] = terraform["required_providers"]
     assert providers["aws"]["source"] == '"hashicorp/aws"'
     assert re.fullmatch(r'"~> \d+\.\d+"', providers["aws"]["version"])
 
 
-def test_the_readme_passes_what_is_required_and_names_what_exists() -> None:
+def test_terraform_readme_passes_required_values_and_names_existing_ones() -> None:
     [block] = re.findall(r"^```hcl\n(.*?)^```", (MODULE / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     parsed = hcl2.loads(block)
     [module] = [body for one in parsed["module"] for body in one.values()]
@@ -136,7 +137,7 @@ def test_the_readme_passes_what_is_required_and_names_what_exists() -> None:
 
 
 @WITHOUT
-def test_the_module_is_formatted() -> None:
+def test_terraform_module_is_formatted() -> None:
     done = subprocess.run(
         [str(TERRAFORM), "fmt", "-check", "-diff", str(MODULE)], capture_output=True, text=True, check=False, timeout=60
     )
@@ -145,7 +146,7 @@ def test_the_module_is_formatted() -> None:
 
 @WITHOUT
 @pytest.mark.slow
-def test_terraform_validates_the_module_where_a_registry_has_the_provider(tmp_path: Path) -> None:
+def test_terraform_validates_the_module_where_a_registry_is_reachable(tmp_path: Path) -> None:
     for path in MODULE.glob("*.tf"):
         shutil.copy(path, tmp_path)
     made = subprocess.run(

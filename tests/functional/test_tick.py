@@ -1,4 +1,4 @@
-"""One tick after the other: what is sent, and what never piles up."""
+"""Consecutive ticks: the messages they send, and that messages never accumulate."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tests.operations import new_operation
 
 @pytest.fixture
 def desk(premises: Premises) -> AppClient:
-    """A desk over a table of the test's own: a tick looks at every cluster there is."""
+    """An app client over tables of the test's own, because a tick scans every cluster there is."""
     return Premises(premises.aws, premises.clock).desk()
 
 
 def _scans(desk: AppClient, name: str) -> list[int]:
-    """Delays of the messages sent for a cluster; they count as sent no more."""
+    """Delays of the messages sent for a cluster since the last call."""
     delays = [delay for message, delay in desk.outbox.scans() if message.cluster == name]
     desk.outbox.sent.clear()
     return delays
 
 
 def _pass(desk: AppClient, name: str) -> None:
-    """What a reconcile does to the schedule: takes the lease and gives it back."""
+    """The effect of a reconcile on the scan state: takes the lease and releases it."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
     desk.store.leases.release(lease, passed_at=desk.clock())
 
 
 @pytest.mark.parametrize(("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])])
-def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: AppClient, interval: str, delays: list[int]) -> None:
+def test_scan_interval_below_a_minute_uses_delayed_messages(desk: AppClient, interval: str, delays: list[int]) -> None:
     name = desk.cluster(spec={"scanInterval": interval})
     report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (1, (name,), ())
@@ -50,18 +50,18 @@ def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: AppClient, int
     assert _scans(desk, name) == delays
 
 
-def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: AppClient) -> None:
+def test_cluster_already_queued_is_not_queued_again(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
-    for _ in range(3):  # nobody picks anything up: the functions are throttled, say
+    for _ in range(3):  # no message is received, for example because functions are throttled
         scan_scheduler.run(desk.runtime)
         desk.clock.advance(60)
     assert _scans(desk, name) == [0, 20, 40]
-    _pass(desk, name)  # the first of the three is picked up at last
+    _pass(desk, name)  # the first of the three is received at last
     scan_scheduler.run(desk.runtime)
     assert _scans(desk, name) == [20, 40]
 
 
-def test_late_messages_of_a_standstill_are_one_pass(desk: AppClient) -> None:
+def test_late_messages_after_a_standstill_cause_one_pass(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     scan_scheduler.run(desk.runtime)
     desk.clock.advance(150)
@@ -73,10 +73,10 @@ def test_late_messages_of_a_standstill_are_one_pass(desk: AppClient) -> None:
     assert done == 1
 
 
-def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: AppClient) -> None:
+def test_lost_message_stops_a_cluster_only_for_minutes(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     scan_scheduler.run(desk.runtime)
-    _scans(desk, name)  # and lost
+    _scans(desk, name)  # and it is lost
     heard_after = 0
     while not _scans(desk, name):
         desk.clock.advance(60)
@@ -85,7 +85,7 @@ def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: AppClient) -> 
     assert heard_after == 240
 
 
-def test_ten_minutes_of_ticks_keep_the_interval(desk: AppClient) -> None:
+def test_ten_minutes_of_ticks_keep_the_scan_interval(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     passes = []
     for _ in range(10):
@@ -99,7 +99,7 @@ def test_ten_minutes_of_ticks_keep_the_interval(desk: AppClient) -> None:
     assert {later - earlier for earlier, later in itertools.pairwise(passes)} == {20.0}
 
 
-def test_an_interval_of_minutes_waits_for_its_time(desk: AppClient) -> None:
+def test_scan_interval_of_minutes_is_respected(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "3m"})
     sent = []
     for _ in range(7):
@@ -111,13 +111,13 @@ def test_an_interval_of_minutes_waits_for_its_time(desk: AppClient) -> None:
     assert [later - sent[0] for later in sent] == [0, 180, 360]
 
 
-def test_a_cluster_that_is_off_is_left_alone(desk: AppClient) -> None:
+def test_tick_skips_a_cluster_that_is_off(desk: AppClient) -> None:
     desk.cluster(mode="off")
     shadow = desk.cluster(mode="shadow")
     assert scan_scheduler.run(desk.runtime).queued == (shadow,)
 
 
-def test_one_bad_policy_does_not_stop_the_others(desk: AppClient, log: io.StringIO) -> None:
+def test_invalid_policy_does_not_stop_other_clusters(desk: AppClient, log: io.StringIO) -> None:
     bad, good = desk.cluster(), desk.cluster()
     desk.store_text(bad, "kind: [")
     report = scan_scheduler.run(desk.runtime)
@@ -125,7 +125,7 @@ def test_one_bad_policy_does_not_stop_the_others(desk: AppClient, log: io.String
     assert bad in log.getvalue()
 
 
-def test_one_failing_call_does_not_stop_the_others(desk: AppClient) -> None:
+def test_failed_call_for_one_cluster_does_not_stop_other_clusters(desk: AppClient) -> None:
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
     faults = AwsFaults()
     store = Store(
@@ -134,13 +134,13 @@ def test_one_failing_call_does_not_stop_the_others(desk: AppClient) -> None:
         sleep=lambda _: None,
         client=faults.wrap(desk.premises.aws.client("dynamodb")),
     )
-    faults.instead("get_item", None, lost_answer())  # the schema; the first cluster's pace
+    faults.instead("get_item", None, lost_answer())  # the schema, and the first cluster's scan state
     report = scan_scheduler.run(dataclasses.replace(desk.runtime, store=store))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])
 
 
-def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: AppClient) -> None:
+def test_failed_send_is_retried_by_the_next_tick(desk: AppClient) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     desk.outbox.full.add("reconcile")
     assert scan_scheduler.run(desk.runtime).failed == (name,)
@@ -162,7 +162,7 @@ def _planned(desk: AppClient, name: str, count: int = 1) -> list[str]:
     return [operation.spec.id for operation in operations]
 
 
-def test_what_was_saved_but_never_sent_is_sent(desk: AppClient) -> None:
+def test_operation_saved_but_never_sent_is_sent_by_the_sweeper(desk: AppClient) -> None:
     name = desk.cluster()
     planned = _planned(desk, name, 2)
     assert scan_scheduler.run(desk.runtime).swept == ()
@@ -175,16 +175,14 @@ def test_what_was_saved_but_never_sent_is_sent(desk: AppClient) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
-def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_calls_it_off(
-    desk: AppClient, mode: str
-) -> None:
+def test_operation_begun_before_a_mode_change_is_swept_and_then_abandoned(desk: AppClient, mode: str) -> None:
     name = desk.cluster(mode=mode)
     planned = _planned(desk, name)
     desk.clock.advance(600)
     assert scan_scheduler.run(desk.runtime).swept == tuple(planned)
 
 
-def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too(desk: AppClient) -> None:
+def test_operation_begun_under_a_policy_now_unreadable_is_swept(desk: AppClient) -> None:
     name = desk.cluster()
     planned = _planned(desk, name)
     current = desk.store.policies.current(name)
@@ -195,7 +193,7 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too
     assert (report.swept, report.failed) == (tuple(planned), (name,))
 
 
-def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: AppClient) -> None:
+def test_failing_act_queue_does_not_stop_the_scan(desk: AppClient) -> None:
     name = desk.cluster()
     _planned(desk, name)
     desk.clock.advance(600)
@@ -204,7 +202,7 @@ def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: AppClient) -> No
     assert (report.queued, report.failed) == ((name,), (name,))
 
 
-def test_the_function_itself_reports_what_it_did(desk: AppClient) -> None:
+def test_tick_function_reports_its_actions(desk: AppClient) -> None:
     name = desk.cluster()
     install(desk.runtime)
     try:

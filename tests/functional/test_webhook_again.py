@@ -1,4 +1,4 @@
-"""A request that was not served may be sent again, byte for byte; one that was served may not."""
+"""A request that was not processed may be sent again unchanged; a processed one may not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNINTERESTING = BODY.replace(b"FailedScheduling", b"Pulled")
 
 @pytest.fixture
 def faults(desk: AppClient) -> AwsFaults:
-    """Faults of the table, from here on."""
+    """Starts faults of the table."""
     script = AwsFaults()
     store = Store(
         desk.store.table.name,
@@ -33,7 +33,7 @@ def faults(desk: AppClient) -> AwsFaults:
     return script
 
 
-def test_what_the_queue_refused_may_be_sent_again_and_then_counts_once(desk: AppClient) -> None:
+def test_request_rejected_by_the_queue_may_be_repeated_and_counts_once(desk: AppClient) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     desk.outbox.full.add("reconcile")
@@ -45,7 +45,7 @@ def test_what_the_queue_refused_may_be_sent_again_and_then_counts_once(desk: App
     assert len(desk.outbox.scans()) == 1
 
 
-def test_a_window_whose_row_was_written_but_not_confirmed_swallows_no_event(desk: AppClient, faults: AwsFaults) -> None:
+def test_unconfirmed_write_of_a_debounce_window_loses_no_event(desk: AppClient, faults: AwsFaults) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     faults.after("put_item", lost_answer())
@@ -55,7 +55,7 @@ def test_a_window_whose_row_was_written_but_not_confirmed_swallows_no_event(desk
     assert desk.post(name, BODY, headers).status_code == 401
 
 
-def test_a_signature_that_was_written_but_not_confirmed_may_be_used_again(desk: AppClient, faults: AwsFaults) -> None:
+def test_unconfirmed_write_of_a_signature_allows_its_repetition(desk: AppClient, faults: AwsFaults) -> None:
     name = desk.cluster()
     headers = desk.signed(name, UNINTERESTING)
     faults.after("put_item", lost_answer())
@@ -64,9 +64,7 @@ def test_a_signature_that_was_written_but_not_confirmed_may_be_used_again(desk: 
     assert desk.post(name, UNINTERESTING, headers).status_code == 401
 
 
-def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_behind(
-    desk: AppClient, faults: AwsFaults
-) -> None:
+def test_lost_answers_of_all_table_writes_leave_the_request_repeatable(desk: AppClient, faults: AwsFaults) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     faults.instead("put_item", lost_answer())
@@ -76,7 +74,7 @@ def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_beh
     assert (again.status_code, again.json_body["woken"]) == (202, True)
 
 
-def test_the_same_request_many_times_at_once_is_served_once(desk: AppClient) -> None:
+def test_many_simultaneous_copies_of_a_request_are_processed_once(desk: AppClient) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
 

@@ -1,6 +1,7 @@
-"""A stranger learns the status of an address and no more: known or not, a refusal is the same work and the same line.
+"""An unauthenticated caller learns only the HTTP status: a rejection costs the same work and gives the same line for
+known and unknown clusters.
 
-Work is counted, not timed: what the tables and the secrets are asked, digests, comparisons, lines.
+Work is counted instead of timed: reads of tables and secrets, digests, comparisons, lines.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ STRANGERS = ("no-such-cluster", "NOT A NAME", "x" * 5000, "\ud800", "")
 
 
 class Counted:
-    """A runtime that counts what it is asked. work: of the calls since the last `refused`."""
+    """A runtime that counts its work. work: of the calls since the last `refused`."""
 
     def __init__(self, desk: AppClient) -> None:
         self.work: Counter[str] = Counter()
@@ -62,7 +63,7 @@ class Counted:
         return HMAC
 
     def refused(self, name: str, headers: dict[str, str]) -> tuple[int, Counter[str]]:
-        """The status that a knock is refused with, and the work that it was."""
+        """Sends a request that is rejected; returns its status and the work."""
         self.work = Counter()
         sys.setprofile(self._count)
         try:
@@ -86,8 +87,8 @@ def _wrong(desk: AppClient) -> list[dict[str, str]]:
     ]
 
 
-def test_known_or_not_a_refusal_is_the_same_work(desk: AppClient) -> None:
-    """But for a known cluster's secret, which is read at first, and again for a proof that does not fit."""
+def test_rejection_costs_the_same_work_for_known_and_unknown_clusters(desk: AppClient) -> None:
+    """Except for a known cluster's secret, which is read at first, and again for a wrong signature."""
     for headers in _wrong(desk):
         counted = Counted(desk)
         known, work = counted.refused("shop", headers)  # for the first time in this process
@@ -102,7 +103,7 @@ def test_known_or_not_a_refusal_is_the_same_work(desk: AppClient) -> None:
             assert fresh.refused(stranger, headers) == (404, later), stranger
 
 
-def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: AppClient, log: io.StringIO) -> None:
+def test_rejection_logs_one_line_with_the_same_fields_for_known_and_unknown(desk: AppClient, log: io.StringIO) -> None:
     counted = Counted(desk)
     for headers in _wrong(desk):
         fields = set()
@@ -119,7 +120,7 @@ def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: AppClient
         assert len(fields) == 1
 
 
-def test_a_replay_is_one_line_too(desk: AppClient, log: io.StringIO) -> None:
+def test_replayed_request_logs_one_line(desk: AppClient, log: io.StringIO) -> None:
     name = desk.cluster()
     headers = desk.signed(name, BODY)
     assert desk.post(name, BODY, headers).status_code == 202

@@ -1,4 +1,4 @@
-"""What a caller who proves nothing can make AWS do: a query a minute and few reads of a secret, whatever is sent."""
+"""AWS cost of an unauthenticated caller: one query a minute and few reads of a secret, whatever is sent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ spec:
 
 
 class Bill:
-    """What is asked of AWS: how often each operation, and how many bytes of items the answers had."""
+    """Calls to AWS: the count of each operation, and the bytes of items in the answers."""
 
     def __init__(self, *clients: Any) -> None:
         self.calls: Counter[str] = Counter()
@@ -59,7 +59,7 @@ class Bill:
 
 @pytest.fixture
 def cold(desk: AppClient) -> Iterator[AppClient]:
-    """As a new process: nothing has been read yet."""
+    """Resets the process state, so that nothing has been read yet."""
     fresh = desk.premises.desk()
     install(fresh.runtime)
     yield fresh
@@ -80,7 +80,7 @@ def _cluster(desk: AppClient, *, debounce: str = "2s", secret: object = None, pa
     return name
 
 
-def test_a_thousand_unknown_names_cost_one_small_query(cold: AppClient) -> None:
+def test_thousand_unknown_names_cost_one_small_query(cold: AppClient) -> None:
     for _ in range(3):
         _cluster(cold, padding=200_000)
     with _bill(cold) as bill:
@@ -90,7 +90,7 @@ def test_a_thousand_unknown_names_cost_one_small_query(cold: AppClient) -> None:
     assert bill.bytes < 5_000, "the policies' texts are not read"
 
 
-def test_a_thousand_wrong_signatures_cost_one_query_and_two_reads_of_the_secret(cold: AppClient) -> None:
+def test_thousand_wrong_signatures_cost_one_query_and_two_secret_reads(cold: AppClient) -> None:
     name = _cluster(cold, padding=200_000)
     with _bill(cold) as bill:
         for number in range(500):
@@ -101,7 +101,7 @@ def test_a_thousand_wrong_signatures_cost_one_query_and_two_reads_of_the_secret(
     assert bill.bytes < 5_000, "the policy's text is not read"
 
 
-def test_a_flood_without_proof_for_ten_minutes_costs_a_query_a_minute_and_one_secret(cold: AppClient) -> None:
+def test_ten_minute_unauthenticated_flood_costs_a_query_a_minute_and_one_secret(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for number in range(600):
@@ -111,7 +111,7 @@ def test_a_flood_without_proof_for_ten_minutes_costs_a_query_a_minute_and_one_se
     assert bill.calls == {"Query, eventually consistent": 10, "GetSecretValue": 1}
 
 
-def test_a_caller_with_proof_makes_the_policy_be_read_once_a_minute(cold: AppClient) -> None:
+def test_authenticated_caller_causes_one_policy_read_a_minute(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for number in range(20):
@@ -134,7 +134,7 @@ def test_a_caller_with_proof_makes_the_policy_be_read_once_a_minute(cold: AppCli
         ("2s", 0.25, 8),
     ],
 )
-def test_sixty_events_are_at_most_one_message_a_second(
+def test_sixty_events_cause_at_most_one_message_a_second(
     cold: AppClient, debounce: str, every: float, messages: int
 ) -> None:
     name = _cluster(cold, debounce=debounce)
@@ -147,7 +147,7 @@ def test_sixty_events_are_at_most_one_message_a_second(
     assert bill.calls["PutItem"] == 60 + messages
 
 
-def test_what_is_new_is_in_force_after_a_minute(cold: AppClient) -> None:
+def test_changed_webhook_configuration_applies_after_a_minute(cold: AppClient) -> None:
     name = "shop-of-tomorrow"
     assert cold.post(name, BODY).status_code == 404
     text = DOCUMENT % (name, name, name, "2s")
@@ -158,7 +158,7 @@ def test_what_is_new_is_in_force_after_a_minute(cold: AppClient) -> None:
     assert cold.post(name, BODY).status_code == 202
 
 
-def test_a_request_for_one_cluster_is_no_good_for_another_with_the_same_secret(cold: AppClient) -> None:
+def test_request_for_one_cluster_is_invalid_for_another_with_the_same_secret(cold: AppClient) -> None:
     one, other = _cluster(cold), _cluster(cold)
     headers = cold.signed(one, BODY)
     assert cold.post(other, BODY, headers).status_code == 401
@@ -170,7 +170,7 @@ def _older(desk: AppClient) -> dict[str, str]:
     return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
 
 
-def test_a_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(cold: AppClient) -> None:
+def test_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(cold: AppClient) -> None:
     strict, open_ = _cluster(cold), _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
     headers = _older(cold)
     assert cold.post(strict, BODY, headers).status_code == 401
@@ -178,7 +178,7 @@ def test_a_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once
     assert cold.post(open_, BODY, headers).status_code == 401
 
 
-def test_what_an_older_release_has_served_is_not_served_again_after_the_upgrade(cold: AppClient) -> None:
+def test_request_processed_by_an_older_release_is_rejected_after_the_upgrade(cold: AppClient) -> None:
     name = _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
     headers = _older(cold)
     older = dataclasses.replace(cold.runtime).store.debounce
@@ -190,7 +190,7 @@ def test_what_an_older_release_has_served_is_not_served_again_after_the_upgrade(
     assert cold.outbox.sent == []
 
 
-def test_a_wake_up_that_ends_later_than_any_window_does_not_count(cold: AppClient) -> None:
+def test_debounce_row_that_ends_later_than_any_window_is_ignored(cold: AppClient) -> None:
     name = _cluster(cold)
     assert cold.post(name, BODY).json_body["woken"]
     [row] = list(cold.store.table.query("!web", f"seen#wake#{name}#"))

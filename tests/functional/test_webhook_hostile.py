@@ -1,4 +1,4 @@
-"""Requests that no honest client sends: each gets its status and one line, none an internal error."""
+"""Requests that no honest client sends: each gets its status and one line, never an internal error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ TOKEN = {"Authorization": f"Bearer {BEARER}"}
 def _answer(
     desk: AppClient, headers: dict[str, str] | None, body: str | None = BODY, *, name: str = "", encoded: bool = False
 ) -> tuple[int, str]:
-    """As API Gateway would hand it over, which the test client cannot; the status and the one line."""
+    """Passes the event on as API Gateway would, which the test client cannot; returns the status and the single
+    line."""
     event: dict[str, Any] = {
         "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
         "pathParameters": {"name": name or desk.cluster()},
@@ -49,14 +50,14 @@ def _answer(
         None,
     ],
 )
-def test_proof_that_is_no_text_is_wrong_proof(desk: AppClient, headers: dict[str, str] | None) -> None:
+def test_non_text_authentication_is_invalid(desk: AppClient, headers: dict[str, str] | None) -> None:
     status, line = _answer(desk, headers)
     assert (status, line[:27]) == (401, "Authorization: not accepted")
     assert _answer(desk, headers, name="no-such-cluster")[0] == 404
 
 
 @pytest.mark.parametrize("name", [LONE, f"a{LONE}b", "\x00", "\U0001f511"])
-def test_a_name_that_is_no_text_is_not_known(desk: AppClient, name: str, log: io.StringIO) -> None:
+def test_non_text_cluster_name_is_unknown(desk: AppClient, name: str, log: io.StringIO) -> None:
     assert _answer(desk, TOKEN, name=name)[0] == 404
     log.getvalue().encode()
 
@@ -71,7 +72,7 @@ def test_a_name_that_is_no_text_is_not_known(desk: AppClient, name: str, log: io
         ("not base64 at all!", True),
     ],
 )
-def test_a_body_that_cannot_be_made_bytes_is_400(desk: AppClient, body: str, encoded: bool) -> None:
+def test_body_that_cannot_be_decoded_gets_status_400(desk: AppClient, body: str, encoded: bool) -> None:
     status, line = _answer(desk, TOKEN, body, encoded=encoded)
     assert status == 400
     assert line.startswith("body")
@@ -79,7 +80,7 @@ def test_a_body_that_cannot_be_made_bytes_is_400(desk: AppClient, body: str, enc
 
 
 @pytest.mark.parametrize("body", ["", None])
-def test_no_body_at_all_is_400(desk: AppClient, body: str | None) -> None:
+def test_missing_body_gets_status_400(desk: AppClient, body: str | None) -> None:
     assert _answer(desk, TOKEN, body)[0] == 400
 
 
@@ -97,5 +98,5 @@ def test_no_body_at_all_is_400(desk: AppClient, body: str | None) -> None:
         ("1e99", 401),
     ],
 )
-def test_content_length_is_read_whatever_it_says(desk: AppClient, length: str, status: int) -> None:
+def test_any_content_length_header_gets_its_expected_status(desk: AppClient, length: str, status: int) -> None:
     assert _answer(desk, {"Content-Length": length})[0] == status

@@ -1,4 +1,4 @@
-"""A webhook's secret that was rotated works at the first event signed with it; wrong proofs cost few reads."""
+"""A rotated webhook secret works with the first event signed with it, and wrong signatures cost few reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ READ = "GetSecretValue"
 
 @pytest.fixture
 def cold(desk: AppClient) -> Iterator[AppClient]:
-    """As a new process: nothing has been read yet."""
+    """Resets the process state, so that nothing has been read yet."""
     fresh = desk.premises.desk()
     install(fresh.runtime)
     yield fresh
@@ -29,7 +29,7 @@ def _post(desk: AppClient, name: str, key: str) -> int:
     return desk.post(name, BODY, desk.signed(name, BODY, key=key, at=desk.clock() + 1)).status_code
 
 
-def test_the_first_event_with_the_new_secret_is_accepted(cold: AppClient) -> None:
+def test_first_event_with_the_new_secret_is_accepted(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, HMAC) == 202
     cold.put_secret(f"outscaler/{name}/webhook", {"hmac": OTHER})
@@ -38,7 +38,7 @@ def test_the_first_event_with_the_new_secret_is_accepted(cold: AppClient) -> Non
     assert _post(cold, name, HMAC) == 401, "and the old one is refused from then on"
 
 
-def test_a_flood_of_wrong_signatures_is_no_flood_of_reads(cold: AppClient) -> None:
+def test_flood_of_wrong_signatures_causes_few_secret_reads(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for _ in range(600):
@@ -48,7 +48,7 @@ def test_a_flood_of_wrong_signatures_is_no_flood_of_reads(cold: AppClient) -> No
     assert _post(cold, name, HMAC) == 202
 
 
-def test_a_flood_does_not_keep_a_rotated_secret_out_for_long(cold: AppClient) -> None:
+def test_flood_delays_a_rotated_secret_only_briefly(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, "wrong-value-of-a-stranger") == 401
     cold.put_secret(f"outscaler/{name}/webhook", {"hmac": OTHER})
@@ -59,14 +59,14 @@ def test_a_flood_does_not_keep_a_rotated_secret_out_for_long(cold: AppClient) ->
     assert 202 in statuses
 
 
-def test_unknown_clusters_cause_no_read(cold: AppClient) -> None:
+def test_unknown_clusters_cause_no_secret_read(cold: AppClient) -> None:
     with _bill(cold) as bill:
         for number in range(50):
             assert _post(cold, f"nobody-{number}", HMAC) == 404
     assert READ not in bill.calls
 
 
-def test_without_wrong_proofs_a_secret_is_read_once_in_ten_minutes(cold: AppClient) -> None:
+def test_secret_is_read_once_in_ten_minutes_without_wrong_signatures(cold: AppClient) -> None:
     name = _cluster(cold)
     with _bill(cold) as bill:
         for _ in range(20):
@@ -75,7 +75,7 @@ def test_without_wrong_proofs_a_secret_is_read_once_in_ten_minutes(cold: AppClie
     assert bill.calls[READ] <= 2
 
 
-def test_a_secret_that_aws_does_not_give_just_now_leaves_the_known_one_in_force(cold: AppClient) -> None:
+def test_known_secret_stays_in_force_while_aws_does_not_return_it(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, HMAC) == 202
 

@@ -1,4 +1,4 @@
-"""The workflows of GitHub are valid, hold no more rights than they need, and run what a person would run."""
+"""The GitHub workflows are valid, have no more rights than needed, and run the same commands as a developer."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ def valid(file: Path, schema: str) -> bool:
 
 
 def audited(folder: Path) -> int:
-    """The exit code of zizmor: 0 without a finding."""
+    """The exit code of zizmor: 0 without findings."""
     return run("zizmor", "--offline", "--no-progress", "--quiet", "--persona", "auditor", str(folder)).returncode
 
 
-def test_there_is_a_workflow_for_tests_and_one_for_releases() -> None:
+def test_workflows_exist_for_tests_and_for_releases() -> None:
     assert [file.name for file in WORKFLOWS] == ["release.yml", "test.yml"]
 
 
 @EVERY
-def test_a_workflow_has_the_form_that_github_takes(file: Path) -> None:
+def test_workflow_has_a_form_that_github_accepts(file: Path) -> None:
     assert valid(file, "github-workflows")
 
 
-def test_updates_of_actions_have_the_form_that_github_takes() -> None:
+def test_dependabot_configuration_has_a_form_that_github_accepts() -> None:
     assert valid(ROOT / ".github" / "dependabot.yml", "dependabot")
 
 
-def test_the_linters_would_have_said_something(tmp_path: Path) -> None:
+def test_linters_detect_an_invalid_workflow(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yml"
     broken.write_text("on: push\njobs: {a: {steps: []}}\n")
     assert not valid(broken, "github-workflows")
@@ -63,7 +63,7 @@ def test_the_linters_would_have_said_something(tmp_path: Path) -> None:
     assert audited(tmp_path) != 0
 
 
-def test_an_audit_of_the_workflows_finds_nothing() -> None:
+def test_workflow_audit_has_no_findings() -> None:
     assert audited(ROOT / ".github") == 0
 
 
@@ -74,7 +74,7 @@ def test_every_action_is_pinned_to_a_commit_with_its_version(file: Path) -> None
     assert [line for line in lines if not _PINNED.fullmatch(line)] == []
 
 
-def test_one_action_has_one_commit_everywhere() -> None:
+def test_each_action_has_the_same_commit_everywhere() -> None:
     pins = {
         (match[1], match[2], match[3])
         for file in WORKFLOWS
@@ -85,7 +85,7 @@ def test_one_action_has_one_commit_everywhere() -> None:
 
 
 @EVERY
-def test_every_job_ends_in_time_and_only_a_release_may_write(file: Path) -> None:
+def test_every_job_has_a_timeout_and_only_a_release_may_write(file: Path) -> None:
     workflow = read(file)
     assert workflow["permissions"] in ({}, {"contents": "read"})
     assert workflow["concurrency"]["group"]
@@ -95,15 +95,15 @@ def test_every_job_ends_in_time_and_only_a_release_may_write(file: Path) -> None
         assert not writes or (file.stem, name) == ("release", "publish")
 
 
-def test_the_tests_run_on_every_python_that_the_package_takes() -> None:
+def test_tests_run_on_every_supported_python() -> None:
     pythons = read(FOLDER / "test.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"]
     oldest, beyond = (int(found) for found in re.findall(r"3\.(\d+)", wanted))
     assert pythons == [f"3.{minor}" for minor in range(oldest, beyond)]
 
 
-def test_the_job_that_may_write_runs_nothing_of_the_repository() -> None:
-    """What is built has no right to publish, and what publishes checks sums and builds nothing."""
+def test_job_with_write_access_runs_no_code_of_the_repository() -> None:
+    """The build has no right to publish; the publishing job verifies checksums and builds nothing."""
     jobs = read(FOLDER / "release.yml")["jobs"]
     steps = jobs["publish"]["steps"]
     assert not [step for step in steps if "checkout" in step.get("uses", "")]
@@ -112,7 +112,7 @@ def test_the_job_that_may_write_runs_nothing_of_the_repository() -> None:
     assert "write" not in jobs["build"]["permissions"].values()
 
 
-def test_the_recipes_that_workflows_run_exist() -> None:
+def test_make_targets_used_by_workflows_exist() -> None:
     recipes = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     called = set(re.findall(r"run: make ([a-z-]+)", "\n".join(file.read_text() for file in WORKFLOWS)))
     assert called == {"test", "release"}

@@ -1,6 +1,8 @@
-"""What a plan may not pass: each group's max, the limit per scale-up, and the cluster's nodes, cores and memory.
+"""Limits that a plan must respect: each group's maximum, the limit per scale-up, and the cluster's nodes, cores and
+memory.
 
-Added up once more from the plain objects (scale-up.md §9): all nodes count, those on their way too.
+They are computed again from the plain objects (docs/reference/scale-up.md "Limits"); all nodes count, including
+upcoming ones.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ _PER_SCALE_UP = "maxNodesPerScaleup"
 
 
 class Bounds:
-    """The limits of a cluster and what a plan's growth makes of them."""
+    """The limits of a cluster and the totals after a plan's scale-ups."""
 
     def __init__(self, stage: SchedulerView, ups: Mapping[str, ScaleUp]) -> None:
         self._stage = stage
@@ -29,7 +31,7 @@ class Bounds:
                 self._limits[name] = int(number)
 
     def _totals(self, more: ViewedGroup | None = None) -> dict[str, int]:
-        """What the cluster comes to once the plan is done. more: with one more node of this group."""
+        """Totals of the cluster after the plan. more: with one more node of this group."""
         there = list(self._stage.raws.values())
         nodes = len(there)
         cores = sum(int(node["status"]["capacity"]["cpu"]) for node in there)
@@ -50,7 +52,7 @@ class Bounds:
         ]
 
     def passed(self) -> Iterator[str]:
-        """Limits that the plan passes, in words. A limit that was passed before is nobody's fault if nothing grows."""
+        """Exceeded limits, as text. A limit exceeded before the plan is accepted if nothing is scaled up."""
         most = self._limits.get(_PER_SCALE_UP, 1000)
         for name, up in self._ups.items():
             group = self._stage.groups[name]
@@ -61,7 +63,7 @@ class Bounds:
         yield from self._passed(self._totals()) if self._ups else ()
 
     def may_grow(self, group: ViewedGroup) -> bool:
-        """Whether one more node of a group passes no limit."""
+        """Whether one more node of a group respects all limits."""
         grown = self._grown.get(group.name, 0)
         return (
             group.target + grown < group.most

@@ -1,9 +1,9 @@
-"""Does a plan keep its word? Each is tried with the scheduler of infra/emulators, which shares no code with the
-planner.
+"""Checks the placements of plans with the scheduler of infra/emulators, which shares no code with the planner.
 
     python -m tests.property.checker --seeds 0-500 [-v]         failures by kind; -v: each of them
-    python -m tests.property.checker --seeds 0-500 --draws 6    what six draws of the scheduler make of each plan
-    python -m tests.property.checker --seeds 0-500 --draws 6 --settled    the same once nobody fits nodes that exist
+    python -m tests.property.checker --seeds 0-500 --draws 6    results of six scheduler draws per plan
+    python -m tests.property.checker --seeds 0-500 --draws 6 --settled    the same after pods were bound to existing
+    nodes
 
 A failure's cluster for the command line: python -m tests.property.clusters --seed N --out DIR
 """
@@ -37,7 +37,7 @@ AGAIN = "again: the same input, another plan"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One broken promise."""
+    """One wrong placement or reason."""
 
     seed: int
     kind: str
@@ -56,15 +56,15 @@ def _policy() -> Policy:
 
 
 def plan_for(cluster: RandomCluster, shuffle: random.Random | None = None) -> Plan:
-    """The planner's answer; the cluster is read by the real reader. shuffle: in an order drawn from it."""
+    """The plan for a cluster read by the production reader. shuffle: seed of the input order."""
     policy = with_options(_policy(), cluster.settings)
     snapshot = read(cluster.lists, cluster.manifest, NOW, shuffle=shuffle)
     return plan_cluster(snapshot, policy, cluster.memory(), NOW, 0)[0]
 
 
 def judged(cluster: RandomCluster, *, reorder: bool = False, at_once: bool = False) -> list[Failure]:
-    """All in which the plan for a cluster does not keep its word. reorder: plan twice more, once in another order;
-    at_once: also what could not be done if all new nodes were there from the start."""
+    """All errors of the plan for a cluster. reorder: plan twice more, once in another order; at_once: also what would
+    be impossible if all new nodes were there from the start."""
     plan = plan_for(cluster)
     trial = Trial(cluster, plan)
     found = [*trial.found(), *(trial.at_once() if at_once else ())]
@@ -78,7 +78,7 @@ def judged(cluster: RandomCluster, *, reorder: bool = False, at_once: bool = Fal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints failures by kind; 1 if there is any."""
+    """Prints failures by kind; returns 1 if there are any."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.property.checker",
         description=__doc__,
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in seeds:
         try:
             found = judged(make(seed), reorder=seed % 5 == 0, at_once=args.at_once)
-        except Exception as error:  # one cluster that breaks the planner must not hide the others
+        except Exception as error:  # one cluster that crashes the planner must not hide the others
             found = [Failure(seed, f"raised {type(error).__name__}", str(error).partition("\n")[0])]
             if args.trace:
                 traceback.print_exc()
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _play(seeds: Sequence[int], draws: int, *, at_rest: bool, verbose: bool) -> int:
-    """Prints what the draws of all clusters come to; 1 if a promise was not kept or a new node stayed empty."""
+    """Prints the results of all draws; returns 1 if a placement was not kept or a new node stayed empty."""
     total, started = Tally(), time.process_time()
     for seed in seeds:
         cluster = settled(make(seed), seed) if at_rest else make(seed)

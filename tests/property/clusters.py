@@ -36,7 +36,7 @@ spec:
 
 
 class RandomCluster(msgspec.Struct):
-    """One case. lists: objects by file; settings: options as `--option` takes them; requested: nodes on their way."""
+    """One case. lists: objects by file; settings: options in the form of `--option`; requested: upcoming nodes."""
 
     seed: int
     lists: dict[str, list[Json]]
@@ -45,7 +45,7 @@ class RandomCluster(msgspec.Struct):
     requested: dict[str, int]
 
     def memory(self) -> Memory:
-        """What is remembered: the scale-up requests that are still alive."""
+        """The memory: scale-up requests that are still open."""
         return Memory(
             groups={
                 name: GroupMemory(request=ScaleUpRequest(count, NOW - 60.0, NOW + 600.0))
@@ -56,12 +56,12 @@ class RandomCluster(msgspec.Struct):
 
 
 def make(seed: int) -> RandomCluster:
-    """The cluster of a seed; the same one wherever and whenever it is made."""
+    """The cluster of a seed; equal for every call and machine."""
     return draw_cluster(random.Random(seed), seed)
 
 
 def draw_cluster(draw: random.Random, seed: int = -1) -> RandomCluster:
-    """A cluster from any source of chance; hypothesis has one that it can make smaller."""
+    """A cluster from any random source; hypothesis has one that it can shrink."""
     return _ClustersMaker(draw).cluster(seed)
 
 
@@ -72,7 +72,7 @@ class _ClustersMaker:
         self.lists: dict[str, list[Json]] = {name: [] for name in ("nodes", "pods", "workloads", "namespaces")}
         self.groups: list[Json] = []
         self.requested: dict[str, int] = {}
-        self.free: dict[str, list[int]] = {}  # node -> millicores, MiB and pods left
+        self.free: dict[str, list[int]] = {}  # node -> free millicores, MiB and pods
         self.disks = Disks(draw, self.zones)
 
     def chance(self, share: float) -> bool:
@@ -116,7 +116,7 @@ class _ClustersMaker:
             self.groups.append(group)
             for number in range(size):
                 self.add_node(group, f"{group['id']}-n{number}")
-            if size and self.chance(0.08):  # machines asked for that are no nodes yet
+            if size and self.chance(0.08):  # requested instances that are not nodes yet
                 coming = self.draw.choice((1, 1, 2))
                 group["size"] += coming
                 self.requested[group["id"]] = self.requested.get(group["id"], 0) + coming
@@ -197,7 +197,7 @@ class _ClustersMaker:
                     self.run(objects.pod(f"{name}-{on}", "kube-system", spec, marks, ("DaemonSet", name), on))
 
     def run(self, pod: Json) -> None:
-        """A pod on the node it names; its plain containers' cpu and memory are taken there."""
+        """Adds a pod to the named node and subtracts its plain containers' cpu and memory there."""
         self.lists["pods"].append(pod)
         free = self.free.get(pod["spec"]["nodeName"])
         if free is not None:
@@ -205,7 +205,8 @@ class _ClustersMaker:
             free[0], free[1], free[2] = free[0] - cpu, free[1] - memory, free[2] - 1
 
     def make_running(self, apps: Sequence[str]) -> None:
-        """Some of each app, with rules of their own at times, and plain pods that fill most of what is left."""
+        """Adds some pods of each app, sometimes with rules between pods, and plain pods that fill most of the remaining
+        room."""
         for app in apps:
             scene = self.scene(app, apps)
             cpu, memory = self.draw.choice((100, 250, 500)), self.draw.choice((128, 512))
@@ -259,7 +260,8 @@ class _ClustersMaker:
                 self.lists["pods"].append(self.odd(objects.pod(f"{name}-{number}", space, own, marks, owner, age=age)))
 
     def odd(self, pod: Json) -> Json:
-        """A few pending pods are not simply pending: nominated, gated, going, not yet seen, alone."""
+        """Makes a few pending pods special: nominated, gated, terminating, not yet seen, or with anti-affinity to
+        all."""
         chosen, said = 1.0 - self.draw.random(), pod["status"]["conditions"][0]
         if chosen < 0.02 and self.free:
             pod["status"]["nominatedNodeName"] = self.draw.choice(list(self.free))
@@ -313,7 +315,8 @@ def _asks(pod: Json) -> tuple[int, int]:
 
 
 def _daemon_runs(spec: Json, node: Json) -> bool:
-    """These daemons ask no more than a label and tolerate everything, or nothing but what all daemons do."""
+    """Whether a DaemonSet's pod runs on the node; these need a label at most and tolerate everything or only the
+    default taints."""
     fits = spec.get("nodeSelector", {}).items() <= node["metadata"]["labels"].items()
     barred = any(
         taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith("node.kubernetes.io/")
@@ -323,7 +326,7 @@ def _daemon_runs(spec: Json, node: Json) -> bool:
 
 
 def write(cluster: RandomCluster, folder: Path) -> list[str]:
-    """Write the files of a cluster; returns the command that plans for it."""
+    """Writes the files of a cluster; returns the command that plans for it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, items in cluster.lists.items():
         (folder / f"{name}.json").write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
@@ -338,7 +341,7 @@ def write(cluster: RandomCluster, folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Write one cluster."""
+    """Writes one cluster."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.property.clusters",
         description=__doc__,

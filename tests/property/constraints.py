@@ -1,4 +1,4 @@
-"""What made-up pods ask of nodes and of each other: every predicate of scale-up.md §5, each now and then."""
+"""Constraints of random pods on nodes and on each other; every scheduler predicate occurs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _HOST_OR_ZONE = (HOST, HOST, ZONE)
 
 
 class ConstraintsFixture(msgspec.Struct):
-    """What a workload may refer to. own: its value of the label app; rev: of the label that matchLabelKeys looks at, or
-    empty for a workload that does not have it."""
+    """What a workload may refer to. own: its value of the label app; rev: of the label used by matchLabelKeys, or empty
+    for a workload without it."""
 
     random: random.Random
     own: str
@@ -27,7 +27,7 @@ class ConstraintsFixture(msgspec.Struct):
     port: int
 
     def chance(self, share: float) -> bool:
-        """True so often."""
+        """True with this probability."""
         return chance(self.random, share)
 
 
@@ -56,7 +56,7 @@ def resources(scene: ConstraintsFixture, spec: Json) -> None:
 
 
 def ports(scene: ConstraintsFixture, spec: Json) -> None:
-    """A host port, at times the same as another workload's."""
+    """A host port, sometimes the same as another workload's."""
     if scene.chance(0.12):
         port = {"containerPort": 80, "hostPort": scene.port, "protocol": scene.random.choice(("TCP", "TCP", "UDP"))}
         if scene.chance(0.2):
@@ -116,7 +116,7 @@ def _expression(scene: ConstraintsFixture) -> Json:
 
 
 def tolerations(scene: ConstraintsFixture, spec: Json) -> None:
-    """Of one taint, of one effect, or of everything."""
+    """Tolerations of one taint, of one effect, or of everything."""
     if scene.chance(0.35):
         spec["tolerations"] = [
             scene.random.choice(
@@ -140,14 +140,14 @@ def _selector(scene: ConstraintsFixture, app: str) -> Json:
 
 
 def term(scene: ConstraintsFixture, app: str, key: str) -> Json:
-    """A required term between pods, in the own namespace, in named ones, or in those that a selector means."""
+    """A required term between pods: in its own namespace, in named ones, or in those that a selector matches."""
     found: Json = {"labelSelector": _selector(scene, app), "topologyKey": key}
     where = 1.0 - scene.random.random()
     if where < 0.1:
         found["namespaces"] = scene.random.choice((["ns0"], ["ns1"], ["ns0", "ns1"]))
     elif where < 0.2:
         found["namespaceSelector"] = scene.random.choice(({}, {"matchLabels": {"team": "red"}}))
-    if scene.chance(0.04):  # the API server merges it into the selector, as far as the pod has the label
+    if scene.chance(0.04):  # the API server merges it into the selector if the pod has the label
         found["matchLabelKeys"] = ["rev"]
         mine = [{"key": "rev", "operator": "In", "values": [scene.rev]}] if scene.rev else []
         found["labelSelector"].setdefault("matchExpressions", []).extend(mine)
@@ -155,7 +155,7 @@ def term(scene: ConstraintsFixture, app: str, key: str) -> Json:
 
 
 def neighbours(scene: ConstraintsFixture, spec: Json) -> None:
-    """Affinity and anti-affinity, to the own kind and to others."""
+    """Affinity and anti-affinity to its own workload and to others."""
     draw, chosen = scene.random, 1.0 - scene.random.random()
     if chosen < 0.14:
         terms = {"podAntiAffinity": {REQUIRED: [term(scene, scene.own, draw.choice(_HOST_OR_ZONE))]}}
@@ -209,12 +209,12 @@ def _constraint(scene: ConstraintsFixture, key: str) -> Json:
     return found
 
 
-#: In the order in which chance is asked.
+#: : In the order of the random draws.
 WISHES: tuple[Wish, ...] = (resources, ports, nodes, tolerations, neighbours, spread)
 
 
 def wish(scene: ConstraintsFixture) -> Json:
-    """A pod spec that asks for some of it."""
+    """A pod spec with some of the constraints."""
     spec: Json = {}
     for each in WISHES:
         each(scene, spec)
@@ -222,5 +222,5 @@ def wish(scene: ConstraintsFixture) -> Json:
 
 
 def labels(scene: ConstraintsFixture, workload: str) -> dict[str, str]:
-    """Of the pods of a workload."""
+    """Labels of the pods of a workload."""
     return {"app": scene.own, **({"rev": scene.rev} if scene.rev else {}), "of": workload}

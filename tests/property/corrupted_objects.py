@@ -1,6 +1,6 @@
-"""Objects of every kind that a pass reads, spoilt by seed: wrong types, huge and deep values, nulls, missing parts.
+"""Objects of every kind that a pass reads, corrupted by seed: wrong types, huge and deep values, nulls, missing parts.
 
-A spoilt object stands among the good ones of a random cluster. What it may change is only what depends on it.
+A corrupted object is one among the valid ones of a random cluster. It may only change what depends on it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ GOOD: dict[str, Json] = {
 
 
 def good(kind: str) -> Json:
-    """An object of a kind as the API gives it, of a namespace that nothing else is in."""
+    """An object of a kind as returned by the API, in a namespace of its own."""
     meta = {
         **_META,
         **({"name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"} if kind == "ConfigMap" else {}),
@@ -232,14 +232,14 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def spoilt(kind: str, draw: random.Random) -> Json:
-    """A good object with up to three values taken out, replaced or repeated."""
+    """A valid object with up to three values removed, replaced or repeated."""
     made = good(kind)
     spoil(made, draw)
     return made
 
 
 def spoil(made: Json, draw: random.Random) -> None:
-    """Take out, replace or repeat up to three values of an object in place; its kind stays."""
+    """Removes, replaces or repeats up to three values of an object in place; its kind stays."""
     for _ in range(draw.randint(1, 3)):
         holders = [each for each in _holders(made) if each]
         holder = draw.choice(holders)
@@ -256,7 +256,7 @@ def spoil(made: Json, draw: random.Random) -> None:
 
 
 def _holders(value: Any) -> list[Any]:
-    """All mappings and lists in a value, itself included."""
+    """All mappings and lists in a value, including the value itself."""
     if not isinstance(value, dict | list):
         return []
     parts = value.values() if isinstance(value, dict) else value

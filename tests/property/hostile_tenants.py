@@ -1,9 +1,9 @@
-"""What one tenant of a cluster can write to make a pass dear: objects of every kind that a namespace may hold.
+"""Objects with which one tenant can make a pass expensive, of every kind that a namespace may contain.
 
-Each row of CASES makes the objects of one attack; `victims` are the pods of another namespace, which must be served as
-if the attack were not there. `measured` plans in a process of its own, so that time and memory are this case's alone.
+Each row of CASES makes the objects of one attack; `victims` are the pods of another namespace, which must be placed as
+without the attack. `measured` plans in its own process, so that time and memory are those of one case.
 
-    python -m tests.property.hostile_tenants CASE [CLOCK_SECONDS]    one case: seconds, MiB, victims served
+    python -m tests.property.hostile_tenants CASE [CLOCK_SECONDS]    one case: seconds, MiB, victims placed
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def pod(name: str, namespace: str = "tenant", *, node: str = "", labels: Json | None = None, **spec: Any) -> Json:
-    """A pod that the scheduler has refused, or one that runs on a node."""
+    """A pod that the scheduler rejected, or one that runs on a node."""
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}}], **spec}
     status: Json = (
         {"phase": "Running"}
@@ -79,7 +79,7 @@ def node(at: int, **status: Any) -> Json:
 
 
 def labels_of(name: str, group: int) -> dict[str, str]:
-    """As a node of the group has them."""
+    """The labels of the group's nodes."""
     return {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{group % 3}", "group": f"g{group}"}
 
 
@@ -89,7 +89,7 @@ def affinity(*terms: Json, kind: str = "podAntiAffinity") -> Json:
 
 
 def term(at: object, key: str = "kubernetes.io/hostname", **more: Any) -> Json:
-    """One term with a selector of its own that no index finds."""
+    """One term with a unique selector that no index finds."""
     return {
         "topologyKey": key,
         **more,
@@ -98,7 +98,7 @@ def term(at: object, key: str = "kubernetes.io/hostname", **more: Any) -> Json:
 
 
 def _wide(at: int, expressions: int) -> Json:
-    """One term whose selector looks at every expression of it before it selects a pod."""
+    """One term whose selector evaluates all its expressions before it selects a pod."""
     return {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {
@@ -377,7 +377,7 @@ def _tainted(at: int) -> Json:
 
 
 def snapshot(objects: Iterable[Json] = ()) -> Snapshot:
-    """The victims' cluster with these objects; an object of a name that is there takes its place."""
+    """The victims' cluster with these objects; an object replaces one of the same name."""
     folder = SnapshotBuilder()
     everything = [*(node(at) for at in range(NODES)), *victims(), *objects]
     folder.add_page(msgspec.json.encode({"kind": "List", "items": everything}), "objects.json")
@@ -404,7 +404,7 @@ def group(at: int) -> NodeGroup:
 
 
 def victims() -> list[Json]:
-    """Pods of a namespace beside: half of them run, half of them need new nodes."""
+    """Pods of another namespace: half of them run, half of them need new nodes."""
     large = [{"resources": {"requests": {"cpu": "3500m", "memory": "8Gi"}}}]
     return [
         *(pod(f"v{at}", "victim", node=f"n{at}", labels={"app": "v"}, containers=large) for at in range(FULL)),
@@ -428,12 +428,12 @@ def planned(objects: Iterable[Json], clock: Callable[[], float] | None = None, w
 
 
 def served(plan: Plan) -> int:
-    """How many of the victims' pending pods have a place."""
+    """How many of the victims' pending pods have a placement."""
     return sum(key.startswith("victim/w") for promise in plan.promises for key in promise.pods)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """seconds of CPU for reading and planning; mib: the largest size of the process."""
+    """seconds of CPU for reading and planning; mib: the peak size of the process."""
 
     seconds: float
     mib: float
@@ -442,7 +442,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(case: str, within: float = 0.0) -> Measured:
-    """One case in a process of its own. within: seconds of the clock after which the pass is to end; 0: no clock."""
+    """Runs one case in its own process. within: clock seconds after which the pass should end; 0: no clock."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.property.hostile_tenants", case, str(within)],
         cwd=ROOT,
@@ -454,8 +454,8 @@ def measured(case: str, within: float = 0.0) -> Measured:
 
 
 def _largest() -> float:
-    """MiB. Linux counts the size of the parent before `exec` in ru_maxrss, so the kernel's mark of this image is read
-    where there is one."""
+    """MiB. Linux includes the size of the parent before `exec` in ru_maxrss, so the kernel's peak of this image is read
+    where available."""
     status = Path("/proc/self/status")
     if status.exists():
         mark = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -464,7 +464,7 @@ def _largest() -> float:
 
 
 def main() -> None:
-    """Print the measurement of a case."""
+    """Prints the measurement of a case."""
     case, within = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     objects = list(CASES[case]())
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Plain Kubernetes objects for made-up clusters: nodes, pods, workloads, and what volumes are made of."""
+"""Plain Kubernetes objects for random clusters: nodes, pods, workloads, and storage objects."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _MARKS: Mapping[str, Sequence[Json]] = {
     UNREADY: [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")],
     CORDONED: [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
 }
-_AGE = {STARTING: 120.0}  # seconds; everything else is a day old
+_AGE = {STARTING: 120.0}  # seconds; all other objects are a day old
 _DAY = 86_400.0
 
 
 def chance(draw: random.Random, share: float) -> bool:
-    """True so often; a 0 means no, so that what hypothesis makes smaller becomes simpler."""
+    """True with this probability; 0 draws false, so that hypothesis shrinks towards simpler clusters."""
     return draw.random() >= 1.0 - share
 
 
 def instant(age: float) -> str:
-    """So many seconds before now, as the API writes it."""
+    """That many seconds before now, in the API's format."""
     return format_time(NOW - age)
 
 
@@ -44,7 +44,7 @@ def node(
     state: str = READY,
     reserved: tuple[int, int] = (80, 300),
 ) -> Json:
-    """A node of a group in a state. offer: its capacity; reserved: millicores and MiB that pods do not get."""
+    """A node of a group in a given state. offer: its capacity; reserved: millicores and MiB not available to pods."""
     cpu, memory = int(offer["cpu"]) * 1000 - reserved[0], int(offer["memory"].removesuffix("Gi")) * 1024 - reserved[1]
     spec: Json = {"providerID": f"made://{group}/{name}"}
     if taints or state in _MARKS:
@@ -68,7 +68,7 @@ def node(
 
 
 def container(cpu: int, memory: int = 0, more: Mapping[str, str] | None = None, **fields: Any) -> Json:
-    """cpu in millicores, memory in MiB, 0: not asked; more: other resources."""
+    """cpu in millicores, memory in MiB, 0: no request; more: other resources."""
     asked = {**({"cpu": f"{cpu}m"} if cpu else {}), **({"memory": f"{memory}Mi"} if memory else {}), **(more or {})}
     return {"name": "c", "image": "i", "resources": {"requests": asked}, **fields}
 
@@ -82,7 +82,7 @@ def pod(
     on: str = "",
     age: float = 3600.0,
 ) -> Json:
-    """Running on a node, or refused by the scheduler. owner: kind and name of its controller."""
+    """A pod running on a node, or rejected by the scheduler. owner: kind and name of its controller."""
     meta: Json = {
         "name": name,
         "namespace": namespace,
@@ -136,7 +136,7 @@ def workload(
 
 
 def namespace(name: str, labels: Mapping[str, str]) -> Json:
-    """With the one label that every namespace has."""
+    """A namespace with the one label that every namespace has."""
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
@@ -145,7 +145,7 @@ def namespace(name: str, labels: Mapping[str, str]) -> Json:
 
 
 def priorities(text: str) -> Json:
-    """What the priority expander reads."""
+    """The ConfigMap of the priority expander."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -193,8 +193,8 @@ def volume(
     how: str = "affinity",
     driver: str = DRIVER,
 ) -> Json:
-    """A PersistentVolume of 20 GiB in a zone. how: the zone is said by its node affinity, or by a label.
-    claimed: namespace and name of its claim."""
+    """A PersistentVolume of 20 GiB in a zone. how: the zone is given by its node affinity, or by a label. claimed:
+    namespace and name of its claim."""
     spec: Json = {
         "storageClassName": storage_class,
         "accessModes": list(modes),
@@ -238,7 +238,7 @@ def storage_class(name: str, provisioner: str, *, waits: bool, zones: Sequence[s
 
 
 def csi_driver(*, publishes: bool) -> Json:
-    """publishes: says how much room its storage has."""
+    """publishes: whether it reports storage capacity."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIDriver",
@@ -248,7 +248,7 @@ def csi_driver(*, publishes: bool) -> Json:
 
 
 def capacity(made_by: str, zone: str, left: str) -> Json:
-    """How much room a storage class has in a zone."""
+    """The storage capacity of a storage class in a zone."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSIStorageCapacity",
@@ -260,7 +260,7 @@ def capacity(made_by: str, zone: str, left: str) -> Json:
 
 
 def csi_node(name: str, most: int) -> Json:
-    """How many volumes the one driver attaches there."""
+    """The number of volumes that the only driver attaches to the node."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",

@@ -1,4 +1,4 @@
-"""One plan before the scheduler of infra/emulators: every promise is tried, pod by pod, and every refusal too."""
+"""Checks one plan with the scheduler of infra/emulators: every placement, pod by pod, and every rejection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.property.replay import Replay, first_fit, first_of, look, pod_key, wh
 from tests.property.scheduler_draws import Tally, drawn, promises
 from tests.property.scheduler_view import Newcomer, SchedulerView
 
-#: Kinds of broken promises, in words.
+#: : Kinds of errors, as text.
 BOOKS = "books: pods or promises do not add up"
 BARE = "bare: the plan says no places"
 UNSURE = "unsure: not simulated"
@@ -54,7 +54,7 @@ class Trial:
         self._refused = {pod: verdict for verdict in plan.unschedulable for pod in verdict.pods}
 
     def found(self) -> Found:
-        """All that is wrong; where the books are wrong, nothing else is asked."""
+        """Returns all errors; if the bookkeeping is wrong, nothing further is checked."""
         books = list(self._books())
         yield from books
         if any(kind == BOOKS for kind, _ in books):
@@ -66,7 +66,7 @@ class Trial:
             yield from self._replay()
 
     def drawn(self, draws: int) -> Tally:
-        """What the scheduler does with the plan in so many histories, its queue and its ties drawn by seed."""
+        """Results of the plan in that many scheduler histories, with queue and ties drawn by seed."""
         if not self._promised:
             return Tally()
         return drawn(self._stage, self._plan, self._new, range(draws))
@@ -74,7 +74,8 @@ class Trial:
     # -- the plan alone
 
     def _books(self) -> Found:
-        """Every pod that wants a node is in one place of the plan, and every promise is about such a pod and place."""
+        """Checks that every pending pod is in one place of the plan, and that every placement concerns such a pod and
+        place."""
         told = Counter([*self._promised, *self._refused])
         for pod in sorted(told.keys() | self._stage.wanted.keys()):
             if told[pod] != (pod in self._stage.wanted):
@@ -94,11 +95,11 @@ class Trial:
         if unsure:
             yield UNSURE, f"{len(unsure)} pods, such as {unsure[0]}"
 
-    # -- as the scheduler would go about it
+    # -- simulated scheduling
 
     def _queue(self) -> Found:
-        """All pods of the plan as the scheduler takes them, first fit: who is sure of a place has one (or an equal pod
-        in its stead)."""
+        """Schedules all pods of the plan in queue order, first fit: a pod with a definite placement gets a place (or an
+        equal pod does)."""
         placed, left = first_fit(self._stage, [*self._new.values()], self._promised)
         sure = promises(self._plan)[0] if self._plan.promises else self._promised
         kinds = {pod: look(self._stage.wanted[pod]) for pod in self._promised}
@@ -110,24 +111,24 @@ class Trial:
             yield EMPTY, f"{', '.join(empty)} in the queue's order"
 
     def _spare(self) -> Found:
-        """One node less, of each group in turn: alike nodes need not be tried one by one."""
+        """Tries one node fewer of each group in turn; equal nodes need not be tried separately."""
         for name, last in sorted(self._last.items()):
             fewer = [each for key, each in self._new.items() if key != last]
             if not first_fit(self._stage, fewer, self._promised)[1]:
                 yield SPARE, f"one of {len(self._new)}, of {name}"
 
     def at_once(self) -> Found:
-        """What could not be done if all new nodes were there from the start: no fault, since they are not."""
+        """What would be impossible if all new nodes were there from the start; not an error, since they are not."""
         new = list(self._new.values())
         if first_fit(self._stage, new, self._promised, at_once=True)[1]:
             yield QUEUE_AT_ONCE, ""
         if self._plan.promises and Replay(self._stage, new, self._places, at_once=True).run()[1]:
             yield PLACE_AT_ONCE, ""
 
-    # -- as it was promised
+    # -- planned places
 
     def _replay(self) -> Found:
-        """Every pod onto exactly its place, in any order that works; then those that were refused, once more."""
+        """Puts every pod on exactly its place, in any order that works, and then retries the rejected pods."""
         new = list(self._new.values())
         world, waiting = Replay(self._stage, new, self._places).run()
         for pod in waiting[:1]:
@@ -140,8 +141,8 @@ class Trial:
             yield from self._refusals(world, new)
 
     def _refusals(self, world: ClusterView, new: list[Newcomer]) -> Found:
-        """A pod that was refused fits nowhere, and on no further node of a group that may have one, for the reasons
-        that it was told."""
+        """Checks that a rejected pod fits no node and no further node of a group that may grow, for the reported
+        reasons."""
         asked = self._stage.queue(pod for pod, verdict in self._refused.items() if not _unsure(verdict))
         pods = list({look(pod): pod for pod in asked}.values())
         for pod in pods:
@@ -166,7 +167,8 @@ class Trial:
 
 
 def _would_lose_it(verdict: UnschedulablePods, group: str) -> bool:
-    """Told that the scheduler's order would close the pod's place: true of the order, not of the pod alone."""
+    """The plan reported that the scheduler's order would close the pod's place; this is true of the order, not of the
+    pod alone."""
     return any(reason.code is ReasonCode.NOT_PROMISED for reason in verdict.reasons[group])
 
 

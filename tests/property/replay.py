@@ -1,8 +1,8 @@
-"""Every pod onto exactly its promised place: is there an order in which the scheduler could do it?
+"""Checks whether an order exists in which the scheduler can put every pod on exactly its planned place.
 
-Whoever is promised a node that exists goes there before any new node joins, as he would: a new node takes minutes.
-Almost always the queue's order will do, in rounds. Where pods count others that are not bound by the same rule, the
-order matters, and it is looked for: pods with rules first, and of the others the one that frees most of those.
+Pods placed on existing nodes go first, before any new node joins, because a new node takes minutes. The queue's order
+in rounds is nearly always sufficient. Where pods count others that are not bound by the same rule, the order matters
+and is searched for: pods with rules first, and among the others the one that enables most of those.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _ORDERS = 20
 
 
 def pod_key(pod: PodView) -> str:
-    """namespace/name."""
+    """Returns namespace/name."""
     return f"{pod.namespace}/{pod.name}"
 
 
 def look(pod: PodView) -> bytes:
-    """All of a pod that any predicate reads."""
+    """All fields of a pod that any predicate reads."""
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
 
 def first_of(pod: PodView, world: ClusterView, order: Iterable[str]) -> str | None:
-    """The first of these nodes that takes the pod now."""
+    """The first of these nodes that accepts the pod now."""
     verdict = judge(pod, world)
     if isinstance(verdict, Nowhere):
         return None
@@ -40,7 +40,7 @@ def first_of(pod: PodView, world: ClusterView, order: Iterable[str]) -> str | No
 
 
 def why_not(pod: PodView, world: ClusterView, on: str) -> list[str]:
-    """The scheduler's words; none if the node takes the pod."""
+    """The scheduler's reason; empty if the node accepts the pod."""
     verdict = judge(pod, world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(world.nodes[on])
 
@@ -48,8 +48,9 @@ def why_not(pod: PodView, world: ClusterView, on: str) -> list[str]:
 def first_fit(
     stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str], *, at_once: bool = False
 ) -> tuple[dict[str, str], list[str]]:
-    """Pods in the queue's order, each onto the first node that takes it, in rounds until nothing changes; then new
-    nodes join, and the rest goes on. Returns places, and the pods without one. at_once: all nodes are there before."""
+    """Schedules pods in queue order, each to the first node that accepts it, in rounds until nothing changes; then new
+    nodes join, and the rest is scheduled. Returns places, and the pods without one. at_once: all nodes are there
+    from the start."""
     world, order = stage.world(new if at_once else ()), stage.order(new if at_once else ())
     places: dict[str, str] = {}
     waiting = _rounds(stage.queue(pods), world, lambda pod: first_of(pod, world, order), places)
@@ -63,7 +64,7 @@ def first_fit(
 def _rounds(
     pods: Sequence[PodView], world: ClusterView, choose: Callable[[PodView], str | None], places: dict[str, str]
 ) -> list[PodView]:
-    """Place whom there is a choice for, in this order, until a whole round places nobody; returns the others."""
+    """Places pods for which a node is offered, in this order, until a whole round places none; returns the others."""
     waiting, before = list(pods), -1
     while waiting and len(waiting) != before:
         before = len(waiting)
@@ -77,7 +78,7 @@ def _rounds(
 
 
 class Replay:
-    """places: pod -> node, by name; new: nodes that are not there yet; at_once: as if they were."""
+    """places: pod -> node, by name; new: nodes that do not exist yet; at_once: treat them as existing."""
 
     def __init__(
         self, stage: SchedulerView, new: Sequence[Newcomer], places: Mapping[str, str], *, at_once: bool = False
@@ -87,7 +88,7 @@ class Replay:
         self._early = {pod for pod, on in places.items() if on not in names} if names else set[str]()
 
     def run(self) -> tuple[ClusterView, list[PodView]]:
-        """The world when no more pod can go to its place, and the pods that still wait, of the best order found."""
+        """The world when no further pod can go to its place, and the pods still pending, for the best order found."""
         queue = self._stage.queue(self._places)
         best = self._in_rounds(queue)
         if best[1] and self._early:
@@ -104,7 +105,7 @@ class Replay:
         return first_of(pod, world, [self._places[pod_key(pod)]]) is not None
 
     def _start(self, pods: Sequence[PodView]) -> tuple[ClusterView, dict[str, str], list[PodView]]:
-        """The world with its new nodes and those who went before they came; and the others."""
+        """The world with its new nodes and the pods placed before they joined; and the other pods."""
         world = self._stage.world()
         placed: dict[str, str] = {}
         early = [pod for pod in pods if pod_key(pod) in self._early]
@@ -113,12 +114,12 @@ class Replay:
         return world, placed, [pod for pod in pods if pod_key(pod) not in placed]
 
     def _in_rounds(self, pods: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
-        """In this order, until a whole round places nobody."""
+        """Places pods in this order until a whole round places none."""
         world, placed, waiting = self._start(pods)
         return world, _rounds(waiting, world, lambda pod: first_of(pod, world, [self._places[pod_key(pod)]]), placed)
 
     def _with_care(self, queue: Sequence[PodView]) -> tuple[ClusterView, list[PodView]]:
-        """One at a time: whoever has rules about others goes as soon as he can."""
+        """Places one pod at a time; pods with rules about others go as soon as possible."""
         world, placed, waiting = self._start(queue)
         bound = [pod for pod in waiting if pod.spread or pod.affinity]
         free = [pod for pod in waiting if not (pod.spread or pod.affinity)]
@@ -135,7 +136,7 @@ class Replay:
             world.place(chosen, placed[pod_key(chosen)])
 
     def _frees(self, pod: PodView, placed: Mapping[str, str], bound: Sequence[PodView]) -> int:
-        """How many of those that are bound could go to their places once this pod is on its own."""
+        """How many of the pods with rules could go to their places once this pod is placed."""
         world = self._stage.world(self._new, {**placed, pod_key(pod): self._places[pod_key(pod)]})
         return sum(self._takes(each, world) for each in bound)
 

@@ -1,7 +1,7 @@
-"""A made-up cluster after the scheduler has done what it can with the nodes that are there.
+"""A random cluster after the scheduler has bound all pods that fit the existing nodes.
 
-Made-up clusters hold pending pods that would fit nodes which exist, as clusters do for moments only. Most plans are
-made once the scheduler has refused whoever is pending, so that promises are measured for such clusters too.
+Random clusters have pending pods that would fit existing nodes, which in real clusters lasts only moments. Most plans
+are made after the scheduler has rejected all pending pods, so placements are also measured for such clusters.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.property.scheduler_view import SchedulerView
 
 
 def settled(cluster: RandomCluster, seed: int) -> RandomCluster:
-    """The cluster with everybody bound whom the scheduler takes in one history. Pods with claims stay where they are:
-    what binding does to volumes is not played here."""
+    """The cluster with all pods bound that the scheduler accepts in one history. Pods with claims stay pending, because
+    binding of volumes is not simulated here."""
     stage = SchedulerView(cluster)
     bare = [key for key, pod in stage.wanted.items() if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
     places = Drawing(stage, [], bare).at_rest(seed)

@@ -1,8 +1,8 @@
-"""What the scheduler might do with a plan: its queue, its scores and its ties, drawn by seed.
+"""Simulates what the scheduler may do with a plan: its queue, its scores and its ties, drawn by seed.
 
-A promise is about what happens once the new nodes are there. The scheduler takes pods by priority and then by the time
-at which they were queued, which for pods that were refused before is an order of its own; it draws lots among equal
-nodes; and new nodes open together or one after another. Each draw is one such history, until no pod moves any more.
+Placements describe the cluster once the new nodes are there. The scheduler takes pods by priority and then by queue
+time, which for previously rejected pods is a separate order; it chooses randomly among equal nodes; and new nodes
+become ready together or one after another. Each draw is one such history, until no pod moves any more.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from tests.property.scheduler_view import Newcomer, SchedulerView
 
 
 class History(msgspec.Struct, frozen=True):
-    """One draw. places: pod -> node; empty: new nodes without a pod."""
+    """One draw. places: pod -> node; empty: new nodes without pods."""
 
     places: dict[str, str]
     empty: tuple[str, ...]
 
 
 class Tally(msgspec.Struct):
-    """What came of some draws. unkept: promised pods without a place for them or an equal pod; among: places of pods
-    that compete which none of them got; sure: places promised to one pod or to several that compete; bound: pods that
-    got a place, promised or not."""
+    """Results of several draws. unkept: pods with a definite placement that got neither their place nor that of an
+    equal pod; among: places of competing pods that none of them got; sure: definite places, of one pod or of several
+    competing ones; bound: pods that got a place, with or without a placement in the plan."""
 
     draws: int = 0
     bound: int = 0
@@ -45,7 +45,7 @@ class Tally(msgspec.Struct):
     empty: int = 0
 
     def add(self, other: Tally) -> None:
-        """Sum up."""
+        """Adds another tally."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -58,7 +58,7 @@ class Tally(msgspec.Struct):
 
 
 class Drawing:
-    """The scheduler before one cluster and some new nodes for it. pods: who waits, by namespace/name."""
+    """The scheduler with one cluster and some new nodes for it. pods: the pending pods, by namespace/name."""
 
     def __init__(self, stage: SchedulerView, new: Sequence[Newcomer], pods: Iterable[str]) -> None:
         self._stage, self._new = stage, new
@@ -66,7 +66,7 @@ class Drawing:
         self._looks = {pod_key(pod): look(pod) for pod in self._pods}
 
     def history(self, seed: int) -> History:
-        """One draw. Every second one opens the new nodes one after another."""
+        """One draw. In every second one the new nodes become ready one after another."""
         draw = random.Random(seed)
         world, places = self._stage.world(), dict[str, str]()
         able = set(self._stage.order())
@@ -80,14 +80,14 @@ class Drawing:
         return History(places, tuple(each.node.name for each in self._new if each.node.name not in used))
 
     def at_rest(self, seed: int) -> dict[str, str]:
-        """Pod -> node in one draw without any new node, nor one that is on its way."""
+        """Pod -> node in one draw without new and upcoming nodes."""
         draw, places = random.Random(seed), dict[str, str]()
         self._run(self._queue(self._pods, draw), self._stage.world(), set(self._stage.open), draw, places)
         return places
 
     def _queue(self, pods: Sequence[PodView], draw: random.Random) -> list[PodView]:
-        """By priority, then as they were queued: by age, or in an order of its own, since refused pods are queued
-        again at other times than they were made."""
+        """Order by priority, then by queue time: by age, or in a separate order, since rejected pods are queued again
+        at other times than their creation."""
         lots = {id(pod): draw.random() for pod in pods}
         by_age = draw.random() < 0.5
         return sorted(pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)]))
@@ -95,7 +95,7 @@ class Drawing:
     def _run(
         self, pods: Sequence[PodView], world: ClusterView, able: set[str], draw: random.Random, places: dict[str, str]
     ) -> list[PodView]:
-        """Until a whole round places nobody. Refused pods are tried again, as events would have it."""
+        """Schedules until a whole round places no pod. Rejected pods are retried, as cluster events would cause."""
         waiting, refused = list(pods), dict[bytes, int]()
         moved = True
         while moved and waiting:
@@ -121,7 +121,7 @@ class Drawing:
 
 
 def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]) -> Tally:
-    """What becomes of a plan's promises in the draws of these seeds."""
+    """Checks a plan's placements in the draws of these seeds."""
     refused = [pod for verdict in plan.unschedulable for pod in verdict.pods]
     sure, among = promises(plan)
     everybody = [*refused, *(pod for promise in plan.promises for pod in promise.pods)]
@@ -147,7 +147,7 @@ def drawn(stage: SchedulerView, plan: Plan, new: Mapping[str, Newcomer], seeds: 
 
 
 def promises(plan: Plan) -> tuple[list[str], list[tuple[int, tuple[str, ...]]]]:
-    """Pods that are promised a place, and what is promised to pods that compete: so many places among these."""
+    """Pods with a definite placement, and the places of competing pods: that many places among these pods."""
     sure = [pod for promise in plan.promises if getattr(promise, "promised", True) for pod in promise.pods]
     sets = {
         found.among: found.places

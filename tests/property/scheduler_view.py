@@ -1,7 +1,7 @@
-"""What a made-up cluster and a plan for it would look like to the scheduler: nodes in its order, pods that stand there.
+"""The scheduler's view of a random cluster and a plan for it: nodes in its order, and pods on them.
 
-Derived from the plain objects once more, by the rules of scale-up.md §2 to §4 and without the planner's code, so that
-an error of the planner about who is ready, what is on its way or what a new node is like does not go unseen.
+It is derived again from the plain objects, by the rules of docs/reference/scale-up.md and without the planner's code,
+so that a planner error in readiness, upcoming nodes or templates is detected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tests.property.clusters import RandomCluster
 from tests.property.objects import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json
 
 _STARTUP_TIME, _SETTLED, _CUTOFF = 900.0, 60.0, -10
-_BAD_NODES, _BAD_PERCENT = 3, 45  # more than both are unready: the cluster is sick, and no pod gets anything
+# above both thresholds of unready nodes the cluster is unhealthy, and no pod gets a node
+_BAD_NODES, _BAD_PERCENT = 3, 45
 _STARTUP_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 _CONDITIONS = tuple(
     f"node.kubernetes.io/{word}"
@@ -49,7 +50,7 @@ _DAEMONS_TOLERATE = tuple(
 
 
 class ViewedGroup(msgspec.Struct, frozen=True):
-    """A node group. cores and memory (bytes) are of one node's capacity, for the cluster's limits."""
+    """A node group. cores and memory (bytes) are one node's capacity, for the cluster's limits."""
 
     name: str
     target: int
@@ -57,13 +58,13 @@ class ViewedGroup(msgspec.Struct, frozen=True):
     upcoming: int
     model: Json
     daemons: tuple[Json, ...]
-    limits: Json | None  # the CSINode of the model, or of another node of the group
+    limits: Json | None  # the CSINode of the template's node, or of another node of the group
     cores: int
     memory: int
 
 
 class Newcomer(msgspec.Struct, frozen=True):
-    """A node that is not there yet, with what starts on it."""
+    """A node that does not exist yet, with its initial pods."""
 
     node: NodeView
     daemons: tuple[PodView, ...]
@@ -71,7 +72,7 @@ class Newcomer(msgspec.Struct, frozen=True):
 
 
 def state_of(node: Json) -> str:
-    """In which state a made-up node is, read off the object."""
+    """The state of a random node, read from the object."""
     spec, keys = node["spec"], [taint["key"] for taint in node["spec"].get("taints", ())]
     if "ToBeDeletedByClusterAutoscaler" in keys:
         return LEAVING
@@ -83,12 +84,12 @@ def state_of(node: Json) -> str:
 
 
 def group_of(node: Json) -> str:
-    """The group that its provider's id names."""
+    """The group named by its provider id."""
     return str(node["spec"]["providerID"].split("/")[2])
 
 
 class SchedulerView:
-    """One cluster, ready for as many worlds as the checks want."""
+    """One cluster, from which the checks can build any number of worlds."""
 
     def __init__(self, cluster: RandomCluster) -> None:
         lists = cluster.lists
@@ -117,13 +118,13 @@ class SchedulerView:
         ]
 
     def _sick(self) -> bool:
-        """Whether so many nodes of groups are unready that nothing grows."""
+        """Whether so many nodes of groups are unready that no group scales up."""
         states = [self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups]
         bad = states.count(UNREADY)
         return bad > _BAD_NODES and bad * 100 > _BAD_PERCENT * len(states)
 
     def _wants(self, pod: PodView) -> PodView | None:
-        """The pod as one to be placed, if it is a reason to grow (scale-up.md §2)."""
+        """The pod to be placed, if it can trigger a scale-up (docs/reference/scale-up.md "Pending pods")."""
         daemon = any(owner["kind"] == "DaemonSet" for owner in pod.raw["metadata"].get("ownerReferences", ()))
         if pod.terminating or pod.finished or daemon:
             return None
@@ -158,7 +159,7 @@ class SchedulerView:
         )
 
     def _daemons(self, model: Json, *, real: bool) -> Iterable[Json]:
-        """Raw pods: those of a real model that will be there again; else of every DaemonSet that would run there."""
+        """Raw pods: those of the copied node that will run again, or one of every matching DaemonSet."""
         for pod in self._lists["pods"]:
             owners = pod["metadata"].get("ownerReferences", ())
             daemon = any(owner["kind"] == "DaemonSet" for owner in owners)
@@ -195,7 +196,7 @@ class SchedulerView:
         return Newcomer(read_node(raw), daemons, limits)
 
     def world(self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None) -> ClusterView:
-        """The cluster with its upcoming nodes, with these new ones, and with pods placed on nodes (by name)."""
+        """The cluster with its upcoming nodes, these new nodes, and pods placed on nodes (by name)."""
         coming = [*self.upcoming, *new]
         pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
         lists = self._lists
@@ -211,14 +212,15 @@ class SchedulerView:
         world = ClusterView([*self.nodes, *(each.node for each in coming)], pods, around)
         for pod in self.standing:
             if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
-                assume(pod, world.nodes[pod.node], world)  # nominated: nobody else gets its volumes either
-        for name, on in (placed or {}).items():  # in this order: who comes first chooses among free volumes
+                # nominated: its volumes are not available to other pods either
+                assume(pod, world.nodes[pod.node], world)
+        for name, on in (placed or {}).items():  # in this order: earlier pods choose among free volumes first
             world.place(self.wanted[name], on)
         return world
 
     @staticmethod
     def join(world: ClusterView, new: Iterable[Newcomer]) -> None:
-        """New nodes arrive, with what starts on them."""
+        """Adds new nodes with their initial pods."""
         for each in new:
             world.join(each.node)
             for limit in each.limits:
@@ -227,11 +229,11 @@ class SchedulerView:
                 world.place(pod, each.node.name)
 
     def order(self, new: Iterable[Newcomer] = ()) -> list[str]:
-        """Names of nodes that may take pods: existing, upcoming, new."""
+        """Names of nodes that accept pods: existing, upcoming, new."""
         return [*self.open, *(each.node.name for each in (*self.upcoming, *new) if not each.node.unschedulable)]
 
     def queue(self, names: Iterable[str]) -> list[PodView]:
-        """Pods as the scheduler takes them: priority, age, name."""
+        """Pods in the scheduler's order: priority, age, name."""
         return sorted(
             (self.wanted[name] for name in names), key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name)
         )
@@ -242,7 +244,7 @@ def _key(pod: Json) -> tuple[str, str]:
 
 
 def _standing(pod: PodView) -> PodView | None:
-    """The pod where it takes room: bound, or nominated. An expendable one takes none, nor does a gated one."""
+    """The pod on the node where it takes room: bound, or nominated. Expendable and gated pods take none."""
     on = pod.node or ("" if pod.terminating else pod.raw["status"].get("nominatedNodeName", ""))
     cheap = pod.raw["spec"].get("priority") is not None and pod.priority < _CUTOFF
     waits = not pod.node and pod.gated
@@ -255,7 +257,7 @@ def _ready_for(node: Json) -> float:
 
 
 def _cleaned(node: Json) -> Json:
-    """Without the taints that go away by themselves."""
+    """The node without temporary taints."""
     taints = [
         taint
         for taint in node["spec"].get("taints", ())

@@ -1,4 +1,4 @@
-"""Plain API objects and a manifest, read by the real reader without a folder in between: thousands a minute."""
+"""Reads plain API objects and a manifest with the production reader but without files: thousands per minute."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from chalicelib.snapshot import saved_cluster
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 
 Json = Any
-Lists = Mapping[str, Sequence[Json]]  # what each file holds: "nodes", "pods", "workloads" …
+Lists = Mapping[str, Sequence[Json]]  # contents of each file: "nodes", "pods", "workloads" …
 
 
 def read(
     lists: Lists, manifest: Json, now: float, *, shuffle: random.Random | None = None, cluster: str = "generated"
 ) -> Snapshot:
-    """The snapshot of these objects. shuffle: files, their objects and the groups in an order drawn from it."""
+    """The snapshot of these objects. shuffle: reorders files, their objects and the groups."""
     names, folder = list(lists), SnapshotBuilder()
     if shuffle is not None:
         shuffle.shuffle(names)

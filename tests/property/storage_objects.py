@@ -1,4 +1,4 @@
-"""Storage of made-up clusters: classes, claims, volumes, attach limits, and pods that use them."""
+"""Storage of random clusters: classes, claims, volumes, attach limits, and pods that use them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.property import objects
 from tests.property.objects import DRIVER, LOCAL_DRIVER, Json
 
 _ONCE, _ONE_POD, _MANY = ("ReadWriteOnce",), ("ReadWriteOncePod",), ("ReadWriteMany",)
-#: How a pending workload's pods come by a volume, and how often.
+#: : How a pending workload's pods get their volumes, and how often.
 _WAYS = (
     "waits",
     "waits",
@@ -28,16 +28,16 @@ _WAYS = (
 
 
 class Runs(Protocol):
-    """What runs pods: the maker of the cluster."""
+    """The part of the cluster generator that adds pods."""
 
     free: dict[str, list[int]]
 
     def run(self, pod: Json) -> None:
-        """A pod on the node it names."""
+        """Adds a pod to the named node."""
 
 
 class Disks:
-    """Collects what volumes are made of; one per cluster. Half of the clusters have none."""
+    """Generates the storage objects of one cluster. Half of the clusters have none."""
 
     def __init__(self, draw: random.Random, zones: Sequence[str]) -> None:
         self.draw, self.zones = draw, zones
@@ -48,7 +48,7 @@ class Disks:
         self.volumes: list[Json] = []
 
     def lists(self, nodes: Sequence[str]) -> dict[str, list[Json]]:
-        """The files of them, empty ones too."""
+        """The storage objects by file, including empty ones."""
         classes = [
             objects.storage_class("waits", DRIVER, waits=True),
             objects.storage_class("allowed", DRIVER, waits=True, zones=self.allowed),
@@ -76,7 +76,7 @@ class Disks:
         }
 
     def run(self, maker: Runs) -> None:
-        """A pod with a bound volume on some nodes."""
+        """Adds a pod with a bound volume to some nodes."""
         for at, name in enumerate(maker.free if self.used else ()):
             free = maker.free[name]
             if objects.chance(self.draw, 0.3) and free[0] >= 50 and free[2] > 0:
@@ -86,7 +86,7 @@ class Disks:
                 maker.run(objects.pod(f"holder-{at}", "ns0", spec, {"app": "holder"}, ("StatefulSet", "holder"), name))
 
     def wish(self) -> Json | None:
-        """How a workload's pods come by their volumes, None for most. each: a claim of its own for every pod."""
+        """How a workload's pods get their volumes; None for most. each: a separate claim for every pod."""
         if not self.used or not objects.chance(self.draw, 0.3):
             return None
         way = self.draw.choice(_WAYS)
@@ -95,7 +95,7 @@ class Disks:
         return {"way": way, "zone": zone, "each": not shared, "many": objects.chance(self.draw, 0.15)}
 
     def claim(self, asks: Json, space: str, workload: str, number: int) -> list[Json]:
-        """The volumes of one pod, whose claims are made now."""
+        """The volumes of one pod, whose claims are created here."""
         names = [f"{workload}-d{disk}-{number if asks['each'] else 'all'}" for disk in range(2 if asks["many"] else 1)]
         if asks["way"] == "ephemeral":
             made_by = "local" if _one_in(3, f"{space}/{workload}") else "waits"
@@ -139,7 +139,7 @@ class Disks:
             self._free_volume(name, space, zone)
 
     def _free_volume(self, name: str, space: str, zone: str) -> None:
-        """A volume that any claim of its class may take that is not too large for it."""
+        """A volume that any claim of its class may take if the claim is not too large."""
         made = objects.volume(f"local-{space}-{name}", "local", _ONCE, zone, driver=LOCAL_DRIVER)
         if _one_in(3, f"little {space}/{name}"):
             made["spec"]["capacity"]["storage"] = "5Gi"
@@ -158,7 +158,7 @@ class Disks:
 
 
 def _one_in(count: int, name: str) -> bool:
-    """Chance that is drawn from a name, so that nothing else of a cluster depends on it."""
+    """Randomness derived from a name, so that nothing else in a cluster depends on it."""
     return zlib.crc32(name.encode()) % count == 0
 
 

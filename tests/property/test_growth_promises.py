@@ -1,7 +1,7 @@
-"""Whatever the cluster: what a plan promises, the scheduler of infra/emulators can do, and no node is bought for
-nothing.
+"""For random clusters, the scheduler of infra/emulators can carry out a plan's placements, and no needless node is
+bought.
 
-`python -m tests.property.checker --seeds 0-500 -v` is the same by hand. A failure names its seed.
+`python -m tests.property.checker --seeds 0-500 -v` runs the same check. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tests.property.plan_check import EMPTY, QUEUE, SPARE
 PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
-# Clusters of which plans of former releases refused a pod that one more node would have taken, or bought a node that
-# no pod needs, or missed a promised pod in the queue's order; and clusters that are too unhealthy to grow.
+# Clusters for which plans of former releases rejected a pod that one more node would have taken, bought a needless
+# node, or missed a placed pod in queue order; and clusters that are too unhealthy to scale up.
 ONCE_WRONG = (
     20_262_378,
     100_625,
@@ -76,22 +76,22 @@ def told(failures: Sequence[Failure]) -> str:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_plan_keeps_its_promises(part: int) -> None:
-    """Seeds in a row, the same in every run: what Hypothesis draws, derandomized or not, depends on the constants of
-    all modules that are loaded."""
+def test_plan_placements_are_feasible_for_the_scheduler(part: int) -> None:
+    """Uses consecutive seeds, equal in every run. Hypothesis' draws, derandomized or not, depend on the constants of
+    all loaded modules."""
     seeds = range(SEED + part * EACH, SEED + (part + 1) * EACH)
     found = {seed: judged(make(seed), reorder=seed % 5 == 0) for seed in seeds}
     assert not any(found.values()), told([each for failures in found.values() for each in failures])
 
 
-def test_no_pod_is_refused_and_no_node_bought_for_nothing_where_it_once_was() -> None:
+def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
     failures = [failure for seed in ONCE_WRONG for failure in judged(make(seed))]
     assert not failures, told(failures)
 
 
-def test_large_plans_keep_their_promises_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large cluster takes another way through settle.py, and small ones can be sent that way. Only small plans try
-    everybody once more to find a needless node, or in the queue's order."""
+def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cluster takes another code path in final_placement.py, which small clusters can be forced to take. Only
+    small plans retry all pods to find a needless node, or in queue order."""
     monkeypatch.setattr("chalicelib.plan.scale_up.final_placement._EXACT", 0)
     failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
     assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], told(failures)
@@ -106,7 +106,7 @@ def _keeps_its_promises(draw: random.Random) -> None:
         pytest.fail(f"{told(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
 
 
-def test_a_plan_keeps_its_promises_in_clusters_that_can_be_made_smaller() -> None:
+def test_plan_placements_are_feasible_in_shrinkable_clusters() -> None:
     """Without OUTSCALER_SHRINK the clusters are those of the first seeds, whose plans the first test judges: here only
     that they are the same. The first one is judged in full."""
     if not os.environ.get("OUTSCALER_SHRINK"):
@@ -128,8 +128,8 @@ def _chunk(start: int) -> list[Failure]:
 
 
 @pytest.mark.slow
-def test_fifty_thousand_plans_keep_their_promises(capsys: pytest.CaptureFixture[str]) -> None:
-    """From the seed OUTSCALER_SEED on; the closing line goes into the notes of a release."""
+def test_placements_of_fifty_thousand_plans_are_feasible(capsys: pytest.CaptureFixture[str]) -> None:
+    """Starts at the seed OUTSCALER_SEED; the final line is used in release notes."""
     first = int(os.environ.get("OUTSCALER_SEED", SEED))
     with ProcessPoolExecutor() as workers:
         chunks = workers.map(_chunk, range(first, first + LONG_RUN, CHUNK))

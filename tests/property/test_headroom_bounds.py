@@ -1,4 +1,4 @@
-"""Any cluster with any headroom: no limit is passed, and pods get what they got without it (demands.md 17)."""
+"""Random clusters with random headroom: no limit is exceeded, and pods get the same nodes as without headroom."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _entries = st.lists(
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(_nodes, _pods, _entries, st.integers(0, 6), st.integers(0, 10))
-def test_headroom_never_passes_a_limit_nor_changes_what_pods_get(
+def test_headroom_never_exceeds_a_limit_nor_changes_what_pods_get(
     nodes: Any, pods: Any, entries: Any, most: int, total: int
 ) -> None:
     build = cluster()
@@ -94,10 +94,10 @@ _moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
-def test_headroom_stands_wherever_the_pods_of_a_pass_land(
+def test_headroom_is_preserved_wherever_evicted_pods_are_placed(
     nodes: Any, moving: Any, count: int, cpu: int, memory: int, at_once: int
 ) -> None:
-    """All places of all pods that are moved are tried, and the virtual pods that then fit are counted."""
+    """Tries all destinations of all evicted pods and counts the virtual pods that then fit."""
     build = cluster()
     free = {f"n{at}": (1000 * cores, 4 * GIB * cores) for at, (cores, _) in enumerate(nodes)}
     for at, (cores, used) in enumerate(nodes):

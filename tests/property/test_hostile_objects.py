@@ -1,4 +1,5 @@
-"""Whatever one object of a cluster holds, the pass is made, and what does not depend on the object stays the same."""
+"""No single object of a cluster can fail the pass, and everything that does not depend on the object stays
+unchanged."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from tests.property import clusters, corrupted_objects, hostile_tenants
 from tests.property.objects import NOW
 
-_GOOD = 25  # random clusters among which the seeds choose
-# Kinds of which one object may rightly change what others get: a node is room, a rule object or a ConfigMap is a wish.
+_GOOD = 25  # number of random clusters from which the seeds choose
+# Kinds of which one object may legitimately change other pods' results: a node adds room, a rule object or a
+# ConfigMap changes the configuration.
 _COUNTS = frozenset(
     {
         "Node",
@@ -34,7 +36,7 @@ _COUNTS = frozenset(
 
 
 def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
-    """The plan for the cluster of a seed with these objects beside."""
+    """The plan for the cluster of a seed with these additional objects."""
     cluster = clusters.make(seed)
     folder = SnapshotBuilder()
     for name, items in cluster.lists.items():
@@ -44,12 +46,12 @@ def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     plan, memory = plan_cluster(
         folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1
     )
-    msgspec.json.encode((plan, memory))  # what cannot be written cannot be saved
+    msgspec.json.encode((plan, memory))  # objects that cannot be encoded cannot be saved
     return plan
 
 
 def _others(plan: Plan) -> dict[str, object]:
-    """Of everybody but the hostile namespace: who is served, and which nodes can go."""
+    """Results outside the hostile namespace: the placed pods and the removable nodes."""
     return {
         "promised": sorted(pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")),
         "unneeded": sorted(plan.unneeded),
@@ -67,7 +69,7 @@ def _try(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
-def test_no_object_of_any_kind_fails_a_pass_or_changes_others_verdicts(kind: str) -> None:
+def test_no_object_of_any_kind_fails_a_pass_or_changes_other_verdicts(kind: str) -> None:
     for seed in range(25):
         _try(kind, seed)
 
@@ -80,5 +82,5 @@ def test_no_object_of_two_thousand_seeds_fails_a_pass(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
-def test_the_object_that_is_spoilt_can_be_read_when_it_is_not(kind: str) -> None:
+def test_uncorrupted_object_can_be_read(kind: str) -> None:
     assert not [gap for gap in _plan(0, corrupted_objects.good(kind)).gaps if gap.place.startswith("hostile")]

@@ -1,4 +1,5 @@
-"""Whatever could go, what goes never exceeds a minimum, a budget, the brake, and is whole where it must be."""
+"""Random removal candidates: the selection never exceeds a minimum, a disruption budget or the circuit breaker, and
+takes zero-or-max groups whole."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def build(groups: list[dict[str, Any]]) -> SelectionBuilderPool:
 
 @settings(max_examples=400, deadline=None)
 @given(GROUPS, LIMITS, TAKEN)
-def test_no_limit_is_ever_exceeded(
+def test_removal_selection_never_exceeds_a_limit(
     groups: list[dict[str, Any]], limits: dict[str, Any], taken: tuple[tuple[float, int, int], ...]
 ) -> None:
     pool = build(groups)

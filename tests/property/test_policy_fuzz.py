@@ -1,4 +1,4 @@
-"""Whatever the text, reading a policy ends in a policy or in BadInputs, and in no other error."""
+"""Reading any text as a policy ends in a policy or in InputErrors, and in no other error."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ snippets = st.sampled_from(
 
 
 def outcome(text: str) -> tuple[str, ...]:
-    """Every line that a person would see."""
+    """Every line that a user would see."""
     try:
         return load(text, place="p.yaml")[1]
     except InputErrors as refused:
@@ -64,7 +64,7 @@ def check(text: str) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(max_size=200), yamlish))
-def test_any_text(text: str) -> None:
+def test_any_text_is_a_policy_or_an_input_error(text: str) -> None:
     check(text)
 
 
@@ -73,7 +73,9 @@ def test_any_text(text: str) -> None:
     st.sampled_from([GOOD, ARCHITECTURE]),
     st.lists(st.tuples(st.floats(0, 1), st.integers(0, 12), snippets), min_size=1, max_size=4),
 )
-def test_a_right_document_with_pieces_torn_out_and_put_in(text: str, edits: list[tuple[float, int, str]]) -> None:
+def test_policy_with_pieces_removed_and_inserted_is_read_or_rejected(
+    text: str, edits: list[tuple[float, int, str]]
+) -> None:
     for where, torn, put in edits:
         at = int(where * len(text))
         text = text[:at] + put + text[at + torn :]
@@ -82,7 +84,7 @@ def test_a_right_document_with_pieces_torn_out_and_put_in(text: str, edits: list
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_a_right_document_with_one_value_replaced(data: st.DataObject) -> None:
+def test_policy_with_one_value_replaced_is_read_or_rejected(data: st.DataObject) -> None:
     lines = ARCHITECTURE.splitlines()
     number = data.draw(st.integers(0, len(lines) - 1))
     key, colon, _ = lines[number].partition(":")
@@ -99,6 +101,6 @@ def test_a_right_document_with_one_value_replaced(data: st.DataObject) -> None:
 @example("startupTaint=[")
 @example("coresTotal={min: {a: b}}")
 @example("\ud800=1")
-def test_any_setting(setting: str) -> None:
+def test_any_provider_setting_is_read_or_rejected(setting: str) -> None:
     with contextlib.suppress(BadInput):
         assert isinstance(with_options(Policy(name="a"), [setting]), Policy)

@@ -1,4 +1,4 @@
-"""Whatever the scheduler's queue and ties: who is promised a place gets one, and few new nodes stay empty.
+"""For any scheduler queue and ties, pods with a definite placement get a place, and few new nodes stay empty.
 
 `python -m tests.property.checker --seeds 0-500 --draws 6 [--settled]` counts the same for any seeds.
 """
@@ -18,12 +18,13 @@ from tests.property.scheduler_draws import Tally
 
 SEED, EACH, DRAWS = 20_271_121, 200, 4
 LONG_RUN, CHUNK = 10_000, 250
-# Rehearsals are samples of what the scheduler may do, and so are the draws: shares of promises, and of new nodes.
+# Rehearsals are samples of what the scheduler may do, and so are the draws; therefore the limits are shares of
+# placements and of new nodes.
 UNKEPT, SHORT, EMPTY, EMPTY_SETTLED = 0.001, 0.002, 0.015, 0.007
 
 
 def played(first: int, count: int, draws: int = DRAWS, *, at_rest: bool = False) -> Tally:
-    """What draws make of the plans for some clusters. at_rest: whoever fits nodes that exist is bound before."""
+    """Results of draws with the plans for some clusters. at_rest: pods that fit existing nodes are bound before."""
     total = Tally()
     for seed in range(first, first + count):
         cluster = settled(make(seed), seed) if at_rest else make(seed)
@@ -32,7 +33,7 @@ def played(first: int, count: int, draws: int = DRAWS, *, at_rest: bool = False)
 
 
 def kept(total: Tally, empty: float = EMPTY) -> bool:
-    """Whether all but a few promises were kept and all but a few new nodes used."""
+    """Whether nearly all placements were kept and nearly all new nodes used."""
     return (
         total.unkept <= UNKEPT * total.promised + 1
         and total.among <= SHORT * total.sure + 1
@@ -40,15 +41,15 @@ def kept(total: Tally, empty: float = EMPTY) -> bool:
     )
 
 
-def test_promised_pods_find_places_in_whatever_order_the_scheduler_takes_them() -> None:
+def test_placed_pods_find_places_in_any_scheduler_order() -> None:
     total = played(SEED, EACH)
     assert total.promised > 1_000
-    assert total.sure > 0.9 * total.bound, str(total)  # promises that say nothing are kept by anybody
+    assert total.sure > 0.9 * total.bound, str(total)  # placements without information are always kept
     assert kept(total), str(total)
 
 
-def test_no_new_node_stays_empty_once_the_scheduler_has_refused_all_who_wait() -> None:
-    """A pod that waits for a node and fits one that exists is rare: the scheduler has tried everybody before."""
+def test_no_new_node_stays_empty_after_the_scheduler_rejected_all_pending_pods() -> None:
+    """A pending pod that fits an existing node is rare, because the scheduler has tried all pods before."""
     total = played(SEED, EACH, at_rest=True)
     assert total.promised > 1_000
     assert kept(total, EMPTY_SETTLED), str(total)
@@ -59,8 +60,8 @@ def _chunk(first: int) -> Tally:
 
 
 @pytest.mark.slow
-def test_the_promises_of_ten_thousand_plans_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    """From the seed OUTSCALER_SEED on; the closing line goes into the notes of a release."""
+def test_placements_of_ten_thousand_plans_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """Starts at the seed OUTSCALER_SEED; the final line is used in release notes."""
     first, total = int(os.environ.get("OUTSCALER_SEED", SEED)), Tally()
     with ProcessPoolExecutor() as workers:
         for found in workers.map(_chunk, range(first, first + LONG_RUN, CHUNK)):

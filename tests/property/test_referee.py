@@ -1,4 +1,4 @@
-"""The referee sees what is wrong with a plan: each kind of broken promise, made by hand in a plan that is right."""
+"""The checker detects each kind of error, introduced deliberately into a correct plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LABELS = {ZONE: "z-a"}
 
 
 def cluster(*settings: str, cpu: int = 900) -> RandomCluster:
-    """One node that is full up to one pod of three; the group may have three nodes; the last pod is too big for any."""
+    """One node with room for one of three pods; the group may have three nodes; the last pod is too big for any
+    node."""
     spec: dict[str, Any] = {"containers": [objects.container(cpu)]}
     owner = ("ReplicaSet", "web")
     full = objects.pod("old", "ns0", {"containers": [objects.container(1000)]}, {"app": "old"}, owner, "g0-n0")
@@ -36,7 +37,7 @@ def cluster(*settings: str, cpu: int = 900) -> RandomCluster:
 
 
 def plan(**changes: Any) -> Plan:
-    """One pod beside the old one, two on a new node."""
+    """One pod on the existing node, two on a new node."""
     right = Plan(
         id="p",
         cluster="c",
@@ -64,27 +65,27 @@ def refused(*pods: str, code: ReasonCode = ReasonCode.INSUFFICIENT) -> Unschedul
     return UnschedulablePods(pods, {"g0": (Reason.of(code, resource="cpu", what="all"),)})
 
 
-def test_a_plan_that_keeps_its_word() -> None:
+def test_checker_accepts_a_correct_plan() -> None:
     assert kinds(plan()) == set()
 
 
-def test_a_pod_that_is_told_nothing() -> None:
+def test_checker_detects_a_pod_without_a_verdict() -> None:
     assert kinds(plan(unschedulable=())) == {BOOKS}
 
 
-def test_a_pod_that_is_told_twice() -> None:
+def test_checker_detects_a_pod_with_two_verdicts() -> None:
     assert kinds(plan(fits_existing=("ns0/web-0", "ns0/web-1"))) == {BOOKS}
 
 
-def test_a_place_that_does_not_exist() -> None:
+def test_checker_detects_a_place_that_does_not_exist() -> None:
     assert kinds(plan(promises=(PodPlacement(("ns0/web-0",), node="g0-n1"), plan().promises[1]))) == {BOOKS}
 
 
-def test_no_places_at_all() -> None:
+def test_checker_detects_a_plan_without_places() -> None:
     assert kinds(plan(promises=())) == {BARE}
 
 
-def test_a_place_that_is_full() -> None:
+def test_checker_detects_an_overfilled_place() -> None:
     places = (
         PodPlacement(("ns0/web-0", "ns0/web-1"), node="g0-n0"),
         PodPlacement(("ns0/web-2",), group="g0", number=1),
@@ -92,26 +93,26 @@ def test_a_place_that_is_full() -> None:
     assert kinds(plan(promises=places)) == {PLACE}
 
 
-def test_a_node_too_many() -> None:
+def test_checker_detects_a_superfluous_node() -> None:
     assert kinds(plan(scale_ups=grown(3))) == {EMPTY, SPARE}
 
 
-def test_a_node_too_few() -> None:
+def test_checker_detects_a_missing_node() -> None:
     assert kinds(plan(), cluster(cpu=1000)) == {QUEUE, PLACE}
 
 
-def test_a_group_above_its_max() -> None:
+def test_checker_detects_a_group_above_its_maximum() -> None:
     assert LIMIT in kinds(plan(scale_ups=grown(4)))
 
 
-def test_a_cluster_above_its_limits() -> None:
+def test_checker_detects_a_cluster_above_its_limits() -> None:
     assert kinds(plan(), cluster("maxNodesTotal=1")) == {LIMIT}
     assert kinds(plan(), cluster("coresTotal=0:3")) == {LIMIT}
     assert kinds(plan(), cluster("memoryTotal=0:15")) == {LIMIT}
     assert kinds(plan(), cluster("maxNodesTotal=2", "coresTotal=0:4", "memoryTotal=0:16")) == set()
 
 
-def test_pods_refused_for_which_there_is_room() -> None:
+def test_checker_detects_rejected_pods_that_have_room() -> None:
     less = {
         "scale_ups": (),
         "promises": plan().promises[:1],
@@ -128,9 +129,9 @@ def test_pods_refused_for_which_there_is_room() -> None:
     assert kinds(plan(**nothing)) == {NO, LEFT}
 
 
-def test_a_reason_that_is_not_so() -> None:
+def test_checker_detects_a_wrong_reason() -> None:
     assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NODE_AFFINITY),))) == {WORDS}
 
 
-def test_pods_that_were_not_simulated() -> None:
+def test_checker_skips_pods_that_are_not_simulated() -> None:
     assert kinds(plan(unschedulable=(refused("ns0/big", code=ReasonCode.NOT_SIMULATED),))) == {UNSURE}

@@ -1,7 +1,7 @@
-"""Whatever vendors say and whatever is remembered: a repair costs no node, and no more than it may (scale-down.md §11).
+"""Repairs for any vendor response and any memory: a repair removes no node and no more instances than allowed.
 
-The groups here are mostly broken, some of them impossible: sizes that do not match, ids listed twice or by two groups,
-machines under the names of nodes, memory from the future. What must hold is said by the test in its own words, from the
+The groups here are mostly broken, some of them impossible: mismatched sizes, ids listed twice or by two groups,
+instances with the names of nodes, memory from the future. The test states the invariants independently, from the
 snapshot alone.
 """
 
@@ -36,7 +36,7 @@ def instances(draw: st.DrawFn, group: str) -> tuple[Instance, ...]:
     found = []
     for at in draw(st.lists(st.integers(0, 5), max_size=7)):  # a number that is drawn twice is listed twice
         named = draw(st.sampled_from(["", "", f"{group}-{at}"]))
-        owner = draw(st.sampled_from([group, group, group, "a"]))  # now and then another group's machine
+        owner = draw(st.sampled_from([group, group, group, "a"]))  # sometimes another group's instance
         found.append(
             Instance(
                 f"test://{owner}/{owner}-{at}",
@@ -104,7 +104,7 @@ def scenes(draw: st.DrawFn) -> tuple[Snapshot, Policy, Memory]:
         node(f"{name}-{at}", group=name, ready=draw(st.booleans()))
         for name, at in draw(st.lists(st.tuples(st.sampled_from(GROUPS), st.integers(0, 5)), unique=True))
     ]
-    if draw(st.booleans()):  # kubelets that say no provider id
+    if draw(st.booleans()):  # kubelets that report no provider id
         nodes = [msgspec.structs.replace(each, provider_id="") for each in nodes]
     memory = Memory(
         groups={name: draw(group_memory()) for name in draw(st.sets(st.sampled_from(GROUPS)))},
@@ -166,11 +166,11 @@ def _check(plan: Plan, snapshot: Snapshot, policy: Policy, memory: Memory) -> No
 
 
 def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) -> None:
-    """What merely never joined does not take the group below its minimum, unless the user said it may."""
+    """Deletion of unregistered instances does not take the group below its minimum, unless the user allowed it."""
     options = policy.options
     named = {target.instance for target in op.spec.targets}
     if any(i.id in named and i.error is not None for i in found.instances):
-        return  # what could not be created never was a part of it
+        return  # instances that could not be created never counted towards it
     if not (options.force_delete_unregistered_nodes or options.enforce_node_group_min_size):
         gone = sum(removal.group == op.spec.group for removal in plan.removals)
         assert op.spec.to_size - gone >= found.min
@@ -184,7 +184,7 @@ def _check_minimum(op: Operation, found: NodeGroup, plan: Plan, policy: Policy) 
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(scenes())
-def test_no_repair_costs_a_node_or_more_than_it_may(scene: tuple[Snapshot, Policy, Memory]) -> None:
+def test_repair_removes_no_node_and_no_more_instances_than_allowed(scene: tuple[Snapshot, Policy, Memory]) -> None:
     snapshot, policy, memory = scene
     plan, after = plan_cluster(snapshot, policy, memory, NOW, 0)
     _check(plan, snapshot, policy, memory)
@@ -198,7 +198,7 @@ def test_no_repair_costs_a_node_or_more_than_it_may(scene: tuple[Snapshot, Polic
 
 @settings(max_examples=100, deadline=None, database=None, derandomize=True)
 @given(scenes(), st.randoms(use_true_random=False))
-def test_the_order_in_which_things_are_listed_changes_no_repair(
+def test_repairs_do_not_depend_on_the_listing_order(
     scene: tuple[Snapshot, Policy, Memory], chance: random.Random
 ) -> None:
     snapshot, policy, memory = scene

@@ -1,7 +1,8 @@
-"""Eight clusters that a real kube-scheduler settled: draws can end as it did, and plans for them keep their promises.
+"""Eight clusters scheduled by a real kube-scheduler: draws can reproduce its result, and plans for these clusters have
+feasible placements.
 
-The scheduler draws lots among equal nodes and takes refused pods in an order of its own, so a capture is one of many
-possible ends. What is compared is how many pods of each kind got a place.
+The scheduler chooses randomly among equal nodes and retries rejected pods in a separate order, so a capture is one of
+many possible results. The test compares the number of pods of each kind that got a place.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ LISTS = {
     "CSIDriver": "csidrivers",
 }
 DRAWS = 40
-MISSED = 0.02  # of the promised places, in all draws: rehearsals are samples, and so are draws
+MISSED = 0.02  # share of placements kept over all draws, since both rehearsals and draws are samples
 
 
 def cluster(folder: Path) -> RandomCluster:
-    """A capture as the tests make clusters; workloads of all kinds are one list."""
+    """A capture in the form of the tests' clusters; workloads of all kinds are one list."""
     lists: dict[str, list[Any]] = {name: [] for name in (*LISTS.values(), "workloads")}
     for item in json.loads((folder / "objects.json").read_text("utf-8"))["items"]:
         if item["kind"] != "PriorityClass":
@@ -51,14 +52,14 @@ def cluster(folder: Path) -> RandomCluster:
 
 
 def now_of(made: RandomCluster) -> float:
-    """A minute after the last pod was made."""
+    """One minute after the creation of the last pod."""
     return 60.0 + max(parse_time(pod["metadata"]["creationTimestamp"]) for pod in made.lists["pods"])
 
 
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("name", NAMES)
-def test_draws_can_end_as_the_real_scheduler_did(name: str) -> None:
+def test_scheduler_draws_can_reproduce_the_real_scheduler(name: str) -> None:
     made = cluster(CAPTURES / name)
     real = json.loads((CAPTURES / name / "scheduler.json").read_text("utf-8"))
     stage = SchedulerView(made)
@@ -68,14 +69,14 @@ def test_draws_can_end_as_the_real_scheduler_did(name: str) -> None:
     theirs = Counter(kinds[pod] for pod in pods if real["places"][pod] is not None)
     drawing = Drawing(stage, new, pods)
     ends = [Counter(kinds[pod] for pod in drawing.history(seed).places) for seed in range(DRAWS)]
-    # One pod of capture 15 went where none of the draws puts it.
+    # One pod of capture 15 is on a node where none of the draws places it.
     assert min(sum(((theirs - end) + (end - theirs)).values()) for end in ends) <= (name == "15")
 
 
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("name", NAMES)
-def test_plans_for_captured_clusters_keep_their_promises(name: str) -> None:
+def test_plans_for_captured_clusters_have_feasible_placements(name: str) -> None:
     made = cluster(CAPTURES / name)
     now = now_of(made)
     plan = plan_cluster(read(made.lists, made.manifest, now), load(POLICY, place="policy.yaml")[0], Memory(), now, 0)[0]

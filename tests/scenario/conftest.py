@@ -1,4 +1,4 @@
-"""One emulated AWS per worker; every story once per mode, and a place where the modes' accounts meet."""
+"""One emulated AWS per worker, every story once per mode, and a directory in which the modes compare their records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.scenario.runner import MODES, ScenarioRunner
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
-    """The emulated account; every world has a table of its own in it."""
+    """The emulated account; every world has its own table in it."""
     with LocalAws() as running:
         yield running
 
@@ -31,8 +31,8 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=MODES)
 def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> ScenarioRunner:
-    """Where a story is played. The restarted mode plays in the quick world, so that comparing the two also compares the
-    table in memory and the direct line with moto and a socket."""
+    """The runner of a story. The restarted mode uses the fast world, so that comparing the modes also compares the
+    in-memory table and direct calls with moto and a socket."""
     test = request.node.originalname + "".join(
         f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"
     )

@@ -1,4 +1,4 @@
-"""Policy documents for stories: say what the story is about, the rest is what a user would write."""
+"""Policy documents for stories: a story gives the fields it is about, and the rest has typical values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 def document(name: str = "shop", *, mode: str = "active", scan: str = "60s", secret: str = "", **spec: Any) -> str:
     """A policy of one Cluster API cluster. secret: the kubeconfig's; spec: further fields, as `options={...}`."""
     return json.dumps(
-        {  # JSON is YAML
+        {  # JSON is valid YAML
             "apiVersion": "outscaler.dev/v1",
             "kind": "Cluster",
             "metadata": {"name": name},
@@ -28,7 +28,7 @@ WEBHOOK = {"secret": "outscaler/shop/webhook"}
 
 
 def refusal(code: int, message: str) -> dict[str, Any]:
-    """The fields of a Fault with which an API server refuses."""
+    """The fields of a Fault with which an API server rejects a request."""
     reason = {401: "Unauthorized", 403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}[code]
     status = {
         "kind": "Status",

@@ -1,11 +1,11 @@
-"""Plays a story in one mode, writes down everything that was decided, and compares it with the other mode.
+"""Runs a story in one mode, records all decisions, and compares them with the other mode.
 
-    one-process    objects live on between the functions, as in a process that never dies
-    restarted      every invocation starts cold: store, connections, caches and runtime are thrown away before it
+    one-process    objects stay alive between the functions, as in a process that never dies
+    restarted      every invocation starts cold: store, connections, caches and runtime are recreated before it
 
-Both modes play in tests of their own, perhaps in different processes. Each leaves its account in a file, and whoever
-comes second compares: the plans with their ids and verdicts, the memory after every pass, and the table at the end must
-be the same to the letter. A story that fails leaves no account; its failure says enough.
+The modes run as separate tests, possibly in different processes. Each writes its record to a file, and the second one
+compares: the plans with their ids and verdicts, the memory after every pass, and the final table must be identical. A
+failing story leaves no record; its failure is sufficient.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Story = Callable[[StoryWorld], None]
 
 @dataclass(frozen=True)
 class ScenarioRunner:
-    """aws: the emulated account, None: the quick world. name: the story's; mode: one of MODES; accounts: the directory
-    in which both modes leave theirs."""
+    """aws: the emulated account, None: the fast world. name: the story's; mode: one of MODES; accounts: the directory
+    for the records of both modes."""
 
     aws: LocalAws | None
     name: str
@@ -41,7 +41,7 @@ class ScenarioRunner:
     accounts: Path
 
     def play(self, story: Story, **settings: Any) -> None:
-        """Play it, and compare if the other mode was played before. settings: LocalWorld's."""
+        """Runs the story, and compares if the other mode has run. settings: LocalWorld's."""
         with StoryWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world, _listening(world.lines):
             story(world)
             account = _account(world)
@@ -51,7 +51,7 @@ class ScenarioRunner:
             _compare(json.loads(self._file(other).read_bytes()), json.loads(self._file(self.mode).read_bytes()))
 
     def _leave(self, account: bytes) -> None:
-        """In one piece: the other mode may be looking."""
+        """Writes the record atomically, because the other mode may be reading."""
         draft = self._file(self.mode).with_suffix(".draft")
         draft.write_bytes(account)
         draft.replace(self._file(self.mode))
@@ -61,7 +61,7 @@ class ScenarioRunner:
 
 
 def story(**settings: Any) -> Callable[[Story], Callable[[ScenarioRunner], None]]:
-    """A function of a StoryWorld as a test of both modes. settings: LocalWorld's."""
+    """Turns a function of a StoryWorld into a test of both modes. settings: LocalWorld's."""
 
     def made(tell: Story) -> Callable[[ScenarioRunner], None]:
         def test(stage: ScenarioRunner) -> None:
@@ -74,7 +74,7 @@ def story(**settings: Any) -> Callable[[Story], Callable[[ScenarioRunner], None]
 
 
 class _listening:  # noqa: N801 - used as a function
-    """What the functions log while it is open, as the lines that CloudWatch would get."""
+    """Captures the functions' log while open, as lines for CloudWatch."""
 
     def __init__(self, lines: io.StringIO) -> None:
         self._handler = logging.StreamHandler(lines)
@@ -88,7 +88,7 @@ class _listening:  # noqa: N801 - used as a function
 
 
 def _account(world: StoryWorld) -> Json:
-    """Everything that was decided and done, as JSON."""
+    """All decisions and actions, as JSON."""
     passes = [
         {key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}
         for line in world.log
@@ -105,8 +105,8 @@ def _account(world: StoryWorld) -> Json:
 
 
 def _without_durations(rows: dict[str, Json]) -> dict[str, Json]:
-    """What a pass leaves in the lease's row for GET /metrics says how long it took on the wall. And a claim's key has
-    the digest of a CA that is made anew for each world."""
+    """Removes two values that differ between runs: the wall-clock duration of a pass in the lease's row for GET
+    /metrics, and the digest of a CA, created anew for each world, in the key of a group ownership."""
     return {
         _DIGEST.sub(f"#{row.get('owner', '')}#", key): {
             name: _DIGEST.sub("##", value) if isinstance(value, str) else value
@@ -118,7 +118,7 @@ def _without_durations(rows: dict[str, Json]) -> dict[str, Json]:
 
 
 def _compare(theirs: Json, mine: Json) -> None:
-    """The first difference, in words that lead to it."""
+    """Raises with the first difference and its path."""
     for part in ("passes", "memories", "journal", "invocations", "nodes", "table"):
         one, other = theirs[part], mine[part]
         if isinstance(one, list):

@@ -1,7 +1,7 @@
-"""The world of a story: LocalWorld, and what a story wants to meddle with or to count.
+"""The world of a story: LocalWorld with hooks for interference and counters.
 
-Everything here is about the outside: what happens at a checkpoint, another cluster beside the first, a cloud in memory
-instead of Cluster API, how many requests a function made. Nothing in here changes what the functions do.
+All hooks concern the environment: actions at a checkpoint, a second cluster, an in-memory cloud instead of Cluster API,
+the number of requests of a function. Nothing here changes the functions' behaviour.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SAVED = "reconcile:saved"
 
 
 class Neighbour:
-    """Another cluster of the same deployment: an API server, controllers and a kubeconfig of its own."""
+    """Another cluster of the same deployment with its own API server, controllers and kubeconfig."""
 
     def __init__(self, name: str, world: StoryWorld) -> None:
         self.name = name
@@ -48,20 +48,20 @@ class Neighbour:
         world.put_secret(f"outscaler/{name}/kubeconfig", self.server.kubeconfig())
 
     def seed(self, *objects: KubeObject) -> None:
-        """Put objects into it and let its controllers come to rest."""
+        """Adds objects and runs its controllers until they are idle."""
         cluster_objects.apply(self.kube, *objects)
         self.cluster.step()
 
 
 class Requests(msgspec.Struct):
-    """DynamoDB requests of the functions. reads, writes: requests; items: rows written, checks not counted."""
+    """DynamoDB requests of the functions. reads, writes: requests; items: rows written, without condition checks."""
 
     reads: int = 0
     writes: int = 0
     items: int = 0
 
     def count(self, method: str, arguments: Json) -> None:
-        """One request, by its name in the API."""
+        """Counts one request, by its name in the API."""
         if method in {"GetItem", "BatchGetItem", "Query"}:
             self.reads += 1
             return
@@ -71,10 +71,10 @@ class Requests(msgspec.Struct):
 
 
 class StoryWorld(LocalWorld):
-    """A LocalWorld with hooks. cloud: where set, the provider `clusterapi` is this one, in memory.
+    """A LocalWorld with hooks. cloud: an in-memory provider used as `clusterapi`, where set.
 
     passes: the memory of each cluster, as stored, after each pass. requests: since the last `requests = Requests()`.
-    lines: what the functions log. runtimes: how many were made.
+    lines: the functions' log. runtimes: the number of runtimes created.
     """
 
     def __init__(self, aws: LocalAws | None, **settings: Any) -> None:
@@ -99,14 +99,14 @@ class StoryWorld(LocalWorld):
             neighbour.server.stop()
         super().close()
 
-    # -- meddling
+    # -- interference
 
     def at(self, checkpoint: str, *actions: Callable[[], object]) -> None:
-        """Do these, one each, the next times that a function comes to this checkpoint."""
+        """Runs these actions, one each, the next times a function reaches this checkpoint."""
         self._actions.setdefault(checkpoint, []).extend(actions)
 
     def when_step(self, step: str, action: Callable[[], object]) -> None:
-        """Do this once, when an executor has claimed an operation whose next step is this one."""
+        """Runs this once, when an act function has claimed an operation whose next step is this one."""
 
         def look() -> None:
             if any(operation.status.step == step for operation in self.operations()):
@@ -117,21 +117,21 @@ class StoryWorld(LocalWorld):
         self.at("act:claimed", look)
 
     def add_neighbour(self, name: str) -> Neighbour:
-        """Another cluster, running."""
+        """Adds another cluster and starts it."""
         self.neighbours[name] = Neighbour(name, self)
         return self.neighbours[name]
 
     def pause(self, seconds: float) -> None:
-        """The schedule is switched off for so long, and nothing is delivered meanwhile; then it goes on."""
+        """Stops the schedule and all deliveries for that long, and then resumes."""
         self.clock.advance(seconds)
         self._next_tick = max(self._next_tick, self.clock() - self.clock() % 60.0 + 60.0)
 
     def minutes(self, count: float) -> None:
-        """Let so many minutes pass."""
+        """Advances that many minutes."""
         self.step(count * 60.0)
 
     def redeliver(self, queue: str, body: str) -> Invocation:
-        """A message comes once more, now, whatever became of it before."""
+        """Delivers a message again now, whatever its previous result was."""
         record = sqs_record(queue, f"again-{len(self.invocations)}", "receipt", body, {"ApproximateReceiveCount": "2"})
         return self.invoke(self._functions[queue].name, sqs_event(record))
 
@@ -164,17 +164,17 @@ class StoryWorld(LocalWorld):
             self.passes.append({name: msgspec.to_builtins(self.store.memory.load(name)) for name in names})
 
     def _counted(self, params: Json, model: Any, **_: object) -> None:
-        if self._invoker.current:  # what a story itself looks up is not counted
+        if self._invoker.current:  # lookups by a story itself are not counted
             self.requests.count(model.name, params)
 
     # -- the cluster
 
     def scale(self, name: str, replicas: int, namespace: str = "default") -> None:
-        """A Deployment gets another size."""
+        """Changes the number of replicas of a Deployment."""
         self._edit("deployments", name, namespace, "apps", lambda spec: spec | {"replicas": replicas})
 
     def budget(self, name: str, bound: Json, namespace: str = "default") -> None:
-        """A PodDisruptionBudget gets another bound."""
+        """Changes the bound of a PodDisruptionBudget."""
         self._edit(
             "poddisruptionbudgets", name, namespace, "policy", lambda spec: {"selector": spec["selector"], **bound}
         )
@@ -188,7 +188,7 @@ class StoryWorld(LocalWorld):
         self.settle()
 
     def bind_pod(self, name: str, node: str, like: str = "web") -> None:
-        """Deployment `like` gets one more pod, and a scheduler that has not seen a taint yet binds it there."""
+        """Adds a pod to Deployment `like`, bound there by a scheduler that has not seen a taint yet."""
         model = next(pod for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == like)
         meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
         self.kube.create(
@@ -201,19 +201,19 @@ class StoryWorld(LocalWorld):
         self._edit("deployments", like, "default", "apps", lambda spec: spec | {"replicas": spec["replicas"] + 1})
 
     def node(self, name: str) -> KubeObject:
-        """A Node as it is."""
+        """A Node in its current state."""
         found = self.kube.peek("nodes", name)
         assert found is not None, name
         return found
 
     def is_marked(self, name: str) -> bool:
-        """Tainted for deletion or cordoned."""
+        """Whether it is tainted for deletion or cordoned."""
         spec = self.node(name)["spec"]
         taints = {taint["key"] for taint in spec.get("taints") or ()}
         return "ToBeDeletedByClusterAutoscaler" in taints or bool(spec.get("unschedulable"))
 
     def machines(self, group: str) -> list[str]:
-        """Names of the Machines of a MachineDeployment, those being deleted included."""
+        """Names of the Machines of a MachineDeployment, including those being deleted."""
         return [
             m["metadata"]["name"]
             for m in self.kube.list("machines", "default", fields.GROUP)
@@ -225,7 +225,7 @@ class StoryWorld(LocalWorld):
         return [pod["metadata"]["name"] for pod in self.kube.pods_on(node)]
 
     def join(self) -> None:
-        """Every running machine of `cloud` has a Node."""
+        """Registers a Node for every running instance of `cloud`."""
         assert self.cloud is not None
         for pool in self.cloud.pools.values():
             for machine in pool.machines.values():
@@ -246,24 +246,24 @@ class StoryWorld(LocalWorld):
         )
 
     def rotate_credentials(self) -> None:
-        """The cluster's token changes, and with it the kubeconfig in the secret; the old one is refused at once."""
+        """Changes the cluster's token and the kubeconfig in the secret; the old token is rejected at once."""
         known = self.server.api.authority.user("admin")
         self.server.api.authority = KubeAuthority((User("admin", f"rotated-{known.token}", known.groups),), {})
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
 
     @property
     def token(self) -> str:
-        """What must be in no log; a rotated one ends with the one before it."""
+        """The token that must not appear in any log; a rotated one ends with the previous one."""
         return self.server.api.authority.user("admin").token
 
-    # -- what was told
+    # -- records
 
     def journal(self, cluster: str = "") -> list[JournalEntry]:
-        """Every entry, oldest first."""
+        """Every journal entry, oldest first."""
         return list(reversed(self.store.journal.recent(cluster or self.name, 2000)))
 
     def ended(self, kind: str = "") -> list[Json]:
-        """The facts of the operations that ended, oldest first."""
+        """The facts of finished operations, oldest first."""
         return [
             entry.facts | {"group": entry.group, "operation": entry.operation, "at": entry.at}
             for entry in self.journal()
@@ -277,29 +277,29 @@ class StoryWorld(LocalWorld):
         return plan
 
     def group_memory(self, group: str) -> GroupMemory:
-        """What is remembered of a group."""
+        """The memory of a group."""
         return self.memory().groups[group]
 
     def plans_with(self, part: str, cluster: str = "") -> list[Json]:
-        """The decisions that have anything under this key, oldest first."""
+        """The decisions with any entry under this key, oldest first."""
         found = (json.loads(entry.body) for entry in self.journal(cluster) if entry.kind == "plan")
         return [plan for plan in found if plan.get(part)]
 
     def last_known_nodes(self) -> dict[str, NodeMemory]:
-        """What is remembered of nodes that are unneeded."""
+        """The memory of unneeded nodes."""
         return {name: known for name, known in self.memory().nodes.items() if known.unneeded_since}
 
     def group_verdict(self, group: str) -> Json:
-        """Why the last decision left a group out."""
+        """The reason why the last decision skipped a group."""
         verdict: Json = next(each for each in self.last_plan()["groups"] if each["group"] == group)["skipped"]
         return verdict
 
     def calls(self, function: str) -> int:
-        """How often a function was invoked."""
+        """The number of invocations of a function."""
         return sum(invocation.function == function for invocation in self.invocations)
 
     def writes(self, *but: str) -> list[str]:
-        """Every request that changed the cluster, except to paths with any of these in them."""
+        """Every request that changed the cluster, except to paths that contain any of these."""
         return [
             f"{request.method} {request.path}"
             for request in self.server.requests
@@ -308,11 +308,11 @@ class StoryWorld(LocalWorld):
 
     @property
     def log(self) -> list[Json]:
-        """What the functions have logged."""
+        """The functions' log."""
         return [json.loads(line) for line in self.lines.getvalue().splitlines()]
 
     def passed_at(self) -> list[float]:
-        """The instants of all passes that came to a decision."""
+        """The instants of all passes that reached a decision."""
         return self._passed_at
 
     def rows(self) -> dict[str, Json]:
@@ -334,6 +334,6 @@ class StoryWorld(LocalWorld):
 
 
 def _value(typed: Json) -> Any:
-    """An attribute without its type. DynamoDB writes numbers without needless zeros; moto leaves them as they came."""
+    """An attribute without its type. DynamoDB writes numbers without superfluous zeros; moto leaves them unchanged."""
     ((kind, value),) = typed.items()
     return format(float(value), ".17g") if kind == "N" else value

@@ -1,4 +1,4 @@
-"""The comparison itself: a story that came out differently in the other mode must be told."""
+"""Checks the comparison itself: a story with different results in the two modes must be reported."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _told(pods: int, world: StoryWorld) -> None:
     world.minutes(1)
 
 
-def test_the_second_mode_finds_what_the_first_decided_differently(aws: LocalAws, tmp_path: Path) -> None:
+def test_second_mode_reports_a_decision_that_differs(aws: LocalAws, tmp_path: Path) -> None:
     ScenarioRunner(aws, "told", "one-process", tmp_path).play(lambda world: _told(5, world))
 
     with pytest.raises(AssertionError, match=r"passes\[2\] differs between the modes"):
         ScenarioRunner(aws, "told", "restarted", tmp_path).play(lambda world: _told(9, world))
 
 
-def test_every_invocation_of_the_restarted_mode_gets_a_runtime_of_its_own(aws: LocalAws) -> None:
+def test_restarted_mode_creates_a_runtime_for_every_invocation(aws: LocalAws) -> None:
     made: dict[bool, int] = {}
     for forgetful in (False, True):
         with StoryWorld(aws, forgetful=forgetful) as world:

@@ -1,5 +1,5 @@
-"""The brake's share: a plan that wants to remove a large part of the cluster at once removes nothing until a person has
-looked (demands.md 25)."""
+"""The circuit breaker's share: a plan that would remove a large part of the cluster at once removes nothing until an
+operator has reviewed it (docs/reference/scale-down.md "Circuit breaker")."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
 
 @story(quick=True, grain=20.0)
-def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on_when_released(
+def test_mass_removal_trips_the_breaker_across_restarts_until_its_release(
     world: StoryWorld,
 ) -> None:
-    """Somebody deletes the Deployment that fills the cluster."""
+    """A user deletes the Deployment that fills the cluster."""
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
     world.seed(objects.machine_deployment("workers", 8, 1, 9))
     world.minutes(1.5)
@@ -34,7 +34,7 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
     assert "DisruptionBrake" in held
     assert world.last_plan()["paused"]["params"] == {"nodes": 7, "of": 8, "share": 0.25}
 
-    # The Deployment is back on most nodes: what is left is no mass removal, but the brake is a person's to let go.
+    # The Deployment is back on most nodes. The rest is not a mass removal, but only an operator releases the breaker.
     world.scale("web", 7)
     world.minutes(10)
     assert world.size("workers") == 8
@@ -49,7 +49,7 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
 
 
 @story(quick=True, grain=20.0)
-def test_a_share_that_is_not_exceeded_lets_nodes_go_a_few_at_a_time(world: StoryWorld) -> None:
+def test_plan_below_the_share_removes_a_few_nodes_at_a_time(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
     world.seed(objects.machine_deployment("workers", 8, 1, 9))
     world.minutes(1.5)

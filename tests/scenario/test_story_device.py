@@ -1,4 +1,4 @@
-"""Nodes that have joined and are not complete yet count as what they will be (demands.md 20)."""
+"""Nodes that have joined but are incomplete count with their expected resources."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _bought(world: StoryWorld) -> list[tuple[int, int]]:
 
 
 @story(quick=True, grain=20.0, pace=DRIVERLESS)
-def test_CA_3164_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: StoryWorld) -> None:
+def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: StoryWorld) -> None:
     world.apply_policy(document())
     _groups(world)
     world.seed(_gpu_pods(2))
@@ -86,10 +86,10 @@ def test_CA_3164_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_aga
 
 
 @story(quick=True, grain=20.0, pace=DRIVERLESS)
-def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_node_is_bought(
+def test_missing_device_delays_a_purchase_only_for_its_start_up_time(
     world: StoryWorld,
 ) -> None:
-    """The start-up time is the limit: a broken node must not hold its pod for ever."""
+    """The start-up time is the limit: a broken node must not block its pod forever."""
     world.apply_policy(document(options={"maxNodeStartupTime": "5m"}))
     _groups(world)
     world.seed(_gpu_pods(1))
@@ -103,7 +103,7 @@ def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_n
 
 
 @pytest.mark.parametrize("where", ["declared", "known-prefix"])
-def test_gpu_operator_708_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, where: str) -> None:
+def test_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, where: str) -> None:
     key, options = {
         "declared": ("example.org/not-set-up", {"startupTaint": ["example.org/not-set-up"]}),
         "known-prefix": (STARTUP, {}),

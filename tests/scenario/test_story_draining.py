@@ -1,4 +1,4 @@
-"""Drains that meet a budget, a pod that comes too late to be planned, and the roll-back (demands.md 7, 14, 19)."""
+"""Drains with a blocking budget or an unplanned pod, and their rollback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPTIONS = {"scaleDownUnneededTime": "1m"}
 
 
 def _one_node_to_be_drained(world: StoryWorld) -> str:
-    """Two nodes; `web` may move from the one that is left to the one that stays; the name of the first."""
+    """Two nodes; the pods of `web` may move from the first to the second. Returns the name of the first."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -27,8 +27,8 @@ def _one_node_to_be_drained(world: StoryWorld) -> str:
 
 
 @story(grain=20.0)
-def test_KP_1776_a_drain_that_a_budget_blocks_is_rolled_back_at_its_deadline(world: StoryWorld) -> None:
-    """The owner allows no disruption any more just when the pods are to be evicted."""
+def test_drain_blocked_by_a_budget_is_rolled_back_at_its_deadline(world: StoryWorld) -> None:
+    """The owner sets the allowed disruptions to zero just before the evictions."""
     name = _one_node_to_be_drained(world)
     world.when_step("evict", lambda: world.budget("web-budget", {"maxUnavailable": 0}))
 
@@ -61,7 +61,7 @@ def test_KP_1776_a_drain_that_a_budget_blocks_is_rolled_back_at_its_deadline(wor
 
 
 @story(grain=20.0)
-def test_CA_5790_a_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -> None:
+def test_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -82,7 +82,7 @@ def test_CA_5790_a_pod_bound_between_taint_and_recheck_keeps_its_node(world: Sto
 
 
 @story(grain=20.0)
-def test_a_drained_pod_runs_elsewhere_before_its_node_is_gone(world: StoryWorld) -> None:
+def test_drained_pod_runs_elsewhere_before_its_node_is_removed(world: StoryWorld) -> None:
     name = _one_node_to_be_drained(world)
 
     world.step_until(lambda: bool(world.ended("remove")), limit=300)

@@ -1,4 +1,4 @@
-"""`outscaler explain node`, asked while the cluster runs: it says what the functions have decided (demands.md 14)."""
+"""`outscaler explain node` on a running cluster agrees with the functions' decisions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.scenario.scenario_world import StoryWorld
 
 Said = pytest.CaptureFixture[str]
 OPTIONS = {"scaleDownUnneededTime": "5m", "scaleDownDelayAfterAdd": "1m"}
-SLOW = Pace(kubelets=KubeletTimes(stop=600.0))  # pods take all the time they are given
+SLOW = Pace(kubelets=KubeletTimes(stop=600.0))  # pods use their full termination grace period
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class StoryExplainedApiClient:
-    """Someone at a terminal, with the cluster's kubeconfig, the policy, and what the functions remember."""
+    """An operator at a terminal, with the cluster's kubeconfig, the policy, and the functions' memory."""
 
     def __init__(self, world: StoryWorld, folder: Path, text: str, capsys: Said) -> None:
         self._world, self._folder, self._capsys = world, folder, capsys
@@ -34,7 +34,7 @@ class StoryExplainedApiClient:
         (folder / "policy.yaml").write_text(text)
 
     def explain(self, node: str) -> dict[str, Any]:
-        """The JSON answer, now."""
+        """The JSON output at the current instant."""
         memory = self._folder / "memory.json"
         memory_file.write(memory, self._world.memory())
         self._capsys.readouterr()
@@ -66,10 +66,8 @@ def _verdicts(world: StoryWorld) -> dict[str, str]:
     return {each["node"]: each["reason"]["code"] for each in world.last_plan().get("unremovable", ())}
 
 
-def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
-    aws: LocalAws, tmp_path: Path, capsys: Said
-) -> None:
-    """A pod that must stay, a node that is full, a node of nobody's, one whose timer runs, and one being drained."""
+def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
+    """A pod that must stay, a full node, a node without a group, one whose timer runs, and one being drained."""
     text = document(options=OPTIONS)
     with StoryWorld(aws, grain=20.0, pace=SLOW) as world:
         world.apply_policy(text)
@@ -87,7 +85,7 @@ def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
 
         answers = {name: desk.explain(name) for name in decided}
 
-        # A node that was tried a moment ago has a reason of its own, which the journal does not record.
+        # A recently simulated node has a separate reason, which the journal does not record.
         now = {name: answer["reason"]["code"] for name, answer in answers.items()}
         assert {name: decided[name] if code == "RecentlyUnremovable" else code for name, code in now.items()} == decided
         assert decided["stranger"] == "NotAutoscaled"
@@ -109,7 +107,7 @@ def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
         assert any("ToBeDeletedByClusterAutoscaler" in taint for taint in leaving["taints"])
 
 
-def test_CA_4647_a_node_that_is_to_stay_says_how_to_let_it_go(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
+def test_explain_node_with_scale_down_disabled_names_the_remedy(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
     text = document(options={**OPTIONS, "scaleDownUnneededTime": "1m"})
     with StoryWorld(aws, grain=20.0) as world:
         world.apply_policy(text)

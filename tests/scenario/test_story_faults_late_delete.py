@@ -1,4 +1,4 @@
-"""Found by the fault test (tests/faults, seed 402): what happens to a node between the last look and its deletion."""
+"""Found by the fault test (tests/faults, seed 402): a pod is bound to a node between the last read and the deletion."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tests.scenario.scenario_world import StoryWorld
 
 
 @story(grain=10.0)
-def test_CA_5790_a_node_is_looked_at_again_when_its_deletion_was_held_up(world: StoryWorld) -> None:
-    """The executor dies when everything is checked and only the deletion is left. Minutes pass until another takes
-    over, and a pod is bound to the node: it was not there at any look, but it is there long before the deletion."""
+def test_node_is_rechecked_after_its_deletion_was_delayed(world: StoryWorld) -> None:
+    """The function dies after all checks, with only the deletion left. Minutes pass until another one continues, and a
+    pod is bound to the node: no read saw it, but it exists long before the deletion."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5), objects.deployment("web", replicas=1, cpu="1"))
     world.when_step("delete", lambda: world.kill_at("act:claimed"))

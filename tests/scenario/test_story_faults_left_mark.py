@@ -1,4 +1,5 @@
-"""Found by the fault test (tests/faults): a removal that was given up between the Machine's mark and the lower size."""
+"""Found by the fault test (tests/faults): a removal abandoned between the Machine's delete annotation and the lower
+size."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from tests.scenario.scenario_world import StoryWorld
 
 
 @story(grain=10.0)
-def test_a_removal_that_is_given_up_leaves_no_mark_on_the_machine(world: StoryWorld) -> None:
-    """The API takes the mark, and refuses every change of a size. The removal fails and the node is given back; whoever
-    lowers the group's size by hand next month loses this very node if the mark is still there."""
+def test_abandoned_removal_leaves_no_delete_annotation_on_the_machine(world: StoryWorld) -> None:
+    """The API accepts the annotation and rejects every change of a size. The removal fails and is rolled back. If the
+    annotation stayed, a user who later lowers the group's size would lose this node."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.server.faults.add(KubeFault(method="PATCH", path="/scale", times=-1, **refusal(503, "no webhook answers")))

@@ -1,7 +1,7 @@
 """Attacks on Cluster API over many passes: Nodes annotated with another cluster, or with another Machine's id.
 
 The victim is another cluster of the same management cluster. Its Machines have joined Nodes that ours never sees, so
-they look like machines that never joined; none of them may ever go.
+they look like machines that never joined; none of them may be deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cluster_of(store: ObjectStore, name: str, namespace: str, group: str, size: 
 
 
 def size(store: ObjectStore, name: str, namespace: str) -> tuple[int, int]:
-    """What the MachineDeployment asks for, and how many of its Machines are there and not going."""
+    """The replicas of the MachineDeployment, and the number of its Machines that are not being deleted."""
     found = store.peek("machinedeployments", name, namespace, GROUP)
     assert found is not None
     machines = [
@@ -50,7 +50,8 @@ def size(store: ObjectStore, name: str, namespace: str) -> tuple[int, int]:
 
 
 class LyingWorld(LocalWorld):
-    """Somebody writes `lie` on every Node, again and again: Cluster API puts its own annotations back."""
+    """A world in which `lie` is written on every Node again and again, because Cluster API restores its own
+    annotations."""
 
     lie: dict[str, str] | None = None
 
@@ -63,7 +64,7 @@ class LyingWorld(LocalWorld):
 
 
 def add_victim(store: ObjectStore, name: str) -> None:
-    """Three Machines whose Nodes are in a cluster of their own."""
+    """Adds three Machines whose Nodes are in a separate cluster."""
     more: dict[str, Any] = {"namespace": "victim", "cluster": name}
     cluster_objects.apply(store, in_namespace(cluster_objects.cluster(name), "victim"))
     store.load("machinedeployments", [objects.deployment("victims", replicas=3, **more)], GROUP)
@@ -85,7 +86,7 @@ LIES = {
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("namesake", [False, True], ids=["another name", "the same name"])
-def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(lie: dict[str, str], namesake: bool) -> None:
+def test_shared_management_cluster_loses_no_machine_of_another_cluster(lie: dict[str, str], namesake: bool) -> None:
     management, name = StoryManagement(), "prod" if namesake else "victim"
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
@@ -103,8 +104,8 @@ def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(lie: di
         assert size(management.store, "victims", "victim") == (3, 3)
 
 
-def test_a_stored_policy_without_the_name_of_the_cluster_changes_nothing() -> None:
-    """It was stored by a version that took the name from the Nodes, all of which are annotated with the victim's."""
+def test_stored_policy_without_the_clusters_name_changes_nothing() -> None:
+    """The version that stored it took the name from the Nodes, all of which are annotated with the victim's."""
     management = StoryManagement()
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
@@ -122,7 +123,7 @@ def test_a_stored_policy_without_the_name_of_the_cluster_changes_nothing() -> No
         assert "write the name of the Cluster object" in gap["detail"]
 
 
-def test_an_idle_node_that_takes_a_busy_ones_id_takes_no_machine_away() -> None:
+def test_idle_node_with_a_busy_nodes_id_removes_no_machine() -> None:
     with LocalWorld(quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "10m"}))
         world.seed(cluster_objects.machine_deployment("workers", 2, 0, 4))

@@ -1,4 +1,4 @@
-"""Pods arrive and get nodes, once."""
+"""Pending pods get nodes, which are bought once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 @story()
-def test_CA_5769_a_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: StoryWorld) -> None:
+def test_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)
@@ -19,12 +19,12 @@ def test_CA_5769_a_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twic
 
     world.minutes(1)
 
-    assert world.size("workers") == 4  # 3 pods of 1 core to a node of 3.9
-    assert len(world.nodes()) == 1  # they are on their way
+    assert world.size("workers") == 4  # 3 pods of 1 core fit a node of 3.9
+    assert len(world.nodes()) == 1  # the nodes are upcoming
 
     world.minutes(4)
 
     assert world.pending() == ()
     assert len(world.nodes()) == len(world.machines("workers")) == world.size("workers") == 4
     assert [(end["from"], end["to"]) for end in world.ended("grow")] == [(1, 4)]
-    assert world.group_memory(WORKERS).request is None  # what was asked for is here
+    assert world.group_memory(WORKERS).request is None  # all requested nodes have joined

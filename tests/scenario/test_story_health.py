@@ -1,5 +1,5 @@
-"""Unready nodes: those of others matter to nobody, those of one group or zone to it alone, and timers wait instead of
-being forgotten (demands.md 9)."""
+"""Unready nodes: those without a group have no effect, those of a group or zone affect only that group or zone, and
+timers pause instead of being reset."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def _decided(world: StoryWorld) -> list[Any]:
-    """What every decision was about, without the names that are made of everything in the cluster."""
+    """The content of every decision, without the names derived from the whole cluster."""
     return [
         (
             plan["at"],
@@ -37,7 +37,7 @@ def _decided(world: StoryWorld) -> list[Any]:
 
 
 def _a_day(strangers_unready: int) -> list[Any]:
-    """Grows, and shrinks again, beside ten nodes of nobody's, of which so many are unready."""
+    """Scales up and down again, next to ten nodes without a group, of which that many are unready."""
     with StoryWorld(None, quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
         world.seed(
@@ -56,7 +56,7 @@ def _a_day(strangers_unready: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("unready", [6, 10])
-def test_CA_10161_nodes_of_nobody_may_all_be_unready_and_every_plan_is_the_same(unready: int) -> None:
+def test_unready_nodes_without_a_group_never_change_a_plan(unready: int) -> None:
     well, sick = _a_day(0), _a_day(unready)
 
     assert sick == well
@@ -65,7 +65,7 @@ def test_CA_10161_nodes_of_nobody_may_all_be_unready_and_every_plan_is_the_same(
 
 
 def _two_groups(world: StoryWorld) -> list[str]:
-    """A group of eight idle nodes and one of a single busy node; the idle ones, unneeded for some minutes."""
+    """A group of eight idle nodes and one of a single busy node; the idle ones have been unneeded for some minutes."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(
         objects.machine_deployment("sick", 8, 1, 9, labels={"pool": "sick"}, zone="z-a"),
@@ -80,7 +80,7 @@ def _two_groups(world: StoryWorld) -> list[str]:
 
 
 @story(quick=True, grain=20.0)
-def test_CA_1836_a_sick_group_is_left_alone_its_timers_wait_and_all_else_goes_on(world: StoryWorld) -> None:
+def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(world: StoryWorld) -> None:
     idle = _two_groups(world)
     counted = {name: world.clock() - known.unneeded_since for name, known in world.last_known_nodes().items()}
     assert 100.0 < min(counted.values()) < 480.0
@@ -92,7 +92,7 @@ def test_CA_1836_a_sick_group_is_left_alone_its_timers_wait_and_all_else_goes_on
     world.scale("web", 3)
     world.minutes(6)
 
-    # Eleven minutes are longer than the timer: nothing has gone, and the other group has grown meanwhile.
+    # Eleven minutes exceed the timer: nothing was removed, and the other group has grown meanwhile.
     assert len(world.machines("sick")) == 8
     assert not world.ended("remove")
     assert (world.size("well"), world.pods_ready("web")) == (3, 3)
@@ -105,7 +105,7 @@ def test_CA_1836_a_sick_group_is_left_alone_its_timers_wait_and_all_else_goes_on
     recovered = world.clock()
     world.step_until(lambda: bool(world.ended("remove")), limit=600.0, every=20.0)
 
-    # What was counted before is not counted again: it goes after the rest of its eight minutes.
+    # Time counted before the pause still counts: the node is removed after the rest of its eight minutes.
     assert 480.0 - max(counted.values()) - 60.0 <= world.clock() - recovered < 480.0
     assert world.clock() - fell_ill > 480.0
     world.minutes(8)
@@ -113,8 +113,8 @@ def test_CA_1836_a_sick_group_is_left_alone_its_timers_wait_and_all_else_goes_on
 
 
 @story(quick=True, grain=20.0)
-def test_CA_5959_a_zone_that_is_sick_freezes_the_groups_in_it_and_no_other(world: StoryWorld) -> None:
-    """Two groups in the zone, of which one is well by itself."""
+def test_unhealthy_zone_freezes_only_the_groups_in_it(world: StoryWorld) -> None:
+    """Two groups in the zone, one of which is healthy by itself."""
     world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
     world.seed(
         objects.machine_deployment("sick", 7, 1, 9, zone="z-a"),

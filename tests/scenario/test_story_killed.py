@@ -1,4 +1,4 @@
-"""Functions die at the worst instants; what was asked for exists exactly once."""
+"""Functions die at critical instants; every requested node exists exactly once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.scenario.policies import document
 from tests.scenario.runner import ScenarioRunner, story
 from tests.scenario.scenario_world import StoryWorld
 
-TOLD = ("/events", "/configmaps")  # what is told to people
+TOLD = ("/events", "/configmaps")  # published events
 WORKERS = "MachineDeployment/default/workers"
 
 
@@ -21,7 +21,7 @@ def _pods_wait_for_three_nodes(world: StoryWorld) -> None:
 
 
 def _exactly_four_nodes_came(world: StoryWorld) -> None:
-    """One growth, asked of the cluster once, and as many Machines."""
+    """Checks that one scale-up was requested of the cluster, once, with as many Machines."""
     assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
     assert len(world.writes(*TOLD)) == 1, world.writes(*TOLD)
     assert len(world.machines("workers")) == len(world.nodes()) == world.size("workers") == 4
@@ -30,7 +30,7 @@ def _exactly_four_nodes_came(world: StoryWorld) -> None:
 
 
 @story(grain=30.0)
-def test_CA_4115_act_dies_twice_between_the_call_and_its_record_and_buys_once(world: StoryWorld) -> None:
+def test_act_killed_twice_between_call_and_record_buys_once(world: StoryWorld) -> None:
     _pods_wait_for_three_nodes(world)
     world.kill_at("grow:called", times=2)
 
@@ -42,9 +42,7 @@ def test_CA_4115_act_dies_twice_between_the_call_and_its_record_and_buys_once(wo
 
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved", "reconcile:sent"])
-def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_twice(
-    stage: ScenarioRunner, place: str
-) -> None:
+def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunner, place: str) -> None:
     def tell(world: StoryWorld) -> None:
         _pods_wait_for_three_nodes(world)
         world.kill_at(place, function="reconcile")
@@ -60,7 +58,7 @@ def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_tw
 
 
 @pytest.mark.parametrize("place", ["act:claimed", "act:recorded", "taint:called", "delete:called"])
-def test_CA_2943_act_dies_in_a_removal_and_the_node_goes_once(stage: ScenarioRunner, place: str) -> None:
+def test_act_killed_in_a_removal_removes_the_node_once(stage: ScenarioRunner, place: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
         world.seed(objects.machine_deployment("workers", 2, 1, 5))

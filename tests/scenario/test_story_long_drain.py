@@ -1,4 +1,4 @@
-"""A drain that takes ten minutes: it outlives every function, costs few of them, and ends once (architecture §5)."""
+"""A drain of ten minutes spans many short invocations and ends exactly once (docs/architecture.md "Operations")."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ACT = "act_clusterapi"
 
 
 class StoryLongDrainRecorder:
-    """A world with a node to be drained, and what its functions do to it. durations: of the executor's invocations, in
-    virtual seconds: time passes for a function only where it waits."""
+    """A world with a node to be drained, and the effects of its functions on it. durations: of the act function's
+    invocations, in virtual seconds, which pass for a function only while it waits."""
 
     def __init__(self, world: StoryWorld) -> None:
         self.world = world
@@ -41,7 +41,7 @@ class StoryLongDrainRecorder:
         world.seed(
             objects.deployment("web", replicas=PODS, cpu="5m", memory="16Mi", terminationGracePeriodSeconds=GRACE)
         )
-        # The first node is full for a while, so a second one is bought, where all of them have room in the end.
+        # The first node is full for a while, so a second one is bought, which finally has room for all pods.
         world.seed(objects.deployment("filler", replicas=1, cpu="3500m"))
         world.seed(objects.deployment("big", replicas=1, cpu="2500m"))
         world.step_until(lambda: len(world.nodes()) == 2 and not world.pending(), limit=600, every=GRAIN)
@@ -66,11 +66,11 @@ class StoryLongDrainRecorder:
         self.world.invoke = watched  # type: ignore[method-assign]
 
     def until_over(self, limit: float = 3000.0, count: int = 1) -> None:
-        """Until so many removals have ended."""
+        """Runs until that many removals have ended."""
         self.world.step_until(lambda: len(self.world.ended("remove")) >= count, limit=limit, every=GRAIN)
 
     def evictions(self) -> Counter[str]:
-        """Requests for an eviction, by pod."""
+        """Eviction requests, by pod."""
         return Counter(
             request.path.split("/")[-2]
             for request in self.world.server.requests
@@ -78,7 +78,8 @@ class StoryLongDrainRecorder:
         )
 
     def removed_exactly_once(self) -> None:
-        """The drained node is gone and no other; its pods run elsewhere; nothing of ours is left."""
+        """Checks that only the drained node is gone, its pods run elsewhere, and no taint or annotation of ours is
+        left."""
         world = self.world
         (end,) = world.ended("remove")
         assert (end["state"], end["nodes"]) == ("succeeded", self.node), end
@@ -91,12 +92,12 @@ class StoryLongDrainRecorder:
 
 @pytest.fixture
 def drained() -> Iterator[StoryLongDrainRecorder]:
-    """The quick world just before the removal is planned; one that forgets everything between its functions."""
+    """The fast world just before the removal is planned, and one that drops all state between its functions."""
     with StoryWorld(None, grain=GRAIN, pace=SLOW, forgetful=True) as world:
         yield StoryLongDrainRecorder(world)
 
 
-def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: ScenarioRunner) -> None:
+def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: ScenarioRunner) -> None:
     def tell(world: StoryWorld) -> None:
         told = StoryLongDrainRecorder(world)
         assert len(told.pods[told.node]) == PODS
@@ -105,21 +106,20 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Scen
 
         began, ended = (world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"], world.clock())
         assert ended - began >= GRACE
-        assert max(told.durations) <= 1.0  # none waits, so none comes near its 60 seconds
-        assert len(told.durations) <= 30  # every 5 s for 10 minutes would be 120
+        assert max(told.durations) <= 1.0  # no invocation waits, so none comes near its 60 seconds
+        assert len(told.durations) <= 30  # polling every 5 s for 10 minutes would be 120
         assert set(told.evictions()) >= set(told.pods[told.node])
         assert max(told.evictions().values()) == 1
 
     stage.play(tell, grain=GRAIN, pace=SLOW)
 
 
-# Every place at which the world has changed and the table does not know it;
-# tests/unit/operations/test_killed_steps.py has
+# Every point at which the world has changed and the table has not; tests/unit/operations/test_killed_steps.py covers
 # all instants of each.
 @pytest.mark.parametrize(
     "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]
 )
-def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(
+def test_killed_long_drain_removes_the_node_once_and_evicts_each_pod_once(
     drained: StoryLongDrainRecorder, place: str
 ) -> None:
     drained.world.kill_at(place, function=ACT, times=2)
@@ -132,7 +132,7 @@ def test_killed_in_a_long_drain_the_node_goes_once_and_nobody_is_evicted_twice(
 
 
 @pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay", "delete", "confirm"])
-def test_killed_at_every_step_before_it_is_recorded_it_ends_the_same(
+def test_drain_killed_at_every_step_before_its_record_has_the_same_result(
     drained: StoryLongDrainRecorder, step: str
 ) -> None:
     drained.world.when_step(step, lambda: drained.world.kill_at("act:stepped", function=ACT))
@@ -144,7 +144,7 @@ def test_killed_at_every_step_before_it_is_recorded_it_ends_the_same(
     assert max(drained.evictions().values()) == 1
 
 
-def test_every_message_comes_twice_and_nothing_is_done_twice(drained: StoryLongDrainRecorder) -> None:
+def test_duplicate_messages_of_a_drain_do_nothing_twice(drained: StoryLongDrainRecorder) -> None:
     drained.world.queues.tamper = twice
 
     drained.until_over()
@@ -155,7 +155,7 @@ def test_every_message_comes_twice_and_nothing_is_done_twice(drained: StoryLongD
 
 
 class _Skewed(ManualClock):
-    """Another machine's idea of the time."""
+    """The clock of another machine."""
 
     def __init__(self, clock: ManualClock, ahead: float) -> None:
         self._clock, self._ahead = clock, ahead
@@ -168,7 +168,7 @@ class _Skewed(ManualClock):
 
 
 def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
-    """Every function runs on a machine whose clock is off by the next of these seconds."""
+    """Each function runs on a machine whose clock is off by the next of these seconds."""
     account: Any = world._account
     build: Callable[[], Any] = world.new_runtime
 
@@ -189,7 +189,7 @@ def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
         pytest.param((-30.0, 0.0, 30.0, 30.0, -30.0), id="at-odds"),
     ],
 )
-def test_functions_whose_clocks_disagree_by_a_minute_still_drain_once(
+def test_functions_with_clocks_a_minute_apart_drain_exactly_once(
     drained: StoryLongDrainRecorder, offsets: tuple[float, ...]
 ) -> None:
     _skew(drained.world, itertools.cycle(offsets))
@@ -201,8 +201,8 @@ def test_functions_whose_clocks_disagree_by_a_minute_still_drain_once(
     assert len(drained.durations) <= 60
 
 
-def test_given_up_in_the_ninth_minute_it_leaves_no_taint(drained: StoryLongDrainRecorder) -> None:
-    """The owner says in the middle that the node is to stay."""
+def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: StoryLongDrainRecorder) -> None:
+    """The owner protects the node in the middle of the drain."""
     world = drained.world
     world.step_until(lambda: bool(drained.evictions()), limit=600, every=GRAIN)
     world.minutes(9)

@@ -1,6 +1,6 @@
-"""A management cluster apart from the workload cluster: two API servers, each with a kubeconfig of its own.
+"""A management cluster separate from the workload cluster: two API servers with a kubeconfig each.
 
-Machines are asked for in one and become Nodes in the other; the functions must never take one for the other.
+Machines are created in one and become Nodes in the other; the functions must never confuse them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StoryManagement:
 
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["one-process", "restarted"])
-def test_CAPI_1_a_separate_management_cluster_grows_and_drains(forgetful: bool) -> None:
+def test_separate_management_cluster_scales_up_and_drains(forgetful: bool) -> None:
     management = StoryManagement()
     with LocalWorld(quick=True, forgetful=forgetful, clouds=(management,)) as world:
         objects.apply(

@@ -1,4 +1,5 @@
-"""Taints outside of removals: leftovers are given back, and unneeded nodes ask to be left empty (scale-down.md §9)."""
+"""Taints outside of removals: leftover taints are removed, and unneeded nodes get a soft taint (docs/reference/drain.md
+"Soft taints", "Stale taints")."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ LATER = {"scaleDownUnneededTime": "2h"}
 
 
 def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
-    """Two nodes; the names."""
+    """Two nodes; returns their names."""
     world.apply_policy(document(options={**LATER, **options}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(2.5)
@@ -26,7 +27,7 @@ def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
 
 
 def _mark(world: StoryWorld, name: str, value: str, **notes: str) -> None:
-    """As a removal leaves a node that died in the middle of it."""
+    """The taint and annotations that a removal leaves when its function dies in the middle."""
     node = clone(world.node(name))
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != SOFT]
     node["spec"] |= {"unschedulable": True, "taints": [*taints, {"key": HARD, "value": value, "effect": "NoSchedule"}]}
@@ -48,7 +49,7 @@ def _writes_to_nodes(world: StoryWorld) -> int:
 
 
 @story(grain=30.0)
-def test_a_mark_whose_operation_is_over_is_gone_after_the_next_pass(world: StoryWorld) -> None:
+def test_taint_of_a_finished_operation_is_removed_by_the_next_pass(world: StoryWorld) -> None:
     left, other = _two_nodes(world)
     _mark(world, left, str(int(world.clock())), **{OPERATION: "remove-of-yesterday", CORDONED: "true"})
 
@@ -61,7 +62,7 @@ def test_a_mark_whose_operation_is_over_is_gone_after_the_next_pass(world: Story
 
 
 @story(grain=60.0)
-def test_U10_a_mark_of_another_program_stays_as_long_as_a_removal_may_take(world: StoryWorld) -> None:
+def test_taint_of_another_program_stays_as_long_as_a_removal_may_take(world: StoryWorld) -> None:
     left, _ = _two_nodes(world)
     _mark(world, left, str(int(world.clock())))
 
@@ -73,7 +74,7 @@ def test_U10_a_mark_of_another_program_stays_as_long_as_a_removal_may_take(world
 
 
 @story(grain=30.0)
-def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryWorld) -> None:
+def test_unneeded_nodes_have_the_soft_taint_until_they_are_needed(world: StoryWorld) -> None:
     nodes = set(_two_nodes(world))
     world.minutes(2)
     assert _soft(world) == nodes
@@ -82,9 +83,9 @@ def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryW
     assert 0.0 <= world.clock() - int(said["value"]) <= 300.0
     asked = _writes_to_nodes(world)
     world.minutes(3)
-    assert _writes_to_nodes(world) == asked  # a quiet pass asks nobody
+    assert _writes_to_nodes(world) == asked  # a quiet pass makes no request
 
-    # More than one node can hold: it is needed now, soft taint or not.
+    # More than one node can hold, so the node is needed in spite of its soft taint.
     world.seed(objects.deployment("web", replicas=6, cpu="1"))
     world.minutes(2)
     assert world.pods_ready("web") == 6
@@ -93,7 +94,7 @@ def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryW
 
 
 @story(grain=30.0)
-def test_switched_off_the_soft_taints_go(world: StoryWorld) -> None:
+def test_soft_taints_are_removed_when_the_option_is_off(world: StoryWorld) -> None:
     nodes = set(_two_nodes(world))
     world.minutes(2)
     assert _soft(world) == nodes

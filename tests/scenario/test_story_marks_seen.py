@@ -1,5 +1,4 @@
-"""What is seen between the taint and the end of a drain: pods on their way, and budgets that never allow it
-(demands.md 7, 19)."""
+"""Checks between the taint and the end of a drain: pods about to be bound, and budgets that never allow an eviction."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 
 
 def _idle_node(world: StoryWorld, **options: Any) -> str:
-    """Two nodes, one of them empty; its name."""
+    """Two nodes, one of them empty; returns its name."""
     world.apply_policy(document(options={**OPTIONS, **options}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -41,8 +40,8 @@ def _claim(name: str, node: str) -> KubeObject:
 
 
 @story(quick=True, grain=20.0)
-def test_KK_125491_a_claim_that_is_given_a_volume_on_a_node_keeps_it(world: StoryWorld) -> None:
-    """The scheduler has chosen the node and waits for the volume, which takes minutes; the pod has no node so long."""
+def test_claim_being_provisioned_for_a_node_keeps_it(world: StoryWorld) -> None:
+    """The scheduler has chosen the node and waits minutes for the volume; until then the pod has no node."""
     idle = _idle_node(world)
     world.seed(
         {
@@ -66,7 +65,7 @@ def test_KK_125491_a_claim_that_is_given_a_volume_on_a_node_keeps_it(world: Stor
 
 
 @story(quick=True, grain=20.0)
-def test_CA_5790_a_pod_that_is_nominated_to_a_node_keeps_it(world: StoryWorld) -> None:
+def test_pod_nominated_to_a_node_keeps_it(world: StoryWorld) -> None:
     idle = _idle_node(world)
 
     def nominate() -> None:
@@ -91,7 +90,8 @@ def test_CA_5790_a_pod_that_is_nominated_to_a_node_keeps_it(world: StoryWorld) -
 
 
 def _drainable(world: StoryWorld, *budgets: KubeObject) -> str:
-    """Two nodes with a pod of `web` each and these budgets over it; the name of the node that would go."""
+    """Two nodes with one pod of `web` each and these budgets over it; returns the name of the node that would be
+    removed."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -106,8 +106,8 @@ def _budget(name: str, **bound: Any) -> KubeObject:
 
 
 @story(quick=True, grain=20.0)
-def test_KP_2219_a_budget_that_never_allows_is_found_before_any_taint_and_named(world: StoryWorld) -> None:
-    """Five thousand failed drains in seven days, in the report: here there is not one in an hour."""
+def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(world: StoryWorld) -> None:
+    """Five thousand failed drains in seven days were reported (Karpenter issue 2219); here there is none in an hour."""
     _drainable(world, _budget("never", max_unavailable=0))
     world.minutes(60)
 
@@ -119,8 +119,8 @@ def test_KP_2219_a_budget_that_never_allows_is_found_before_any_taint_and_named(
 
 
 @story(quick=True, grain=20.0)
-def test_KP_1776_two_budgets_over_one_pod_evict_nobody(world: StoryWorld) -> None:
-    """The eviction API refuses such pods for good, and names nobody."""
+def test_pod_under_two_budgets_is_not_evicted(world: StoryWorld) -> None:
+    """The eviction API always rejects such pods and names no budget."""
     _drainable(world, _budget("one", max_unavailable=1), _budget("two", max_unavailable=1))
     world.minutes(60)
 
@@ -133,10 +133,10 @@ def test_KP_1776_two_budgets_over_one_pod_evict_nobody(world: StoryWorld) -> Non
 
 
 @story(quick=True, grain=20.0)
-def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_not_tried_in_a_loop(
+def test_repeatedly_rejected_drain_is_rolled_back_and_not_retried_in_a_loop(
     world: StoryWorld,
 ) -> None:
-    """The budget has room as far as anybody can read; every eviction is refused all the same."""
+    """The budget appears to allow disruptions, but every eviction is rejected."""
     _drainable(world, _budget("web", max_unavailable=1))
     full = KubeFault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
     world.line.ask = lambda method, target: full if target.partition("?")[0].endswith("/eviction") else None
@@ -155,7 +155,7 @@ def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_no
 
 
 @story(quick=True, grain=20.0)
-def test_KP_2219_a_node_that_cannot_be_drained_holds_up_no_other(world: StoryWorld) -> None:
+def test_node_that_cannot_be_drained_blocks_no_other_node(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 4, 1, 5))
     world.minutes(1.5)

@@ -1,4 +1,4 @@
-"""What standard queues may do to messages: bring them twice, late, in another order, or never (ecosystem.md)."""
+"""Message behaviour of standard SQS queues: duplicates, delays, reordering and loss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _four_nodes_came(world: StoryWorld) -> None:
 
 
 @story(grain=30.0)
-def test_every_message_comes_twice(world: StoryWorld) -> None:
+def test_every_duplicated_message_has_no_second_effect(world: StoryWorld) -> None:
     world.queues.tamper = twice
     _pods_arrive(world)
 
@@ -46,8 +46,9 @@ def test_every_message_comes_twice(world: StoryWorld) -> None:
 
 
 @story(grain=30.0)
-def test_messages_come_in_the_wrong_order(world: StoryWorld) -> None:
-    """Three scans a minute, each tick's coming backwards, and the newest of what waits is always served first."""
+def test_reordered_scan_messages_have_the_same_result(world: StoryWorld) -> None:
+    """Three scans a minute, each tick's arriving in reverse order, and the newest waiting message is always served
+    first."""
     world.queues.pick = last
     world.queues.tamper = _backwards
     world.apply_policy(document(scan="20s"))
@@ -62,13 +63,13 @@ def test_messages_come_in_the_wrong_order(world: StoryWorld) -> None:
 
 
 def _backwards(message: Message) -> list[Message]:
-    """What is due at once comes 50 seconds later, what is due in 20 or 40 seconds comes in time."""
+    """Messages due at once come 50 seconds later; those due in 20 or 40 seconds come in time."""
     return list(late(50.0)(message) if message.visible_at == message.sent_at else untouched(message))
 
 
 @story(grain=30.0)
-def test_messages_of_operations_come_five_minutes_late(world: StoryWorld) -> None:
-    """The sweeper has sent the operation again by then; the late message finds it over."""
+def test_operation_messages_five_minutes_late_have_no_effect(world: StoryWorld) -> None:
+    """The sweeper has sent the operation again by then; the late message finds it finished."""
     world.queues.tamper = lambda message: (late(300.0) if message.queue.startswith("act") else untouched)(message)
     _pods_arrive(world)
     world.minutes(1)
@@ -83,7 +84,7 @@ def test_messages_of_operations_come_five_minutes_late(world: StoryWorld) -> Non
 
 
 @story(grain=30.0)
-def test_lost_messages_are_made_up_for_when_the_marker_runs_out(world: StoryWorld) -> None:
+def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
@@ -103,8 +104,8 @@ def test_lost_messages_are_made_up_for_when_the_marker_runs_out(world: StoryWorl
 
 
 @story(grain=30.0)
-def test_two_reconciles_at_once(world: StoryWorld) -> None:
-    """The lease lets one in. The other was a wake-up, and may know of something newer: it comes back when it can."""
+def test_second_of_two_simultaneous_reconciles_is_requeued(world: StoryWorld) -> None:
+    """The lease admits one of them. The other was a wake-up and may carry a newer event, so it is retried."""
     _pods_arrive(world)
     world.at("reconcile:observed", lambda: _wake(world))
 
@@ -118,8 +119,8 @@ def test_two_reconciles_at_once(world: StoryWorld) -> None:
 
 
 @story(grain=30.0)
-def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
-    """It sleeps through its lease after it has looked, and wakes up believing; another has planned meanwhile."""
+def test_reconcile_without_its_lease_cannot_act(world: StoryWorld) -> None:
+    """It is paused until its lease has expired and then resumes, while another pass has planned."""
     _pods_arrive(world)
 
     def sleep_while_another_works() -> None:
@@ -135,8 +136,8 @@ def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
 
 
 @story(grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0))))
-def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld) -> None:
-    """The snapshot still has the old size. What the executor wrote since must not be taken for fulfilled."""
+def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: StoryWorld) -> None:
+    """The snapshot still has the old size. What the operation has written since must not be treated as fulfilled."""
     world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 12))
@@ -156,7 +157,7 @@ def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld)
 
 
 @story(grain=30.0)
-def test_a_storm_of_a_thousand_events_is_one_pass(world: StoryWorld) -> None:
+def test_thousand_events_at_once_cause_one_pass(world: StoryWorld) -> None:
     _pods_arrive(world)
     event = {
         "apiVersion": "v1",

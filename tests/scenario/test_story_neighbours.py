@@ -1,4 +1,5 @@
-"""Several clusters of one deployment: one's trouble is its own, and a node group has one owner (demands.md 6)."""
+"""Several clusters of one deployment: failures do not spread, and a node group has one owner
+(docs/reference/node-groups.md "Group ownership")."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 @story(grain=20.0)
-def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_other(world: StoryWorld) -> None:
+def test_unreadable_cluster_loses_no_node_and_disturbs_no_other_cluster(world: StoryWorld) -> None:
     other = world.add_neighbour("garage")
     for name in ("shop", "garage"):
         world.apply_policy(document(name, options=OPTIONS))
@@ -44,10 +45,10 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
 
 
 @story(grain=20.0, deployment=Deployment(loopback=True, shared_secrets=frozenset({SHARED})))
-def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_second_is_told(
+def test_group_of_two_clusters_is_scaled_by_the_first_and_the_second_reports_it(
     world: StoryWorld,
 ) -> None:
-    """A second policy under another name points at the same cluster: two deployments of one team's mistake."""
+    """A second policy under another name points at the same cluster, as in two deployments of one team by mistake."""
     world.put_secret(SHARED, world.server.kubeconfig())
     world.apply_policy(document("shop", secret=SHARED))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
@@ -60,7 +61,7 @@ def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_
 
 
 def _shopping_stands_back(world: StoryWorld) -> None:
-    """Of two policies that want one group, `shop` has it, and `shopping` says so."""
+    """Of two policies that want one group, `shop` owns it, and `shopping` reports that."""
     world.scale("web", 12)
     world.minutes(4)
 
@@ -72,8 +73,8 @@ def _shopping_stands_back(world: StoryWorld) -> None:
 
 
 @story(grain=20.0)
-def test_two_policies_with_secrets_of_their_own_for_one_cluster_share_its_claims(world: StoryWorld) -> None:
-    """The second team has a kubeconfig of its own, as in any management cluster of several teams."""
+def test_policies_with_separate_secrets_for_one_cluster_share_group_ownership(world: StoryWorld) -> None:
+    """The second team has its own kubeconfig, as in any management cluster of several teams."""
     world.put_secret("outscaler/shopping/kubeconfig", f"# of another team\n{world.server.kubeconfig()}")
     world.apply_policy(document("shop"))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
@@ -87,8 +88,8 @@ def test_two_policies_with_secrets_of_their_own_for_one_cluster_share_its_claims
 
 
 @story(grain=20.0)
-def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -> None:
-    """It was made by a version that knew groups by the secret's name; whose it is has not changed since."""
+def test_ownership_recorded_under_a_secrets_name_is_still_respected(world: StoryWorld) -> None:
+    """It was recorded by a version that identified groups by the secret's name; the owner has not changed since."""
     former = ("clusterapi", f"outscaler/shop/kubeconfig#{WORKERS}")
     assert world.store.group_ownership.claim_groups("garage", [former]) == {}
     world.apply_policy(document("shop"))
@@ -103,7 +104,7 @@ def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -
     assert world.store.group_ownership.owners() == {former: "garage"}
 
     world.store.group_ownership.release("garage", [former])
-    assert world.store.group_ownership.claim_groups("shop", [former]) == {}  # as carried over from an older version
+    assert world.store.group_ownership.claim_groups("shop", [former]) == {}  # as migrated from an older version
     world.minutes(3)
 
     assert world.size("workers") == 2

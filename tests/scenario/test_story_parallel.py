@@ -1,4 +1,5 @@
-"""Many drains at once, and no more than a policy allows in an hour (demands.md 25)."""
+"""Many parallel drains, and no more removals than a policy allows in an hour (docs/reference/scale-down.md "Hourly
+limits")."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ OLD = "old"
 
 
 def _nodes_with_a_pod_each(world: StoryWorld, count: int, **spec: Any) -> None:
-    """So many hardly used nodes with one small pod each, and bigger ones that will hold all of these pods."""
+    """That many hardly used nodes with one small pod each, and bigger ones that can hold all of these pods."""
     world.seed(objects.machine_deployment(OLD, count, 0, count))
     world.minutes(2)
     world.seed(
@@ -38,7 +39,7 @@ def _left(world: StoryWorld) -> list[str]:
 
 
 @story(quick=True, grain=20.0)
-def test_CA_5079_twenty_drains_end_in_one_hours_budget_and_the_brake_holds_the_rest(world: StoryWorld) -> None:
+def test_twenty_parallel_drains_use_one_hours_limit_and_the_rest_wait(world: StoryWorld) -> None:
     _nodes_with_a_pod_each(world, 24, maxDisruption={"nodesPerHour": 20})
     began, most = world.clock(), 0
     while len(_left(world)) > 4 and world.clock() - began < HOUR:
@@ -66,7 +67,7 @@ def test_CA_5079_twenty_drains_end_in_one_hours_budget_and_the_brake_holds_the_r
 
 
 @story(quick=True, grain=20.0)
-def test_CA_5117_one_at_a_time_is_what_a_policy_may_still_say(world: StoryWorld) -> None:
+def test_policy_may_still_limit_drains_to_one_at_a_time(world: StoryWorld) -> None:
     _nodes_with_a_pod_each(world, 4)
     world.apply_policy(document(options={**OPTIONS, "maxDrainParallelism": 1}))
     began, most = world.clock(), 0

@@ -1,4 +1,4 @@
-"""What a cluster forbids, and credentials that change while we work (demands.md 13, 22)."""
+"""Forbidden resources, and credentials that change during operation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.scenario.scenario_world import StoryWorld
 
 
 @pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
-def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: ScenarioRunner, plural: str) -> None:
+def test_forbidden_resource_is_missing_data_and_the_pass_continues(stage: ScenarioRunner, plural: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
@@ -37,12 +37,12 @@ def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: Scena
 
 
 @story(grain=20.0)
-def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(world: StoryWorld) -> None:
+def test_credentials_rotated_between_two_calls_are_read_again(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     passes = len(world.passes)
-    world.at("reconcile:observed", world.rotate_credentials)  # planned with the old ones, executed with the new
+    world.at("reconcile:observed", world.rotate_credentials)  # planned with the old ones, executed with the new ones
     world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(1)
@@ -54,7 +54,7 @@ def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(w
 
 
 @story(grain=20.0)
-def test_CA_5951_one_refused_credential_costs_nothing(world: StoryWorld) -> None:
+def test_single_rejected_credential_has_no_consequence(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)

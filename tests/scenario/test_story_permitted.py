@@ -1,4 +1,4 @@
-"""Every function does its work with the policy that it is deployed with, and no policy allows what nothing needs."""
+"""Every function works with its deployed policy, and no policy has an unused permission."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ TAGS = "k8s.io/cluster-autoscaler/node-template/"
 BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
-#: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
+#: : Permissions for what the emulation does not cover: Lambda's own calls for an event source, and EKS clusters.
 NOT_PLAYED = frozenset({"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
 
 
 @contextmanager
 def _world(kind: str) -> Iterator[LocalWorld]:
-    """A cluster with machines of all five providers, whose secrets are named as policies must name them. kind: what
-    these names begin with, `ssm:/` for parameters."""
+    """A cluster with instances of all five providers, whose secrets have the names that policies require. kind: the
+    prefix of these names, `ssm:/` for parameters."""
     webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
@@ -92,7 +92,7 @@ def _large_save_that_was_not_carried_out(world: LocalWorld) -> None:
 
 
 def _message_for_an_operation_that_is_not_there(world: LocalWorld, function: str) -> None:
-    """The executor looks for it, and finishes a save that others have decided on the way."""
+    """The act function looks the operation up, and finishes an interrupted save while doing so."""
     _large_save_that_was_not_carried_out(world)
     _message(world, function, "grow-none")
 
@@ -120,7 +120,7 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     assert world.post([EVENT])["statusCode"] == 202
     operations_of_every_provider(world.store, world.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
-        _message(world, f"act_{name}", f"grow-early-{name}")  # not due yet: it is sent on
+        _message(world, f"act_{name}", f"grow-early-{name}")  # not due yet, so it is requeued
     world.step(240)
     for name in PROVIDERS:
         _message_for_an_operation_that_is_not_there(world, f"act_{name}")
@@ -137,8 +137,8 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
 SMALL, LARGE = "reconcile", "reconcile_large"
 
 
-def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it() -> None:
-    """Of the two functions that reconcile, and of secrets and parameters, each has its turn."""
+def test_every_function_works_with_exactly_its_deployed_permissions() -> None:
+    """Covers both functions that reconcile, and both secrets and parameters."""
     judges = []
     for function, kind in ((SMALL, ""), (LARGE, ""), (LARGE, PARAMETER)):
         with _world(kind) as world:

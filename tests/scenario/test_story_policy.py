@@ -1,4 +1,4 @@
-"""Shadow, and policies that change while the cluster runs (demands.md 12, 23)."""
+"""Shadow mode, and policies that change while the cluster runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORKERS = "MachineDeployment/default/workers"
 
 
 @story(grain=20.0)
-def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld) -> None:
+def test_shadow_mode_plans_and_explains_without_changes(world: StoryWorld) -> None:
     world.apply_policy(document(mode="shadow", options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 3, 1, 5), objects.machine_deployment("big", 0, 0, 3, "16"))
     world.minutes(2.5)
@@ -40,7 +40,7 @@ def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld
 
 
 @story(grain=20.0)
-def test_CA_1443_a_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
+def test_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
     world.seed(objects.machine_deployment("workers", 3, 1, 5))
     world.minutes(5.5)
@@ -59,7 +59,7 @@ def test_CA_1443_a_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) ->
 
 
 @story(grain=20.0)
-def test_CA_3890_a_bad_document_is_refused_whole_and_the_last_good_one_stays(world: StoryWorld) -> None:
+def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(world: StoryWorld) -> None:
     first = world.apply_policy(document(options=OPTIONS))
     bad = document(options={"scaleDownUnneededTime": "soon", "expandr": ["least-waste"]})
 
@@ -78,8 +78,8 @@ def test_CA_3890_a_bad_document_is_refused_whole_and_the_last_good_one_stays(wor
 
 
 @story(grain=20.0)
-def test_a_stored_document_that_this_program_cannot_read_stops_its_cluster_only(world: StoryWorld) -> None:
-    """As after a rollback to a program that is older than the document."""
+def test_stored_document_unreadable_by_this_release_stops_only_its_cluster(world: StoryWorld) -> None:
+    """As after a rollback to a release older than the document."""
     other = world.add_neighbour("garage")
     world.apply_policy(document("garage", options=OPTIONS))
     world.store.policies.put("shop", document("shop", newOption=1), "0" * 16, None)

@@ -1,4 +1,4 @@
-"""A cluster at rest costs next to nothing, however large it is (architecture §10)."""
+"""An idle cluster costs next to nothing, whatever its size (docs/performance.md "AWS calls per quiet minute")."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.scenario.scenario_world import Requests, StoryWorld
 
 
 @story(grain=60.0)
-def test_a_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: StoryWorld) -> None:
-    """Of 200 nodes 20 belong to a group and are unneeded, so that their timers are confirmed in every pass."""
+def test_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: StoryWorld) -> None:
+    """Of 200 nodes 20 belong to a group and are unneeded, so their timers are confirmed in every pass."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
     world.seed(
         *(objects.node(f"fixed-{n:03d}") for n in range(180)),

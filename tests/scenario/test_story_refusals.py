@@ -1,4 +1,5 @@
-"""The cloud says no, or says yes and nothing comes: back-off, and another group meanwhile (state.md §5, §7)."""
+"""Rejected scale-ups and instances that never come: backoff, and use of another group meanwhile
+(docs/reference/node-groups.md "Backoff")."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ CHEAP, SPARE = "MachineDeployment/default/cheap", "MachineDeployment/default/spa
 
 
 def _cloud(world: StoryWorld) -> InMemoryProvider:
-    """Two groups of which `cheap` wastes less, and one node that is full."""
+    """Two groups, of which `cheap` wastes less, and one full node."""
     world.cloud = cloud = InMemoryProvider()
     cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
     cloud.add_pool("cheap", most=5, template=template("cheap", "2"))
@@ -32,8 +33,8 @@ def _backoff(world: StoryWorld, group: str) -> Backoff:
 
 
 @story(grain=60.0)
-def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(world: StoryWorld) -> None:
-    """5, 10, 20, 30 and again 30 minutes, whatever processes come and go; forgotten after three quiet hours."""
+def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world: StoryWorld) -> None:
+    """5, 10, 20, 30 and again 30 minutes, across process restarts; forgotten after three hours without a failure."""
     world.apply_policy(document())
     cloud = _cloud(world)
     cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"))
@@ -53,12 +54,12 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
     world.join()
     world.minutes(1)
     assert world.pending() == ()
-    world.scale("web", 6)  # one too many for `base` and `spare`
+    world.scale("web", 6)  # one more than `base` and `spare` can hold
 
     for attempt, duration in ((2, 600.0), (3, 1200.0), (4, 1800.0), (5, 1800.0)):
         before = _backoff(world, "cheap")
         world.minutes(1)
-        assert _backoff(world, "cheap") == before  # not tried while it lasts
+        assert _backoff(world, "cheap") == before  # not tried during its backoff
         world.pause(before.until - world.clock())
         world.minutes(1)
         failed = _backoff(world, "cheap")
@@ -79,7 +80,7 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
 
 
 @story(grain=10.0)
-def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(world: StoryWorld) -> None:
+def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -104,12 +105,12 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
     first, second = world.ended("grow")
     assert (first["group"], first["class"], second["group"]) == (CHEAP, "Unauthorized", SPARE)
     assert "exceeded quota" in first["message"]
-    assert 0.0 < second["at"] - first["at"] < 5.0  # the very next pass, not the next scan
+    assert 0.0 < second["at"] - first["at"] < 5.0  # in the next pass, not only at the next scan
     assert "exceeded quota" in _backoff(world, CHEAP).message
 
 
 @story(grain=20.0)
-def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_used(world: StoryWorld) -> None:
+def test_instance_that_never_joins_times_out_and_another_group_is_used(world: StoryWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -126,22 +127,23 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
 
     world.step(request.expected_at - world.clock())
 
-    assert (world.size("cheap"), world.size("spare")) == (1, 0)  # it is on its way: nothing else is bought
+    assert (world.size("cheap"), world.size("spare")) == (1, 0)  # it is upcoming, so nothing else is bought
     assert world.group_memory(CHEAP).request == request
 
     world.minutes(5)
 
     assert _backoff(world, CHEAP).code == "timeout"
     assert world.group_memory(CHEAP).request is None
-    assert (world.size("cheap"), world.size("spare")) == (0, 1)  # not one more of the kind that does not come
+    # no further one of the group whose instances do not join
+    assert (world.size("cheap"), world.size("spare")) == (0, 1)
     assert world.pending() == ()
-    (dead,) = world.ended("discard")  # and the one that did not is given back
+    (dead,) = world.ended("discard")  # and the one that did not join is deleted
     assert (dead["group"], dead["state"]) == (CHEAP, "succeeded")
     assert world.machines("cheap") == []
 
 
 @story(grain=20.0)
-def test_CA_6333_a_throttled_call_is_made_again_when_the_server_says_and_is_no_failure(world: StoryWorld) -> None:
+def test_throttled_call_is_retried_when_the_server_says_and_is_not_a_failure(world: StoryWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)

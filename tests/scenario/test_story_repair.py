@@ -1,4 +1,4 @@
-"""Machines that never join, groups that have nothing to sell or cannot be read, on Cluster API (demands.md 3, 8)."""
+"""Repairs on Cluster API: machines that never join, groups without stock, and unreadable groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK = {"maxNodeProvisionTime": "4m"}
 
 
 def _sizes(world: StoryWorld, group: str) -> Callable[[], list[int]]:
-    """A way to ask for every size that the group has been asked for since."""
+    """Returns a function that gives every size requested of the group since then."""
     seen, told = [world.size(group)], world.kube.subscribe("machinedeployments", fields.GROUP)
 
     def sizes() -> list[int]:
@@ -44,10 +44,9 @@ def _joined_and_not(world: StoryWorld, size: int, least: int, dead: int = 1) -> 
 
 
 @pytest.mark.parametrize("trouble", ["none", "duplicates", "delete:called", "act:recorded"])
-def test_CA_6360_a_machine_that_never_joins_is_replaced_at_minimum_size_and_no_other_is_touched(
-    stage: ScenarioRunner, trouble: str
-) -> None:
-    """CA#6795 too: whatever comes twice or dies, the size is lowered by the one machine."""
+def test_machine_that_never_joins_is_replaced_at_the_minimum_size(stage: ScenarioRunner, trouble: str) -> None:
+    """Also covers kubernetes/autoscaler issue 6795: despite duplicates and crashes, the size is lowered by exactly one
+    machine."""
 
     def tell(world: StoryWorld) -> None:
         joined, dead = _joined_and_not(world, 3, 3)
@@ -70,7 +69,7 @@ def test_CA_6360_a_machine_that_never_joins_is_replaced_at_minimum_size_and_no_o
 
 
 @story(quick=True, grain=20.0)
-def test_CA_369_above_its_minimum_a_group_is_only_rid_of_what_never_joined(world: StoryWorld) -> None:
+def test_machine_that_never_joins_is_only_deleted_above_the_minimum(world: StoryWorld) -> None:
     joined, _ = _joined_and_not(world, 4, 1, dead=2)
     sizes = _sizes(world, "workers")
 
@@ -82,10 +81,10 @@ def test_CA_369_above_its_minimum_a_group_is_only_rid_of_what_never_joined(world
 
 
 @pytest.mark.parametrize(("version", "limit"), [("v1beta1", 200.0), ("v1beta2", 720.0)])
-def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the_pass_that_sees_it(
+def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
     stage: ScenarioRunner, version: str, limit: float
 ) -> None:
-    """A Machine of v1beta1 says that it has failed; of v1beta2 there is only the time it takes (clusterapi.md D25)."""
+    """A v1beta1 Machine reports its failure; for v1beta2 only the elapsed time shows it."""
     names = ("first", "second", "third")
 
     def tell(world: StoryWorld) -> None:
@@ -125,8 +124,8 @@ def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the
 
 
 @story(quick=True, grain=20.0)
-def test_CA_7928_a_group_that_cannot_be_read_stops_nobody(world: StoryWorld) -> None:
-    """A typing error in one group's bounds; other groups grow and shrink on."""
+def test_unreadable_group_blocks_no_other_group(world: StoryWorld) -> None:
+    """A typing error in one group's bounds; other groups continue to scale up and down."""
     world.apply_policy(document(options={**QUICK, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
     odd = clone(objects.machine_deployment("odd", 2, 1, 5))
     odd["metadata"]["annotations"][fields.MIN_SIZE] = "many"

@@ -1,6 +1,7 @@
-"""Four clocks that run at once, and none of them begins again because a process does (demands.md 1).
+"""Four timers run at once, and none is reset by a process restart (docs/reference/node-groups.md "State across
+passes").
 
-The stage plays it in a process that never dies and in one that dies after every function, and compares all plans.
+The runner uses a process that never dies and one that dies after every function, and compares all plans.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ OPTIONS = {"maxNodeProvisionTime": "8m", "scaleDownUnneededTime": "10m", "scaleD
 
 
 def _over_time(world: StoryWorld, what: Any) -> set[float]:
-    """What the memories after all passes have of it, where they have any."""
+    """Its values in the memory after each pass, where there are any."""
     found = set()
     for memory in world.passes:
         try:
@@ -29,7 +30,7 @@ def _over_time(world: StoryWorld, what: Any) -> set[float]:
 
 
 @story(quick=True, grain=20.0)
-def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(world: StoryWorld) -> None:
+def test_timers_backoff_requests_and_first_seen_times_survive_any_restart(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(
         objects.machine_deployment("base", 2, 1, 2),
@@ -53,7 +54,7 @@ def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(w
     (machine,) = memory.unregistered
     seen = memory.unregistered[machine]
 
-    world.minutes(3)  # nothing has run out yet
+    world.minutes(3)  # no timer has expired yet
 
     for name, known in timers.items():
         assert _over_time(world, lambda kept, name=name: kept["nodes"][name]["unneeded_since"]) == {
@@ -63,7 +64,7 @@ def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(w
     assert _over_time(world, lambda kept: kept["groups"][GROUP.format("full")]["backoff"]["until"]) == {failed.until}
     assert _over_time(world, lambda kept: kept["unregistered"][machine]) == {seen}
 
-    world.minutes(12)  # and now everything has, each at its own time
+    world.minutes(12)  # all timers have expired, each at its own time
 
     plans = world.plans()
     began = min(known.unneeded_since for known in timers.values())

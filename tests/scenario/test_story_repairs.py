@@ -1,5 +1,5 @@
-"""Machines that never become nodes, and sizes that nothing is behind: put right, from the pass to the vendor's books
-(scale-down.md §11; demands.md 3, 8)."""
+"""Machines that never become nodes and targets without machines are repaired, from the plan to the vendor's data
+(docs/reference/node-groups.md "Repairs")."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _cloud(world: StoryWorld) -> InMemoryProvider:
 
 
 @story(grain=60.0)
-def test_CA_6128_a_machine_that_cannot_be_created_is_given_back_while_the_next_group_is_bought(
+def test_failed_machine_is_deleted_while_the_next_group_is_scaled_up(
     world: StoryWorld,
 ) -> None:
     world.apply_policy(document())
@@ -45,7 +45,7 @@ def test_CA_6128_a_machine_that_cannot_be_created_is_given_back_while_the_next_g
 
 
 @story(grain=60.0)
-def test_CA_6974_a_scale_up_of_which_nothing_comes_is_taken_back(world: StoryWorld) -> None:
+def test_scale_up_without_any_result_lowers_the_target_again(world: StoryWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "4m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "phantom")
@@ -61,7 +61,7 @@ def test_CA_6974_a_scale_up_of_which_nothing_comes_is_taken_back(world: StoryWor
 
 
 @story(grain=60.0)
-def test_a_machine_that_cannot_be_given_back_is_tried_again_later_and_holds_up_nothing(world: StoryWorld) -> None:
+def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(world: StoryWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "2m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "dead")

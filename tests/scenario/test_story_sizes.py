@@ -1,4 +1,4 @@
-"""Clusters whose passes need much memory are handed over to the large function, and come back when they need less."""
+"""Clusters whose passes need much memory are handed over to the large function and return when they need less."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def world() -> Iterator[LocalWorld]:
 
 
 def takes(world: LocalWorld, share: float) -> None:
-    """What passes take from now on, as a share of the small function's memory."""
+    """Sets the memory of passes from now on, as a share of the small function's memory."""
     world.takes = Reading(least=0, most=0) if not share else Reading(int(SIZE * share), int(SIZE * share))
 
 
 def where(world: LocalWorld, minutes: int) -> list[str]:
-    """The function that made the pass of each of the next minutes."""
+    """The function that ran the pass in each of the next minutes."""
     made = []
     for _ in range(minutes):
         before = len(world.invocations), world.store.scan_states.due(world.name).last_pass
@@ -45,7 +45,7 @@ def where(world: LocalWorld, minutes: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("share", "then"), [(0.55, SMALL), (0.65, LARGE), (5.0, LARGE)])
-def test_a_peak_over_60_percent_of_the_small_function_moves_the_next_pass(
+def test_peak_over_60_percent_of_the_small_function_moves_the_next_pass(
     world: LocalWorld, share: float, then: str
 ) -> None:
     takes(world, share)
@@ -54,16 +54,14 @@ def test_a_peak_over_60_percent_of_the_small_function_moves_the_next_pass(
 
 
 @pytest.mark.parametrize(("share", "then"), [(0.55, LARGE), (0.45, LARGE), (0.35, SMALL)])
-def test_a_large_cluster_comes_back_when_its_peak_is_under_40_percent(
-    world: LocalWorld, share: float, then: str
-) -> None:
+def test_large_cluster_returns_when_its_peak_is_under_40_percent(world: LocalWorld, share: float, then: str) -> None:
     takes(world, 0.7)
     assert where(world, 2) == [SMALL, LARGE]
     takes(world, share)
     assert where(world, 3) == [LARGE, then, then]
 
 
-def test_a_peak_between_the_bounds_never_changes_the_function(world: LocalWorld) -> None:
+def test_peak_between_the_bounds_never_changes_the_function(world: LocalWorld) -> None:
     takes(world, 0.5)
     assert where(world, 4) == [SMALL] * 4
     takes(world, 0.7)
@@ -73,7 +71,7 @@ def test_a_peak_between_the_bounds_never_changes_the_function(world: LocalWorld)
 
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved"])
-def test_a_pass_that_died_on_the_small_function_is_made_by_the_large_one(world: LocalWorld, place: str) -> None:
+def test_pass_that_died_on_the_small_function_runs_on_the_large_one(world: LocalWorld, place: str) -> None:
     takes(world, 0.1)
     world.kill_at(place, function=SMALL)
     world.step(5 * MINUTE)
@@ -84,7 +82,7 @@ def test_a_pass_that_died_on_the_small_function_is_made_by_the_large_one(world: 
     assert where(world, 2) == [LARGE, LARGE], "whatever its peak: it may have run out of time"
 
 
-def test_the_small_function_is_tried_again_hours_after_a_death(world: LocalWorld) -> None:
+def test_small_function_is_retried_hours_after_a_death(world: LocalWorld) -> None:
     takes(world, 0.1)
     world.kill_at("reconcile:observed", function=SMALL)
     world.step(5 * MINUTE)
@@ -94,14 +92,14 @@ def test_the_small_function_is_tried_again_hours_after_a_death(world: LocalWorld
     assert world.store.scan_states.due(world.name).memory.large_until == 0.0
 
 
-def test_a_cluster_that_dies_each_time_on_the_small_function_dies_there_once(world: LocalWorld) -> None:
+def test_cluster_that_always_dies_on_the_small_function_dies_there_once(world: LocalWorld) -> None:
     takes(world, 5.0)
     world.kill_at("reconcile:observed", function=SMALL, times=100)
     world.step(20 * MINUTE)
     assert sum(bool(one.killed_at) for one in world.invocations) == 1
 
 
-def test_a_wake_up_is_handed_over_too(world: LocalWorld) -> None:
+def test_wake_up_of_a_large_cluster_is_handed_over(world: LocalWorld) -> None:
     takes(world, 0.7)
     where(world, 1)
     before = len(world.invocations)
@@ -116,11 +114,11 @@ def test_a_wake_up_is_handed_over_too(world: LocalWorld) -> None:
     assert world.store.scan_states.due(world.name).memory.large_until == 0.0, "a hand-over is no death"
 
 
-def test_a_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(world: LocalWorld) -> None:
+def test_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(world: LocalWorld) -> None:
     takes(world, 0.1)
     world.kill_at("reconcile:observed", function=SMALL)
     world.step(MINUTE)
-    world.clock.advance(151.0)  # the lease of the dead pass is over, and no tick has come
+    world.clock.advance(151.0)  # the dead pass's lease has expired, and no tick has come
     body = json.dumps({"cluster": world.name, "reason": "person"}).encode()
     world.queues.send(SMALL, body, 0)
     assert world.deliver() is not None
@@ -131,7 +129,7 @@ def test_a_wake_up_after_a_death_is_handed_over_and_the_death_is_remembered(worl
 
 
 @pytest.mark.parametrize("how", ["throttled", "missing"])
-def test_a_hand_over_that_fails_leaves_the_pass_with_the_small_function(
+def test_failed_hand_over_leaves_the_pass_with_the_small_function(
     world: LocalWorld, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     takes(world, 0.7)
@@ -153,7 +151,7 @@ def test_a_hand_over_that_fails_leaves_the_pass_with_the_small_function(
     assert not any(world.queues.dead.values())
 
 
-def test_an_invocation_that_comes_twice_is_one_pass(world: LocalWorld) -> None:
+def test_duplicate_invocation_of_the_large_function_is_one_pass(world: LocalWorld) -> None:
     takes(world, 0.7)
     where(world, 1)
 
@@ -168,7 +166,7 @@ def test_an_invocation_that_comes_twice_is_one_pass(world: LocalWorld) -> None:
     assert not [one for one in world.invocations if not one.finished]
 
 
-def test_an_invocation_that_is_lost_costs_minutes_and_not_the_cluster(world: LocalWorld) -> None:
+def test_lost_invocation_of_the_large_function_delays_a_pass_by_minutes(world: LocalWorld) -> None:
     takes(world, 0.7)
     where(world, 1)
     lost = [message for message in world.queues.sent if message.queue == LARGE]
@@ -180,7 +178,7 @@ def test_an_invocation_that_is_lost_costs_minutes_and_not_the_cluster(world: Loc
     assert world.store.scan_states.due(world.name).last_pass >= before + 5 * MINUTE
 
 
-def test_a_large_pass_that_died_is_made_again(world: LocalWorld) -> None:
+def test_large_pass_that_died_is_repeated(world: LocalWorld) -> None:
     takes(world, 0.7)
     where(world, 1)
     world.kill_at("reconcile:saved", function=LARGE, times=2)
@@ -189,7 +187,7 @@ def test_a_large_pass_that_died_is_made_again(world: LocalWorld) -> None:
     assert not any(world.queues.dead.values())
 
 
-def test_an_event_that_nobody_can_read_ends_with_the_dead_letters_of_reconcile(world: LocalWorld) -> None:
+def test_unreadable_event_of_the_large_function_goes_to_its_dead_letters(world: LocalWorld) -> None:
     event = b'{"cluster": "No Name!"}'
     world.queues.send(LARGE, event, 0)
     world.step(5 * MINUTE)
@@ -197,8 +195,8 @@ def test_an_event_that_nobody_can_read_ends_with_the_dead_letters_of_reconcile(w
     assert sum(one.function == LARGE for one in world.invocations) == 3
 
 
-def test_passes_on_either_function_come_to_one_chain_of_plans(world: LocalWorld) -> None:
-    """The lease's token grows by one for each pass, whichever function makes it."""
+def test_passes_on_either_function_form_one_chain_of_plans(world: LocalWorld) -> None:
+    """The lease's token increases by one for each pass, whichever function runs it."""
     tokens = []
     for share in (0.7, 0.7, 0.1, 0.1):
         takes(world, share)

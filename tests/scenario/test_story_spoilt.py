@@ -1,4 +1,4 @@
-"""A pass that meets objects which cannot be read, of the cluster and of a vendor, serves everybody else."""
+"""Unreadable objects of the cluster or of a vendor do not affect other objects in a pass."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ _TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "burst", "effec
 
 @dataclass
 class Intruder:
-    """An edit of answers (infra/emulators/kube/in_process_transport.py): each list of the API server has one spoilt
-    object more. met: the
-    kinds whose lists were asked for."""
+    """Edits answers (infra/emulators/kube/in_process_transport.py): each list of the API server gets one additional
+    corrupted object. met: the kinds whose lists were requested."""
 
     met: set[str] = field(default_factory=set)
 
@@ -52,7 +51,7 @@ class StorySpoiltCluster:
     second: AlicloudGroup
 
     def served(self) -> tuple[int, int]:
-        """Pods that ask for a worker and for a machine of the account come; machines that both groups have then."""
+        """Adds pods that need a worker and an instance of the account; returns the instances of both groups."""
         self.world.seed(objects.deployment("web", replicas=4, cpu="2"))
         self.world.seed(
             objects.deployment(
@@ -87,7 +86,7 @@ def shop() -> Iterator[StorySpoiltCluster]:
         yield StorySpoiltCluster(world, account, first, second)
 
 
-def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: StorySpoiltCluster) -> None:
+def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: StorySpoiltCluster) -> None:
     intruder = Intruder()
     shop.world.line.edit = intruder
     assert shop.served() == (2, 0)
@@ -97,7 +96,9 @@ def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: StorySp
 
 
 @pytest.mark.parametrize("spoilt", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}])
-def test_a_spoilt_scaling_group_leaves_the_others_to_serve(shop: StorySpoiltCluster, spoilt: dict[str, object]) -> None:
+def test_corrupted_scaling_group_leaves_the_other_group_usable(
+    shop: StorySpoiltCluster, spoilt: dict[str, object]
+) -> None:
     def edit(body: bytes) -> bytes:
         found = json.loads(body)
         for each in found.get("ScalingGroups", ()):

@@ -1,4 +1,5 @@
-"""What a cluster's people see: events on its objects, the status ConfigMap, metrics (state.md §10 to §12)."""
+"""Reports visible to users of a cluster: events on its objects, the status ConfigMap, metrics
+(docs/reference/reporting.md "Reporting")."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def status(world: StoryWorld) -> Any:
 
 
 def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
-    """Reason, message, and whether it carries its object's uid (or a Node's name), of the events about such objects, in
-    the order in which they came."""
+    """Reason, message, and whether it has its object's uid (or a Node's name), of the events about such objects, in
+    order of arrival."""
     found = [
         event
         for event in world.kube.list("events")
@@ -35,7 +36,7 @@ def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
 
 
 def grows(world: StoryWorld) -> None:
-    """Twelve pods arrive at one node; three nodes more are bought."""
+    """Adds twelve pods to a cluster of one node; three more nodes are bought."""
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)
@@ -44,7 +45,7 @@ def grows(world: StoryWorld) -> None:
 
 
 @story()
-def test_a_growth_is_seen_on_the_status_on_its_pods_and_in_the_counters(world: StoryWorld) -> None:
+def test_scale_up_is_visible_in_the_status_pod_events_and_counters(world: StoryWorld) -> None:
     grows(world)
 
     found = status(world)
@@ -66,7 +67,7 @@ def test_a_growth_is_seen_on_the_status_on_its_pods_and_in_the_counters(world: S
 
 
 @story()
-def test_a_pass_that_dies_while_it_tells_is_followed_by_one_that_tells(world: StoryWorld) -> None:
+def test_pass_that_dies_while_reporting_is_followed_by_one_that_reports(world: StoryWorld) -> None:
     world.kill_at("reconcile:sent", function="reconcile")
     grows(world)
     world.minutes(4)
@@ -78,7 +79,7 @@ def test_a_pass_that_dies_while_it_tells_is_followed_by_one_that_tells(world: St
 
 
 @story()
-def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
+def test_shadow_cluster_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
     world.apply_policy(document(mode="shadow", metrics="full"))
     world.seed(objects.machine_deployment("workers", 1, 1, 8), objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(3)
@@ -89,7 +90,7 @@ def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld
 
 
 @story()
-def test_the_status_is_not_written_where_nobody_wants_it(world: StoryWorld) -> None:
+def test_status_configmap_is_not_written_when_disabled(world: StoryWorld) -> None:
     world.apply_policy(document(options={"writeStatusConfigmap": False}))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(3)

@@ -1,4 +1,5 @@
-"""What a process would forget: since when a node is unneeded, when the last node was added (state.md §9)."""
+"""Timers that a restarted process would lose: the start of a node's unneeded time and the time of the last scale-up
+(docs/reference/node-groups.md "State across passes")."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tests.scenario.scenario_world import StoryWorld
 
 
 @story(grain=20.0)
-def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
-    """Unneeded for more than ten minutes, over eleven passes: the node goes in the twelfth, and not before."""
+def test_unneeded_timers_survive_a_restart(world: StoryWorld) -> None:
+    """Unneeded for more than ten minutes, over eleven passes: the node is removed in the twelfth, not earlier."""
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -36,8 +37,8 @@ def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
 
 
 @story(grain=20.0)
-def test_CA_5048_the_cooldown_after_an_added_node_survives_restart(world: StoryWorld) -> None:
-    """Nodes unneeded for long stay until ten minutes after the last scale-up, to the pass."""
+def test_cooldown_after_a_scale_up_survives_a_restart(world: StoryWorld) -> None:
+    """Long-unneeded nodes stay for exactly ten minutes after the last scale-up."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)

@@ -1,4 +1,4 @@
-"""A cluster with machines of two providers: workers on Cluster API, bursts on Alibaba Cloud (the emulated one)."""
+"""A cluster with instances of two providers: workers on Cluster API, bursts on the emulated Alibaba Cloud."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = {"expander": ["priority", "least-waste"], "scaleDownUnneededTime": "2m
 
 @dataclass(frozen=True)
 class StoryTwoCloudsCluster:
-    """The world, the account, and the two scaling groups in the order in which they are preferred."""
+    """The world, the account, and the two scaling groups in order of preference."""
 
     world: LocalWorld
     account: AlicloudAccount
@@ -30,13 +30,13 @@ class StoryTwoCloudsCluster:
     second: AlicloudGroup
 
     def reports(self, replicas: int) -> None:
-        """Pods that only a burst machine can run, one each."""
+        """Adds pods that only a burst instance can run, one each."""
         self.world.seed(
             objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"}, tolerations=TAINT)
         )
 
     def bought(self, group: AlicloudGroup) -> int:
-        """Machines that were ever made in the group."""
+        """Number of instances ever created in the group."""
         return sum(len(each.machines) for each in group.activities if each.grows)
 
     def burst_nodes(self) -> list[str]:
@@ -67,7 +67,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[StoryTwoCloudsCluster]:
         yield StoryTwoCloudsCluster(world, account, first, second)
 
 
-def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(shop: StoryTwoCloudsCluster) -> None:
+def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: StoryTwoCloudsCluster) -> None:
     shop.account.cloud.spoil(shop.first.id, NO_STOCK, times=100)
     shop.reports(2)
 
@@ -86,7 +86,7 @@ def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(sho
 
 
 @pytest.mark.parametrize("place", ["grow:called", "grow:polled", "act:stepped", "act:recorded"])
-def test_a_death_around_the_purchase_buys_nothing_twice(shop: StoryTwoCloudsCluster, place: str) -> None:
+def test_death_around_a_purchase_buys_nothing_twice(shop: StoryTwoCloudsCluster, place: str) -> None:
     shop.world.kill_at(place, function="act_alicloud")
     shop.reports(3)
 
@@ -97,7 +97,7 @@ def test_a_death_around_the_purchase_buys_nothing_twice(shop: StoryTwoCloudsClus
     assert not shop.world.operations()
 
 
-def test_one_cloud_that_is_down_does_not_stop_the_other(shop: StoryTwoCloudsCluster) -> None:
+def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: StoryTwoCloudsCluster) -> None:
     shop.account.server.faults.next(VendorFault.SERVER_ERROR, times=-1)
     shop.reports(1)
     shop.world.seed(objects.deployment("web", replicas=3, cpu="2"))
@@ -110,7 +110,7 @@ def test_one_cloud_that_is_down_does_not_stop_the_other(shop: StoryTwoCloudsClus
     assert any("alicloud" in json.dumps(gap) for gap in gaps)
 
 
-def test_burst_machines_go_by_their_ids_and_the_workers_stay(shop: StoryTwoCloudsCluster) -> None:
+def test_burst_instances_are_deleted_by_id_and_workers_stay(shop: StoryTwoCloudsCluster) -> None:
     shop.reports(2)
     shop.world.step(300)
     assert len(shop.burst_nodes()) == 2

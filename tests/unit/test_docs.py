@@ -1,6 +1,6 @@
-"""The documents keep up with the code: links, paths, commands, targets, tables and the worked examples in them.
+"""The documents match the code: links, paths, commands, targets, tables and the worked examples in them.
 
-Prose cannot be tested, but whatever a document names can: a name that is gone is a sentence that is wrong.
+Prose cannot be tested, but the names in it can: a name that no longer exists makes its sentence wrong.
 """
 
 from __future__ import annotations
@@ -61,27 +61,27 @@ def prose(document: Path) -> str:
 
 
 def code(document: Path) -> list[str]:
-    """Every line of code in it: lines of fenced blocks (a `\\` joins two), and inline spans."""
+    r"""Every line of code in it: lines of fenced blocks (a `\` joins two), and inline code."""
     text = document.read_text("utf-8")
     lines = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
     return lines + _SPAN.findall(_FENCE.sub("", text))
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that GitHub makes of the headings."""
+    """The anchors that GitHub generates from the headings."""
     headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def options_of(command: str) -> set[str]:
-    """The flags that a command knows."""
+    """Returns the flags of a command."""
     parser = argparse.ArgumentParser()
     importlib.import_module(COMMAND[command].module).add_arguments(parser)
     return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
 
 
 def commands(document: Path) -> Iterator[list[str]]:
-    """`outscaler …` as a document tells people to type it, in words."""
+    """Returns the `outscaler …` commands of a document, split into words."""
     for line in code(document):
         if re.match(r"(?:\$ )?(?:\.venv/bin/)?outscaler( |$)", line.strip()):
             try:
@@ -92,7 +92,7 @@ def commands(document: Path) -> Iterator[list[str]]:
 
 
 @each_document
-def test_links_lead_somewhere(document: Path) -> None:
+def test_docs_links_resolve(document: Path) -> None:
     lost = []
     for link in _LINK.findall(prose(document)):
         if re.match(r"[a-z]+:", link):
@@ -105,20 +105,20 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 @each_document
-def test_paths_that_are_named_exist(document: Path) -> None:
+def test_docs_named_paths_exist(document: Path) -> None:
     named = {path for line in code(document) for path in _PATH.findall(line) if "*" not in line and "<" not in line}
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
 
 
 @each_document
-def test_make_targets_exist(document: Path) -> None:
+def test_docs_make_targets_exist(document: Path) -> None:
     known = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {name for line in code(document) for name in re.findall(r"(?:^|[\s;&])make ([a-z][a-z-]*)", line)}
     assert named - known == set()
 
 
 @each_document
-def test_modules_that_are_to_be_run_exist_and_know_their_flags(document: Path) -> None:
+def test_docs_python_modules_exist_and_know_their_flags(document: Path) -> None:
     for line in code(document):
         for module, arguments in re.findall(r"python -m ((?:chalicelib|infra|tests)[\w.]*)([^`|>;&]*)", line):
             spec = importlib.util.find_spec(module)
@@ -134,7 +134,7 @@ def test_modules_that_are_to_be_run_exist_and_know_their_flags(document: Path) -
 
 
 @each_document
-def test_commands_and_their_flags_exist(document: Path) -> None:
+def test_docs_commands_and_their_flags_exist(document: Path) -> None:
     for words in commands(document):
         if not words or words[0].startswith("-") or words[0].isupper():
             continue  # `outscaler`, `outscaler --help`, `outscaler COMMAND`
@@ -150,7 +150,7 @@ _IN_WORDS = {9: "Nine", 15: "Fifteen", 16: "Sixteen"}
 
 
 def rows(document: Path, heading: str) -> list[list[str]]:
-    """The cells of the first table under a heading, without its head."""
+    """The cells of the first table under a heading, without its header."""
     text = document.read_text("utf-8").partition(f"# {heading}\n")[2]
     assert text, f"{document.name} has no heading {heading!r}"
     lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
@@ -161,12 +161,12 @@ def rows(document: Path, heading: str) -> list[list[str]]:
 DECISIONS, RUNBOOK, EVENTS = (ROOT / "docs" / name for name in ("decisions.md", "runbook.md", "events.md"))
 
 
-def test_the_drain_rules_are_listed_in_their_order() -> None:
+def test_docs_drain_rules_are_listed_in_code_order() -> None:
     assert [row[1].strip("`") for row in rows(DECISIONS, "Drain rules")] == [name for name, _ in drain_rules.RULES]
 
 
-# The predicates that look at volumes and at other pods have no table in the code: they come after fit.TABLE, in the
-# scheduler's order, which test_docs_growth.py sees at work.
+# The predicates for volumes and for other pods have no table in the code: they follow the table of predicates, in the
+# scheduler's order, which test_docs_growth.py exercises.
 _AFTER = (
     "VolumeRestrictions",
     "NodeVolumeLimits",
@@ -180,17 +180,17 @@ _FILTERS = _CODES[: _CODES.index(ReasonCode.GROUP_UNHEALTHY)]  # why a pod does 
 _TOLD = re.compile(r"`(\w+)`: ([^;…]+)")
 
 
-def test_the_predicates_are_listed_in_their_order() -> None:
+def test_docs_predicates_are_listed_in_code_order() -> None:
     names = [row[1].strip("`") for row in rows(DECISIONS, "Predicates")]
     assert names == [*(name for name, _, _ in predicates.TABLE), *_AFTER]
 
 
-def test_the_predicates_say_what_the_documents_say() -> None:
+def test_docs_predicate_reasons_equal_the_code() -> None:
     told = {code: words.strip() for row in rows(DECISIONS, "Predicates") for code, words in _TOLD.findall(row[3])}
     assert told == {code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in told}
 
 
-def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_every_node() -> None:
+def test_docs_every_filter_reason_belongs_to_a_predicate_or_blocks_all_nodes() -> None:
     of_predicates = [code for row in rows(DECISIONS, "Predicates") for code, _ in _TOLD.findall(row[3])]
     everywhere = [code for row in _everywhere() for code in re.findall(r"`(\w+)`", row[0])]
     assert sorted(of_predicates + everywhere) == sorted(
@@ -199,7 +199,7 @@ def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_eve
 
 
 def _everywhere() -> list[list[str]]:
-    """The table of what keeps a pod from every node, which has no heading of its own."""
+    """The table of reasons that exclude a pod from every node; it has no heading of its own."""
     section = DECISIONS.read_text("utf-8").partition("exclude a pod from every node")[2].partition("\n## ")[0]
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -207,12 +207,12 @@ def _everywhere() -> list[list[str]]:
     ]
 
 
-def test_the_expanders_are_all_listed() -> None:
+def test_docs_list_all_expanders() -> None:
     listed = {row[0].strip("`") for row in rows(DECISIONS, "Expanders")}
     assert listed == {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
 
 
-def test_the_preferred_sizes_are_as_listed() -> None:
+def test_docs_preferred_sizes_equal_the_code() -> None:
     text = DECISIONS.read_text("utf-8").partition("### price\n")[2].partition("\n### ")[0]
     head, _, cores = (
         [cell.strip() for cell in line.strip("|").split("|")][1:] for line in re.findall(r"^\|.*$", text, re.MULTILINE)
@@ -221,27 +221,27 @@ def test_the_preferred_sizes_are_as_listed() -> None:
     assert [price.preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
 
 
-def test_the_error_classes_are_all_listed() -> None:
+def test_docs_list_all_error_classes() -> None:
     classes = {error.__name__ for error in errors.ProviderError.__subclasses__()}
     assert {row[0].strip("`") for row in rows(DECISIONS, "Backoff by error class")} == classes
 
 
-def test_every_reason_has_a_line_in_the_runbook() -> None:
+def test_docs_runbook_has_a_line_for_every_reason() -> None:
     reasons = RUNBOOK.read_text("utf-8").partition("\n## Reasons\n")[2]
     listed = re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE)
     assert sorted(listed) == sorted(code.value for code in ReasonCode)
 
 
-def test_the_words_that_wake_a_cluster_are_all_listed() -> None:
+def test_docs_list_all_event_reasons_that_trigger_a_pass() -> None:
     assert [row[0].strip("`") for row in rows(EVENTS, "Events that trigger a pass")] == list(DEFAULT_REASONS)
 
 
-def test_the_sweepers_rules_are_listed_in_their_order() -> None:
+def test_docs_sweeper_rules_are_listed_in_code_order() -> None:
     assert [row[0] for row in rows(RUNBOOK, "Stuck operations")] == [why for why, _ in SWEEPING]
 
 
 @pytest.mark.parametrize("heading", ["Timers", "Time limits"])
-def test_times_are_options_in_force_and_have_the_defaults_that_are_shown(heading: str) -> None:
+def test_docs_times_are_options_in_force_with_their_defaults(heading: str) -> None:
     from chalicelib.policy.options import default_text
 
     for name, default, _ in rows(DECISIONS, heading):
@@ -249,7 +249,7 @@ def test_times_are_options_in_force_and_have_the_defaults_that_are_shown(heading
         assert (default.strip("`"), row.status) == (default_text(row), Status.IN_FORCE), name
 
 
-def test_every_time_limit_of_growing_is_listed() -> None:
+def test_docs_list_every_time_limit_of_a_scale_up() -> None:
     listed = {row[0].strip("`") for row in rows(DECISIONS, "Time limits")}
     assert listed == {
         row.name
@@ -279,28 +279,28 @@ def test_every_time_limit_of_growing_is_listed() -> None:
         ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
     ],
 )
-def test_constants_are_the_codes(document: str, words: str) -> None:
+def test_docs_constants_equal_the_code(document: str, words: str) -> None:
     [path] = [path for path in DOCS if path.name == document]
     assert words in path.read_text("utf-8")
 
 
-def test_every_kind_that_is_read_has_a_line_among_the_gaps_or_is_required() -> None:
+def test_docs_every_read_kind_is_listed_as_a_gap_or_required() -> None:
     listed = {kind for row in rows(RUNBOOK, "Gaps") for kind in re.findall(r"`(\w+)`", row[0])}
     controllers = {"ReplicaSet", "StatefulSet", "Job", "ReplicationController"}  # "a kind such as"
     assert {each.kind for each in RESOURCES if not each.required} - controllers <= listed
 
 
-# -- worked examples of docs/decisions.md; those of growing are in test_docs_growth.py
+# -- worked examples of docs/decisions.md; those of scale-up are in test_docs_growth.py
 
 
-def test_the_utilisation_example() -> None:
+def test_docs_utilization_example_equals_the_planner() -> None:
     build = cluster().node("n1", "4", "16Gi", group="g").node("n2", "4", "16Gi", group="g")
     build.running("n1", 1, "1500m", "9Gi").running("n2", 1, "3", "2Gi").group("g")
     verdict = next(verdict for verdict in build.plan().unremovable if verdict.node == "n1")
     assert verdict.reason.params == {"resource": "memory", "utilization": 0.5625, "threshold": 0.5}
 
 
-def test_the_back_off_example() -> None:
+def test_docs_backoff_example_equals_the_planner() -> None:
     options, shown = Options(), rows(DECISIONS, "Backoff")
     record: Backoff | None = None
     for _, at, length, until in shown:
@@ -309,7 +309,7 @@ def test_the_back_off_example() -> None:
         assert (f"{record.duration / 60:.0f} min", f"{record.until / 60:.0f} min") == (length, until)
 
 
-def test_the_examples_for_tests_of_ones_own_run() -> None:
+def test_docs_examples_of_user_tests_run() -> None:
     text = (ROOT / "docs" / "local.md").read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 3
@@ -321,7 +321,7 @@ def test_the_examples_for_tests_of_ones_own_run() -> None:
 
 
 @pytest.mark.skipif(not (which("openssl") and which("sh")), reason="the recipe needs sh and openssl")
-def test_the_recipe_for_a_signature() -> None:
+def test_docs_signature_recipe_is_correct() -> None:
     text = EVENTS.read_text("utf-8").partition("## Signed requests")[2]
     recipe = re.search(r"^```sh\n(.*?)^curl", text, re.MULTILINE | re.DOTALL)
     assert recipe is not None
@@ -336,7 +336,7 @@ def test_the_recipe_for_a_signature() -> None:
     assert is_relevant(signal, ())
 
 
-def test_the_modes_are_as_the_runbook_says() -> None:
+def test_docs_runbook_describes_the_modes_correctly() -> None:
     said = {row[0].strip("`"): (row[1], row[2]) for row in rows(RUNBOOK, "Disabling Outscaler")}
     meant = {mode.value: permitted(Policy(name="shop", mode=mode)) for mode in Mode}
     assert said == {name: ("yes" if one.plan else "no", "yes" if one.act else "no") for name, one in meant.items()}

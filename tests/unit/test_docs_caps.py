@@ -1,4 +1,4 @@
-"""docs/limits.md names every limit of what a pod and a cluster may ask, with its number."""
+"""docs/limits.md names every limit on the requests of a pod and a cluster, with its number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.snapshot import input_limits
 PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 
 
-def test_every_limit_of_a_pod_and_of_a_cluster_is_in_the_docs() -> None:
+def test_docs_limits_list_every_limit_of_a_pod_and_a_cluster() -> None:
     named = [
         *((cap.what, cap.most) for cap in input_limits.PER_POD),
         *((total.what, total.most) for total in input_limits.PER_CLUSTER),

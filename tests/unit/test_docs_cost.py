@@ -1,4 +1,4 @@
-"""docs/cost.md is what the ledger makes of the counts, and the limits hold."""
+"""docs/cost.md equals the ledger's output for the counted calls, and the cost limits are met."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def counts() -> Counts:
     return count()
 
 
-def test_the_page_is_what_the_ledger_makes_of_the_counts(counts: Counts) -> None:
+def test_docs_cost_page_equals_the_ledgers_output(counts: Counts) -> None:
     assert page(counts) == PAGE.read_text("utf-8"), "python -m infra.aws.cost > docs/cost.md"
 
 
-def test_a_month_costs_no_more_than_promised(counts: Counts) -> None:
+def test_docs_cost_of_a_month_is_within_the_promise(counts: Counts) -> None:
     *_, secret, parameter = ways(counts)
     assert sum(per_cluster(secret).values()) <= LIMIT_SECRET
     assert sum(per_cluster(parameter).values()) <= LIMIT_PARAMETER
     assert sum(per_deployment(secret).values()) <= LIMIT_DEPLOYMENT
 
 
-def test_no_change_makes_anything_dearer(counts: Counts) -> None:
+def test_docs_cost_no_change_raises_the_cost(counts: Counts) -> None:
     sums = [sum(per_cluster(way).values()) for way in ways(counts)]
     assert sums == sorted(sums, reverse=True)
 
 
-def test_a_quiet_minute_writes_five_units_and_no_series(counts: Counts) -> None:
+def test_docs_cost_quiet_minute_writes_five_units_and_no_series(counts: Counts) -> None:
     assert counts.writes <= 5
     assert counts.series == 0
     assert counts.secret_reads == 1

@@ -1,4 +1,4 @@
-"""The worked examples of docs/decisions.md about growing are built and planned: its numbers are the planner's."""
+"""The worked scale-up examples of docs/decisions.md are planned, and their numbers equal the planner's."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _example() -> ClusterBuilder:
     return build.pending(7, "600m", "1Gi", name="web").pending(2, "1500m", "3Gi", name="api", owner="api")
 
 
-def test_the_packing_example() -> None:
+def test_docs_estimator_example() -> None:
     plan = _example().plan()
     could = {each.group: (each.option_nodes, each.option_pods, round(each.waste or 0, 4)) for each in plan.groups}
     assert could == {"small": (5, 9, 0.955), "large": (1, 9, 0.2875)}
     assert growth(plan) == {"large": (1, 9)}
 
 
-def test_the_packing_example_under_a_limit() -> None:
+def test_docs_estimator_example_under_a_limit() -> None:
     plan = _example().plan(max_nodes_total=2)
     assert growth(plan) == {}
     assert {
@@ -45,7 +45,7 @@ def test_the_packing_example_under_a_limit() -> None:
 
 
 def _zones() -> ClusterBuilder:
-    """Two groups, each in a zone of its own, all nodes full."""
+    """Two groups, each in its own zone, all nodes full."""
     build = cluster()
     for zone in "ab":
         build.node(f"{zone}-0", "2", "8Gi", zone=zone, group=f"g-{zone}").group(f"g-{zone}", max=10)
@@ -66,7 +66,7 @@ _WEB = having(app="web")
     ],
     ids=["spread", "a node each", "a zone each", "near nobody"],
 )
-def test_the_examples_of_rules_between_pods(
+def test_docs_pod_affinity_and_spread_examples(
     pods: int, rule: dict[str, Any], grown: dict[str, tuple[int, int]], said: ReasonCode | None
 ) -> None:
     plan = _zones().pending(pods, "600m", "1Gi", name="web", owner="web", **rule).plan()
@@ -81,19 +81,19 @@ def _said(plan: Plan) -> dict[str, list[ReasonCode]]:
 
 
 @pytest.mark.parametrize(("balanced", "grown"), [(False, {"g-a": (2, 6)}), (True, {"g-a": (1, 3), "g-b": (1, 3)})])
-def test_the_balancing_example(balanced: bool, grown: dict[str, tuple[int, int]]) -> None:
+def test_docs_balancing_example(balanced: bool, grown: dict[str, tuple[int, int]]) -> None:
     plan = _zones().pending(6, "600m", "1Gi", name="web", owner="web").plan(balance_similar_node_groups=balanced)
     assert growth(plan) == grown
 
 
 def _one_claim_elsewhere() -> Storage:
-    """A claim bound to a volume that can be used in zone `z` alone, and is labelled so."""
+    """A claim bound to a volume that is usable only in zone `z`, and labelled accordingly."""
     there = NodeTerm((Requirement(ZONE, "In", ("z",)),))
     volume = PersistentVolume("pv", labels={ZONE: "z"}, node_terms=(there,))
     return Storage(claims=(Claim("default", "data", volume="pv"),), volumes=(volume,))
 
 
-# What a pod may be that fits nowhere, in the order in which the page lists the predicates.
+# Pods that fit nowhere, in the order in which the page lists the predicates.
 _WISHES: tuple[tuple[str, dict[str, Any], ReasonCode], ...] = (
     ("NodeAffinity", {"node_selector": {"disk": "none"}}, ReasonCode.NODE_AFFINITY),
     ("NodeResourcesFit", {"cpu": "64"}, ReasonCode.INSUFFICIENT),
@@ -108,7 +108,7 @@ _WISHES: tuple[tuple[str, dict[str, Any], ReasonCode], ...] = (
 
 
 @pytest.mark.parametrize("first", range(len(_WISHES)), ids=[name for name, _, _ in _WISHES])
-def test_the_first_predicate_that_fails_is_the_one_that_is_listed_first(first: int) -> None:
+def test_docs_first_failing_predicate_is_the_first_listed(first: int) -> None:
     table = DECISIONS.read_text("utf-8").partition("\n## Predicates\n")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| \d+ \| `(\w+)` \|", table, re.MULTILINE)
     assert [name for name in listed if name in {name for name, _, _ in _WISHES}] == [name for name, _, _ in _WISHES]
@@ -122,7 +122,7 @@ def test_the_first_predicate_that_fails_is_the_one_that_is_listed_first(first: i
 
 
 def _lopsided() -> ClusterBuilder:
-    """Pods that ask for many cores, pods that ask for much memory, and a group for each; all nodes cost the same."""
+    """Pods with large cpu requests, pods with large memory requests, and a group for each; all nodes cost the same."""
     build = cluster()
     for name, cpu, memory in (("cores", "8", "16Gi"), ("memory", "4", "64Gi")):
         build.group(name, max=50, template=node("t", cpu, memory, labels={"node.kubernetes.io/instance-type": name}))
@@ -131,7 +131,7 @@ def _lopsided() -> ClusterBuilder:
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_the_example_of_a_mix(expander: str) -> None:
+def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
     table = DECISIONS.read_text("utf-8").partition("### least-cost\n")[2].partition("\n### ")[0]
     [told] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
     policy = Policy(

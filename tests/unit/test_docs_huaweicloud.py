@@ -1,4 +1,4 @@
-"""The page of Huawei Cloud CCE says what the code does, and the examples of rules, schedules and headroom are right."""
+"""The page of Huawei Cloud CCE matches the code, and its examples of rules, schedules and headroom are valid."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspe
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the table whose head begins with these words, without its head."""
+    """The cells of the table whose header begins with these words, without its header."""
     found = TEXT.partition(f"| {heading} |")[2].partition("\n\n")[0]
     assert found, heading
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()[2:]]
@@ -48,13 +48,13 @@ def table(heading: str) -> list[list[str]]:
 # -- settings, examples, permissions
 
 
-def test_the_page_has_every_setting_and_no_other() -> None:
+def test_docs_huaweicloud_lists_exactly_the_settings() -> None:
     listed = [name for row in rows(PAGE, "Settings") for name in spans(row[0])]
     assert len(listed) == len(set(listed))
     assert set(listed) == settings.KNOWN == {field.key for field in HUAWEICLOUD.fields}
 
 
-def test_the_example_is_right() -> None:
+def test_docs_huaweicloud_example_is_valid() -> None:
     given = policy(PAGE)
     read = settings.read_settings(given.providers["huaweicloud"], given.node_groups)
     assert [(each.name, each.min, each.max, each.priority) for each in read.groups] == [
@@ -64,7 +64,7 @@ def test_the_example_is_right() -> None:
     assert given.options.expander == ("priority", "least-waste")
 
 
-def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_without() -> None:
+def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> None:
     told = {name for row in rows(PAGE, "Permissions") for name in spans(row[0])}
     assert told == {f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()}
     allowed = json.loads((ROOT / "infra" / "huaweicloud" / "policy.json").read_text("utf-8"))["Statement"]
@@ -86,11 +86,11 @@ def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_withou
         f"`{SCALE_DOWN_DISABLED}=true`",
     ],
 )
-def test_numbers_are_the_codes(words: str) -> None:
+def test_docs_huaweicloud_numbers_equal_the_code(words: str) -> None:
     assert words in TEXT
 
 
-def test_the_worked_template_is_the_codes() -> None:
+def test_docs_huaweicloud_node_template_example_equals_the_code() -> None:
     left = allocatable(Flavor("c7.xlarge.2", 4, 8192), {}, "containerd")
     assert left == {CPU: 3920, MEMORY: 6792 * 2**20, PODS: 40}
     assert "leaves 3920m, 6792 MiB and 40 pods" in TEXT
@@ -100,12 +100,12 @@ def test_the_worked_template_is_the_codes() -> None:
 # -- states
 
 
-def test_the_phases_of_nodes_are_all_listed() -> None:
+def test_docs_huaweicloud_lists_all_node_phases() -> None:
     listed = {word for row in rows(PAGE, "States") for word in spans(row[0])}
     assert listed == set(instance_states.NODE_STATES)
 
 
-def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
+def test_docs_huaweicloud_lists_all_scale_group_conditions() -> None:
     listed = {
         word: row[1]
         for row in table("Condition of a scale group | Class, if nodes are missing")
@@ -117,12 +117,12 @@ def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
     assert set(listed) == {kind for kind, _, _ in instance_states._CAUSES} | {instance_states.SCALABLE}
 
 
-def test_the_phases_of_the_cluster_are_all_listed() -> None:
+def test_docs_huaweicloud_lists_all_cluster_phases() -> None:
     told = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
     assert set(spans(told)) == instance_states._READY | instance_states._OVER
 
 
-def test_the_switches_of_the_vendors_own_autoscaler_are_all_listed() -> None:
+def test_docs_huaweicloud_lists_all_switches_of_the_vendors_autoscaler() -> None:
     told = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
     assert set(autoscaler_addon.SWITCHES) <= set(spans(told))
 
@@ -130,7 +130,7 @@ def test_the_switches_of_the_vendors_own_autoscaler_are_all_listed() -> None:
 # -- errors
 
 
-def test_every_class_of_error_is_there() -> None:
+def test_docs_huaweicloud_lists_every_error_class() -> None:
     assert set(classes(PAGE)) == {error.__name__ for error in errors.ProviderError.__subclasses__()}
 
 
@@ -139,7 +139,7 @@ def _answer(method: str, status: int, code: str = "") -> str:
     return error_mapping.error_for(VendorResponse(f"{method} h/p", status, {}, body)).error_class
 
 
-def test_every_status_becomes_what_the_page_says() -> None:
+def test_docs_huaweicloud_status_mapping_equals_the_code() -> None:
     wrong = [
         (status, cls)
         for cls, answers in classes(PAGE).items()
@@ -150,7 +150,7 @@ def test_every_status_becomes_what_the_page_says() -> None:
     assert wrong == []
 
 
-def test_every_code_becomes_what_the_page_says() -> None:
+def test_docs_huaweicloud_code_mapping_equals_the_code() -> None:
     told = {
         (cls, code)
         for cls, answers in classes(PAGE).items()
@@ -165,16 +165,16 @@ def test_every_code_becomes_what_the_page_says() -> None:
     assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
 
 
-def test_what_upstream_does_is_numbered() -> None:
+def test_docs_huaweicloud_differences_from_upstream_are_numbered() -> None:
     listed = rows(PAGE, DEFECTS)
     assert [row[0] for row in listed] == [str(number) for number in range(1, len(listed) + 1)]
     assert all(row[2] for row in listed)
 
 
-# -- moving from the vendor's autoscaler; rules, schedules, headroom
+# -- migration from the vendor's autoscaler; rules, schedules, headroom
 
 
-def test_what_an_import_writes_is_as_the_page_says() -> None:
+def test_docs_huaweicloud_import_output_equals_the_page() -> None:
     read = read_addon({}, "addons.json").options
     assert (read.scale_down_enabled, read.scale_down_delay_after_delete) == (False, 600.0)
     told = {row[1] for row in table("Add-on | Here")}
@@ -183,7 +183,7 @@ def test_what_an_import_writes_is_as_the_page_says() -> None:
 
 
 def _examples() -> dict[str, Any]:
-    """What of the policies in docs/features.md is about growing by other means than pods."""
+    """The README's policies that concern scale-up without pending pods."""
     found = [
         text
         for text in re.findall(r"^```yaml\n(.*?)^```", FEATURES.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -195,7 +195,7 @@ def _examples() -> dict[str, Any]:
     return {"rules": given.rules, "schedules": given.schedules, "headroom": given.headroom}
 
 
-def test_the_examples_of_the_readme_are_right() -> None:
+def test_docs_readme_examples_are_valid() -> None:
     given = _examples()
     assert [rule.name for rule in given["rules"]] == ["evening", "busy"]
     assert [schedule.name for schedule in given["schedules"]] == ["night", "weekend"]

@@ -1,4 +1,4 @@
-"""The pages of Exoscale and Cherry Servers say what the code does: settings, states, errors, defects, examples."""
+"""The pages of Exoscale and Cherry Servers match the code: settings, states, errors, defects, examples."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ each_page = pytest.mark.parametrize("page", [EXO, CHERRY], ids=lambda page: page
 
 
 def block(page: Path, kind: str) -> str:
-    """The first fenced block of that kind."""
+    """The first fenced block of that language."""
     found = re.search(rf"^```{kind}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]
@@ -70,13 +70,13 @@ def spans(cell: str) -> list[str]:
     [(EXO, EXOSCALE, exo.KNOWN), (CHERRY, CHERRYSERVERS, cherry.KNOWN)],
     ids=["exoscale", "cherryservers"],
 )
-def test_the_page_has_every_setting_and_no_other(page: Path, section: Section, known: frozenset[str]) -> None:
+def test_docs_providers_list_exactly_the_settings(page: Path, section: Section, known: frozenset[str]) -> None:
     listed = [name for row in rows(page, "Settings") for name in spans(row[0])]
     assert len(listed) == len(set(listed))
     assert set(listed) == known == {field.key for field in section.fields}
 
 
-def test_the_example_of_exoscale_is_right() -> None:
+def test_docs_exoscale_example_is_valid() -> None:
     given = policy(EXO)
     settings = exo.read_settings(given.providers["exoscale"], given.node_groups)
     assert [(each.name, each.min, each.max, each.priority) for each in settings.groups] == [
@@ -85,7 +85,7 @@ def test_the_example_of_exoscale_is_right() -> None:
     ]
 
 
-def test_the_example_of_cherry_servers_is_right() -> None:
+def test_docs_cherryservers_example_is_valid() -> None:
     given = policy(CHERRY)
     settings = cherry.read_settings(given.providers["cherryservers"], given.node_groups)
     found = read_definitions(settings, pytest.fail)
@@ -102,27 +102,27 @@ def test_the_example_of_cherry_servers_is_right() -> None:
     assert cloud_init.needs_token(first)
 
 
-def test_the_definitions_as_upstreams_file_are_right() -> None:
+def test_docs_cherryservers_definitions_in_upstreams_format_are_valid() -> None:
     found = from_gcfg(block(CHERRY, "ini"), "here")
     assert set(found) == {"default", "pool2"}
     assert [said.text for said in found["default"].said["ssh-key-ids"]] == ["101", "102"]
 
 
-def test_the_keys_of_a_definition_are_all_listed() -> None:
+def test_docs_cherryservers_lists_all_definition_keys() -> None:
     listed = {key: row[1] for row in rows(CHERRY, "Definitions") for key in spans(row[0])}
     assert set(listed) == set(KEYS)
     assert [key for key, cell in listed.items() if cell != "the same" and KEYS[key] not in spans(cell)] == []
     assert CLOUD_INIT in spans(listed["cloudinit"])
 
 
-def test_the_fields_of_the_templates_are_all_listed() -> None:
+def test_docs_providers_list_all_node_template_fields() -> None:
     text = CHERRY.read_text("utf-8")
     assert f"`{DEFAULT_PATTERN}`" in text
     assert f"{cloud_init.MOST_BYTES // 1024} KiB filled in" in text
     assert [field for field in cloud_init._FIELDS if f"`{field}`" not in text] == []
 
 
-def test_what_a_key_with_upstreams_list_lacks_is_told() -> None:
+def test_docs_exoscale_lists_what_a_key_with_upstreams_role_lacks() -> None:
     def operations(name: str) -> set[str]:
         role = json.loads((ROOT / "infra" / "exoscale" / f"{name}.json").read_text("utf-8"))
         return set(re.findall(r"'([a-z-]+)'", json.dumps(role)))
@@ -163,11 +163,11 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
         (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
     ],
 )
-def test_numbers_are_the_codes(page: Path, words: str) -> None:
+def test_docs_providers_numbers_equal_the_code(page: Path, words: str) -> None:
     assert words in page.read_text("utf-8")
 
 
-def test_what_is_deleted_does_not_count_for_an_hour() -> None:
+def test_docs_cherryservers_deleted_servers_are_not_counted_for_an_hour() -> None:
     assert deleted_servers.KEPT == 3600
     assert "Servers deleted within the last hour do not count" in CHERRY.read_text("utf-8")
 
@@ -175,7 +175,7 @@ def test_what_is_deleted_does_not_count_for_an_hour() -> None:
 # -- states
 
 
-def test_the_states_of_exoscale_are_all_listed() -> None:
+def test_docs_exoscale_lists_all_states() -> None:
     text = EXO.read_text("utf-8").partition("### States\n")[2].partition("\n### ")[0]
     machines, _, pools = text.partition("| Pool or Nodepool |")
     listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
@@ -184,7 +184,7 @@ def test_the_states_of_exoscale_are_all_listed() -> None:
     assert told == instance_states.POOL_BUSY | instance_states.NODEPOOL_BUSY | {instance_states.SUSPENDED}
 
 
-def test_the_states_of_cherry_servers_are_all_listed() -> None:
+def test_docs_cherryservers_lists_all_states() -> None:
     listed = {word for row in rows(CHERRY, "States") for word in spans(row[0])}
     assert listed == {word for row in cherry_states._ROWS for word in row[:2]} - {""}
 
@@ -193,7 +193,7 @@ def test_the_states_of_cherry_servers_are_all_listed() -> None:
 
 
 def classes(page: Path) -> dict[str, list[str]]:
-    """Class -> the answers that become it."""
+    """Class -> the answers that map to it."""
     found: dict[str, list[str]] = {}
     for row in rows(page, ERRORS):
         found.setdefault(row[1], []).append(row[0])
@@ -201,11 +201,11 @@ def classes(page: Path) -> dict[str, list[str]]:
 
 
 @each_page
-def test_every_class_of_error_is_there(page: Path) -> None:
+def test_docs_providers_list_every_error_class(page: Path) -> None:
     assert set(classes(page)) == {error.__name__ for error in errors.ProviderError.__subclasses__()}
 
 
-def test_every_reason_of_a_failed_operation_becomes_what_the_page_says() -> None:
+def test_docs_exoscale_operation_failure_mapping_equals_the_code() -> None:
     told = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
     assert {reason: told.get(reason) for reason in exo_codes.REASONS} == {
         reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()
@@ -217,7 +217,7 @@ def test_every_reason_of_a_failed_operation_becomes_what_the_page_says() -> None
     [(EXO, exo_codes.error_for, "PUT"), (CHERRY, cherry_codes.error_for, "POST")],
     ids=["exoscale", "cherryservers"],
 )
-def test_every_status_becomes_what_the_page_says(
+def test_docs_providers_status_mapping_equals_the_code(
     page: Path, explain: Callable[[VendorResponse], ProviderError], changing: str
 ) -> None:
     wrong = []
@@ -233,7 +233,7 @@ def test_every_status_becomes_what_the_page_says(
 
 
 @pytest.mark.parametrize("word", ["credit", "balance", "funds", "quota", "limit"])
-def test_words_of_money_are_listened_to_and_told(word: str) -> None:
+def test_docs_cherryservers_credit_error_words_are_recognized_and_listed(word: str) -> None:
     [answer] = classes(CHERRY)["QuotaExceeded"]
     assert word in answer
     told = f'{{"message": "not enough {word}"}}'.encode()
@@ -248,13 +248,13 @@ def test_words_of_money_are_listened_to_and_told(word: str) -> None:
     [(EXO, [str(number) for number in range(1, 18)]), (CHERRY, [f"D{number}" for number in range(1, 26)])],
     ids=["exoscale", "cherryservers"],
 )
-def test_every_defect_of_upstream_is_answered(page: Path, numbers: list[str]) -> None:
+def test_docs_providers_answer_every_upstream_defect(page: Path, numbers: list[str]) -> None:
     listed = rows(page, DEFECTS)
     assert [row[0] for row in listed] == numbers
     assert all(row[2] for row in listed)
 
 
-def test_the_price_example() -> None:
+def test_docs_cherryservers_price_example() -> None:
     def priced(cores: int, gib: int, own: float, prices: NodePrices | None) -> float | None:
         capacity = {"cpu": 1000 * cores, "memory": gib * 2**30}
         return node_price(Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own)

@@ -1,5 +1,5 @@
-"""The worked examples of docs/decisions.md about removing: its numbers are the planner's. The table of checks is in the
-order of the code."""
+"""The worked removal examples of docs/decisions.md: their numbers equal the planner's. The table of checks is in code
+order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = DECISIONS.read_text("utf-8")
 MINUTE = 60.0
 
 
-def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
+def test_docs_eligibility_lists_every_node_reason_code() -> None:
     codes = [code for row in rows(DECISIONS, "Removal selection") for code in re.findall(r"`(\w+)`", row[2])]
     assert [ReasonCode(code) for code in codes] == [
         ReasonCode.NOT_UNNEEDED_LONG_ENOUGH,
@@ -48,7 +48,7 @@ def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
     ]
 
 
-def test_the_repairs_are_listed_in_their_order() -> None:
+def test_docs_repairs_are_listed_in_code_order() -> None:
     assert [ReasonCode(row[0].strip("`")) for row in rows(DECISIONS, "Repairs")] == [
         ReasonCode.CREATION_FAILED,
         ReasonCode.LONG_UNREGISTERED,
@@ -57,14 +57,14 @@ def test_the_repairs_are_listed_in_their_order() -> None:
     ]
 
 
-def test_the_waits_of_repairs_that_fail() -> None:
+def test_docs_repair_backoff_delays_equal_the_code() -> None:
     [told] = re.findall(r"retried after ([\d, ]+), then (\d+) minutes", TEXT)
     assert [float(each) for each in (*told[0].split(","), told[1])] == [
         retry_delay(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
     ]
 
 
-def test_the_hourly_example() -> None:
+def test_docs_hourly_disruption_limit_example() -> None:
     at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
     before = Memory(breaker=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
     picked = SelectionBuilderPool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
@@ -73,7 +73,7 @@ def test_the_hourly_example() -> None:
     assert picked.held == {"g-e02": room}
 
 
-def test_the_example_of_the_share() -> None:
+def test_docs_percentage_disruption_limit_example() -> None:
     pool = SelectionBuilderPool().group("g", 30, others=10)
     picked = pool.pick(brake=MaxDisruption(share=0.25))
     assert goes(picked) == []
@@ -85,7 +85,7 @@ def test_the_example_of_the_share() -> None:
     assert len(goes(pool.pick(released, brake=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism
 
 
-def test_the_example_of_a_timer_that_stands_still() -> None:
+def test_docs_example_of_a_paused_unneeded_timer() -> None:
     ten, build = NOW - 30 * MINUTE, cluster().node("n").group("g")
     node = build.snapshot().nodes[0]
     known = NodeMemory(unneeded_since=ten, confirmed_at=ten)
@@ -108,7 +108,7 @@ def test_the_example_of_a_timer_that_stands_still() -> None:
         (5, 5, False, {"a1", "a2"}),
     ],
 )
-def test_the_example_of_health(in_a: int, in_b: int, *, healthy: bool, frozen: set[str]) -> None:
+def test_docs_cluster_health_example(in_a: int, in_b: int, *, healthy: bool, frozen: set[str]) -> None:
     build = cluster()
     for name, zone, count, bad in (("a1", "a", 4, in_a - in_a // 2), ("a2", "a", 4, in_a // 2), ("b", "b", 12, in_b)):
         for number in range(count):

@@ -1,4 +1,4 @@
-"""The worked examples of docs/decisions.md about headroom and schedules are planned, and the limits are the code's."""
+"""The worked headroom and schedule examples of docs/decisions.md are planned, and the limits equal the code's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEXT = DECISIONS.read_text("utf-8")
 # -- headroom
 
 
-def test_the_tenth_of_fourteen_cores() -> None:
+def test_docs_headroom_example_of_ten_percent_of_fourteen_cores() -> None:
     assert "With 14 cores and 56 GiB requested, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
     build = cluster().node("g-0", "16", "64Gi", group="g").running("g-0", 14, "1", "4Gi").group("g")
     policy = Policy(name="test", headroom=(Headroom("tenth", percent=10),))
@@ -42,15 +42,13 @@ def test_the_tenth_of_fourteen_cores() -> None:
 
 
 @pytest.mark.parametrize(("pods", "removed"), [(3, ["g-2"]), (4, [])])
-def test_the_third_node_goes_with_headroom_for_three_and_stays_with_headroom_for_four(
-    pods: int, removed: list[str]
-) -> None:
+def test_docs_headroom_for_three_pods_allows_a_removal_and_for_four_blocks_it(pods: int, removed: list[str]) -> None:
     assert "Two nodes have capacity for 8, so the third is removed. With 4 pods it stays." in TEXT
     assert gone(plan(busy(2, 2, 1), msgspec.structs.replace(SPARE, pods=pods))) == removed
 
 
 @pytest.mark.parametrize(("coming", "bought"), [(1, {}), (3, {}), (4, {"g": (1, 0)})])
-def test_pods_that_come_start_at_once_and_with_the_fourth_a_node_is_bought(
+def test_docs_headroom_pods_start_at_once_and_the_fourth_buys_a_node(
     coming: int, bought: dict[str, tuple[int, int]]
 ) -> None:
     assert "With three new pods it is 12, and still nothing. The fourth causes a purchase." in TEXT
@@ -64,7 +62,7 @@ def test_pods_that_come_start_at_once_and_with_the_fourth_a_node_is_bought(
 
 
 @pytest.mark.parametrize(("most", "removed"), [(None, []), (2, ["g-2"])])
-def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_down_to_two(
+def test_docs_schedule_with_a_lower_maximum_shrinks_a_group_below_its_minimum(
     most: int | None, removed: list[str]
 ) -> None:
     assert "Thus `max: 2` at night allows a group with a minimum of 3 to shrink to 2." in TEXT
@@ -93,11 +91,11 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
         f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
     ],
 )
-def test_limits_are_the_codes(words: str) -> None:
+def test_docs_rules_and_schedules_limits_equal_the_code(words: str) -> None:
     assert words in LIMITS
 
 
-def test_a_list_that_is_longer_than_the_limits_say_is_refused() -> None:
+def test_docs_lists_longer_than_the_documented_limits_are_refused() -> None:
     assert "| rules, schedules, entries of headroom in a policy | 500, 50, 50 |" in LIMITS
     head = (
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: shadow\n"

@@ -1,4 +1,4 @@
-"""docs/metrics.md and the second half of docs/events.md are the tables of the code."""
+"""docs/metrics.md and the second half of docs/events.md equal the tables of the code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.test_docs import EVENTS, rows
 METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
-def test_the_metrics_are_listed_in_their_order_with_type_labels_and_meaning() -> None:
+def test_docs_metrics_are_listed_in_order_with_type_labels_and_meaning() -> None:
     shown = [
         (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
         for name, kind, labels, meaning in rows(METRICS_PAGE, "Metric reference")
@@ -25,12 +25,12 @@ def test_the_metrics_are_listed_in_their_order_with_type_labels_and_meaning() ->
     assert shown == [(metric.name, metric.type, metric.labels, metric.help) for metric in METRICS]
 
 
-def test_the_types_of_errors_are_all_listed() -> None:
+def test_docs_metrics_list_all_error_types() -> None:
     [values] = [row[1] for row in rows(METRICS_PAGE, "Label values") if row[0] == "`type` of `errors_total`"]
     assert sorted(re.findall(r"`(\w+)`", values)) == sorted(name for _, name in ERRORS)
 
 
-def test_numbers_are_the_codes() -> None:
+def test_docs_metrics_and_events_numbers_equal_the_code() -> None:
     text = METRICS_PAGE.read_text("utf-8")
     assert f"begins with `{PREFIX}`" in text
     assert f"has {len(BUCKETS) + 1} buckets up to {BUCKETS[-1]:g} s" in text
@@ -38,11 +38,11 @@ def test_numbers_are_the_codes() -> None:
     assert f"at most {PODS_TOLD} objects" in EVENTS.read_text("utf-8")
 
 
-def test_the_events_of_a_pass_are_listed_in_their_order() -> None:
+def test_docs_pass_events_are_listed_in_code_order() -> None:
     assert [row[0] for row in rows(EVENTS, "Pass events")] == [fact for fact, _ in FACTS]
 
 
-def test_the_events_of_an_operation_are_listed_in_their_order() -> None:
+def test_docs_operation_events_are_listed_in_code_order() -> None:
     listed = [row[0] for row in rows(EVENTS, "Operation events")]
     assert listed == list(dict.fromkeys([fact for fact, *_ in ENDS] + [fact for fact, _ in STEPS]))
     assert {kind for _, kind, *_ in ENDS} == set(OperationKind)

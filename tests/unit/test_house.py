@@ -1,7 +1,7 @@
-"""Rules of the house that no linter knows: sizes of modules, who reads the mode, who imports app.py, no hidden state.
+"""Project rules that no linter checks: module sizes, readers of the mode, importers of app.py, no hidden state.
 
-Each rule is a function over source text, tried here on text that breaks it, so that a rule that finds nothing is known
-to be able to find something.
+Each rule is a function over source text and is tested with text that breaks it, which proves that it can find a
+violation.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST, MEDIAN = 400, 150
 
-#: Calls that make something that can be changed afterwards.
+#: : Calls that create a mutable value.
 _MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})
 _DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
-#: Methods that change what they are called on.
+#: : Methods that change their object.
 _CHANGERS = frozenset(
     {
         "add",
@@ -74,13 +74,13 @@ def test_modules_are_short(folder: str) -> None:
 
 # -- the mode
 
-#: The word Mode: where it is declared, where the document's text becomes one, and who reads it.
+#: : The word Mode: where it is declared, where the document's text is parsed into one, and where it is read.
 _MAY_SAY_MODE = ("chalicelib/model/policy.py", "chalicelib/policy/", "chalicelib/dispatch/mode_guard.py")
 _READS_THE_MODE = "chalicelib/dispatch/mode_guard.py"
 
 
 def reads_of_mode(tree: ast.Module) -> list[str]:
-    """`x.mode` on whatever x, and getattr(x, "mode")."""
+    """Finds `x.mode` on any x, and getattr(x, "mode")."""
     found = []
     for node in ast.walk(tree):
         by_attribute = isinstance(node, ast.Attribute) and node.attr == "mode"
@@ -96,14 +96,14 @@ def reads_of_mode(tree: ast.Module) -> list[str]:
 
 
 def uses_of_mode_type(tree: ast.Module) -> list[str]:
-    """Imports and mentions of the enum."""
+    """Finds imports and uses of the enum."""
     names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
     names += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
     names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     return [name for name in names if name == "Mode"]
 
 
-def test_only_the_guard_reads_the_mode() -> None:
+def test_only_the_mode_guard_reads_the_mode() -> None:
     readers = {name for name, tree in trees("app.py", "chalicelib", "infra") if reads_of_mode(tree)}
     assert readers == {_READS_THE_MODE}
     speakers = {name for name, tree in trees("app.py", "chalicelib", "infra") if uses_of_mode_type(tree)}
@@ -111,7 +111,7 @@ def test_only_the_guard_reads_the_mode() -> None:
 
 
 @pytest.mark.parametrize("source", ["policy.mode", "before.policy.mode == 1", "getattr(policy, 'mode')"])
-def test_a_read_of_the_mode_is_found(source: str) -> None:
+def test_mode_check_detects_a_read_of_the_mode(source: str) -> None:
     assert reads_of_mode(ast.parse(source))
 
 
@@ -119,7 +119,7 @@ def test_a_read_of_the_mode_is_found(source: str) -> None:
 
 
 def imported(tree: ast.Module) -> set[str]:
-    """Top-level names of what a module imports, at whatever depth the import stands."""
+    """Returns the top-level names that a module imports, at any depth of the code."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -129,28 +129,28 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def test_nothing_that_is_deployed_imports_app() -> None:
-    """Lambda enters the blueprints directly; app.py would bring every route to every function."""
+def test_deployed_code_never_imports_app() -> None:
+    """Lambda enters the blueprints directly; app.py would load every route in every function."""
     assert [name for name, tree in trees("app.py", "chalicelib") if "app" in imported(tree)] == []
     assert "app" in imported(ast.parse("def f():\n    from app import app"))
 
 
-def test_what_is_deployed_knows_neither_the_emulation_nor_the_tests() -> None:
+def test_deployed_code_imports_neither_the_emulation_nor_the_tests() -> None:
     assert [name for name, tree in trees("app.py", "chalicelib") if imported(tree) & {"infra", "tests"}] == []
 
 
 # -- state
 
-#: The one place of a process where something is put (its docstring says why).
+#: : The only place of a process that keeps state (its docstring says why).
 _THE_CELL = ("chalicelib/runtime/runtime.py", "_Cell.runtime")
 
 
 def module_state(tree: ast.Module) -> list[str]:
-    """What a module could remember between two calls, as source text.
+    """Returns the expressions with which a module could keep state between two calls, as source text.
 
     A table is allowed: a dict, list or set bound once at module level to a NAME_IN_CAPITALS (or __all__) which nothing
     in the module changes. Refused: other names for such values, a changed table, `global`, and an attribute set on a
-    class from outside of it. Memoised pure functions (lru_cache) are not state: they answer the same without it.
+    class from outside the class. Memoised pure functions (lru_cache) are not state: they return the same without it.
     """
     tables: set[str] = set()
     found: list[str] = []
@@ -187,7 +187,7 @@ def _is_mutable(value: ast.expr) -> bool:
 
 
 def _changes(node: ast.AST, tables: set[str]) -> bool:
-    """TABLE[x] = …, del TABLE[x], TABLE |= …, TABLE.append(…)."""
+    """Finds TABLE[x] = …, del TABLE[x], TABLE |= …, TABLE.append(…)."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
         return isinstance(node.value, ast.Name) and node.value.id in tables
     if isinstance(node, ast.AugAssign):
@@ -202,7 +202,7 @@ def _changes(node: ast.AST, tables: set[str]) -> bool:
 
 
 def _sets_on(node: ast.AST, classes: set[str]) -> bool:
-    """Class.attribute = …"""
+    """Finds Class.attribute = …"""
     targets: Iterable[ast.expr] = ()
     if isinstance(node, ast.Assign):
         targets = node.targets
@@ -214,7 +214,7 @@ def _sets_on(node: ast.AST, classes: set[str]) -> bool:
     )
 
 
-def test_no_module_remembers_anything() -> None:
+def test_modules_keep_no_state() -> None:
     found = [(name, text) for name, tree in trees("chalicelib") for text in module_state(tree)]
     place, cell = _THE_CELL
     assert [each for each in found if not (each[0] == place and each[1].startswith(f"{cell} = "))] == []
@@ -235,7 +235,7 @@ def test_no_module_remembers_anything() -> None:
         "class Kept:\n    value = None\ndef f():\n    Kept.value = 1",
     ],
 )
-def test_state_is_found(source: str) -> None:
+def test_module_state_check_detects_state(source: str) -> None:
     assert module_state(ast.parse(source))
 
 
@@ -249,5 +249,5 @@ def test_state_is_found(source: str) -> None:
         "class A:\n    def f(self):\n        self.x = {}",
     ],
 )
-def test_tables_and_locals_are_no_state(source: str) -> None:
+def test_module_state_check_accepts_tables_and_locals(source: str) -> None:
     assert module_state(ast.parse(source)) == []

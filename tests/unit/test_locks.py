@@ -1,4 +1,4 @@
-"""What is installed is what was locked: every pin has hashes, and pip is told to take nothing without one."""
+"""Installed packages equal the locked ones: every pin has hashes, and pip accepts nothing without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+")
 _PYTHONS = ("3.11.7", "3.12.1", "3.13.0")
 #: For Windows or for an older Python than the newest only.
 _NOT_EVERYWHERE = {"ansicon", "colorama", "pywin32", "typing-extensions", "tzdata"}
-#: What a lock may make a pin depend on: the interpreter and the platform, which a package index does not choose.
+#: : Conditions that a lock may put on a pin: the interpreter and the platform, which a package index does not choose.
 _VARIABLES = {"python_full_version", "sys_platform", "platform_python_implementation", "implementation_name"}
 
 
@@ -33,7 +33,7 @@ class Pin(msgspec.Struct, frozen=True):
     hashes: tuple[str, ...]
 
     def holds(self, python: str) -> bool:
-        """Whether Linux with that version of CPython gets it."""
+        """Tells whether Linux with that version of CPython installs it."""
         environment = {
             "python_full_version": python,
             "python_version": python.rpartition(".")[0],
@@ -45,7 +45,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 def pins(text: str) -> list[Pin]:
-    """The pins of a lock; raises ValueError for a line that is not a pin with its marker and its hashes."""
+    """Returns the pins of a lock; raises ValueError for a line that is not a pin with its marker and its hashes."""
     found = []
     for line in text.replace("\\\n", " ").splitlines():
         said, *hashes = line.split(" --")
@@ -60,14 +60,14 @@ def pins(text: str) -> list[Pin]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_pin_of_a_lock_has_a_hash_and_nothing_else(lock: str) -> None:
+def test_locks_every_pin_has_a_hash_and_nothing_else(lock: str) -> None:
     found = pins((ROOT / lock).read_text())
     assert [pin.name for pin in found if not pin.hashes] == []
 
 
 @pytest.mark.parametrize("python", _PYTHONS)
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_python_gets_one_version_of_each_requirement(lock: str, python: str) -> None:
+def test_locks_every_python_gets_one_version_of_each_requirement(lock: str, python: str) -> None:
     everything = pins((ROOT / lock).read_text())
     held = [pin.name for pin in everything if pin.holds(python)]
     assert len(set(held)) == len(held)
@@ -86,7 +86,7 @@ def test_every_python_gets_one_version_of_each_requirement(lock: str, python: st
         "six==1.17.0 ; extra == 'more'",
     ],
 )
-def test_a_line_that_would_weaken_a_lock_is_noticed(line: str) -> None:
+def test_locks_line_that_weakens_a_lock_is_detected(line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(line[:20])):
         pins(line)
 
@@ -107,7 +107,7 @@ def test_a_package_in_two_locks_has_one_version_and_the_same_hashes(python: str)
     assert len({name for name, _, _ in held}) == len(held)
 
 
-def test_every_requirement_that_is_written_is_locked() -> None:
+def test_locks_every_declared_requirement_is_locked() -> None:
     for source, lock in zip(SOURCES, LOCKS, strict=True):
         locked = pins((ROOT / lock).read_text())
         wanted = [
@@ -122,7 +122,7 @@ def test_every_requirement_that_is_written_is_locked() -> None:
                     assert each.specifier.contains(held[each.name.lower().replace("_", "-")]), each
 
 
-def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
+def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
     recipe = (ROOT / "Makefile").read_text()
     assert re.findall(r"\bpip (?:install|download|wheel)\b", recipe) == ["pip install"], "the definition of PIP only"
     installs = [line for line in recipe.splitlines() if "$(PIP)" in line]
@@ -133,7 +133,7 @@ def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()
 
 
-def test_the_editable_installation_needs_nothing_that_is_not_locked() -> None:
+def test_locks_editable_installation_needs_only_locked_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert {"version", "dependencies"} == set(project["project"]["dynamic"])
     assert project["tool"]["setuptools"]["dynamic"]["dependencies"] == {"file": ["requirements.in"]}

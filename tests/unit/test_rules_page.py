@@ -1,4 +1,4 @@
-"""Every rule of CCE has a test that bears its id, and docs/rules.md says which."""
+"""Every rule of CCE has a test that carries its id, and docs/rules.md lists them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from pathlib import Path
 from tests.rules_page import ROOT, RULES, SCENARIOS, held_by, page
 
 
-def test_every_rule_and_scenario_is_held_by_a_test() -> None:
+def test_rules_page_every_rule_and_scenario_has_a_test() -> None:
     held = held_by()
     assert [name for name in (*RULES, *SCENARIOS) if name not in held] == []
 
 
-def test_no_test_bears_an_id_that_is_none() -> None:
+def test_rules_page_no_test_carries_an_unknown_id() -> None:
     assert sorted(held_by().keys() - RULES.keys() - SCENARIOS.keys()) == []
 
 
-def test_the_page_is_what_the_tests_say() -> None:
+def test_rules_page_equals_the_tests() -> None:
     assert (ROOT / "docs" / "rules.md").read_text("utf-8") == page(held_by()), (
         "docs/rules.md is old: python -m tests.rules_page > docs/rules.md"
     )
 
 
-def test_ids_are_read_from_names(tmp_path: Path) -> None:
+def test_rules_page_reads_ids_from_test_names(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
     names = (

@@ -1,4 +1,4 @@
-"""The release is stated once: everything else reads it from the package."""
+"""The release is stated once, in the package; everything that needs it reads it there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.unit.kube.support import client
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "chalicelib/__init__.py"
-#: History names releases, and locks name those of other projects.
+#: : The changelog names earlier releases, and locks name those of other projects.
 _MAY_NAME_RELEASES = ("CHANGELOG.md", "docs/upgrade.md", "requirements", "tests/")
 _RELEASE = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
 
 def statements(text: str, version: str) -> list[str]:
-    """Lines that state the version as a number of its own, not as a part of another."""
+    """Returns the lines that state the version as a number of its own, not as a part of another."""
     pattern = re.compile(rf"(?<![\d.=]){re.escape(version)}(?![\d.])")
     return [line for line in text.splitlines() if pattern.search(line)]
 
@@ -34,11 +34,11 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in listed.split("\0") if name and not name.startswith(_MAY_NAME_RELEASES)]
 
 
-def test_the_release_is_a_version_of_three_numbers() -> None:
+def test_version_has_three_numbers() -> None:
     assert _RELEASE.fullmatch(chalicelib.__version__)
 
 
-def test_nothing_but_the_package_states_the_release() -> None:
+def test_version_is_stated_only_in_the_package() -> None:
     found = {
         path.relative_to(ROOT).as_posix()
         for path in tracked()
@@ -50,22 +50,22 @@ def test_nothing_but_the_package_states_the_release() -> None:
 
 
 @pytest.mark.parametrize("line", ['version = "1.2.3"', "outscaler 1.2.3, as released", "v1.2.3"])
-def test_a_second_statement_would_be_found(line: str) -> None:
+def test_version_check_detects_a_second_statement(line: str) -> None:
     assert statements(line, "1.2.3") == [line]
 
 
 @pytest.mark.parametrize("line", ["boto3==1.2.3", "1.2.34", "11.2.3", "10.1.2.3"])
-def test_other_numbers_are_no_statement(line: str) -> None:
+def test_version_check_ignores_other_numbers(line: str) -> None:
     assert statements(line, "1.2.3") == []
 
 
-def test_the_release_can_be_read_without_loading_anything_else() -> None:
+def test_version_can_be_read_without_importing_anything_else() -> None:
     script = "import sys, chalicelib; sys.stdout.write(' '.join(n for n in sys.modules if n.startswith('chalicelib.')))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == ""
 
 
-def test_every_request_to_a_vendor_or_a_cluster_names_the_release() -> None:
+def test_version_is_in_every_request_to_a_vendor_or_cluster() -> None:
     with HttpScript([Reply(200), Reply(200, {"kind": "Node", "metadata": {"name": "a"}})]) as server:
         session = BoundedSession()
         session.mount("http://", BoundedAdapter(public_context, allowed=lambda _: True))

@@ -1,5 +1,5 @@
-"""The webhook's parts: whose door it is, who knocks, what they say, and whether it matters.
+"""The webhook: key lookup, authentication, payload parsing, event filter.
 
-The order is fixed and is the security of the route: size, lookups, signature, replay, and only then is a single byte
-of the body interpreted (docs/security.md).
+The order is fixed, because the security of the route depends on it: size, lookups, signature, replay, and only then is
+the body parsed (docs/security.md).
 """

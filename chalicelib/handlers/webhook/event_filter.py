@@ -1,8 +1,9 @@
-"""Whether an event is worth a look at the cluster now, rather than at the next scan.
+"""Decides whether an event triggers a reconcile now instead of at the next scan.
 
-What matters is a list of words in the policy (spec.webhook.reasons), which replaces the default one below. A word is
-an Event's reason, or for audit events one of the names in AUDIT. A wake-up changes nothing by itself: the pass it
-causes decides from a fresh snapshot. So the list errs on the side of looking, and the debounce keeps that cheap.
+The relevant events are a list of words in the policy (spec.webhook.reasons), which replaces the default list below. A
+word is an Event's reason, or for audit events one of the names in AUDIT. A wake-up changes nothing by itself: the pass
+it causes decides from a fresh snapshot. The list therefore prefers a superfluous pass, and the debounce keeps that
+cheap.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterable
 
 from chalicelib.handlers.webhook.event_parser import Audit, ClusterEvent
 
-#: Event reasons that change what the planner would say (scheduler, node lifecycle, kubelet, taint manager, upstream).
+#: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream).
 EVENT_REASONS = (
-    "FailedScheduling",  # a pod that fits nowhere
-    "NotTriggerScaleUp",  # another autoscaler gave up on it
-    "Preempted",  # a pod lost its place and will want another
+    "FailedScheduling",  # a pod that fits no existing node
+    "NotTriggerScaleUp",  # another autoscaler found no group for it
+    "Preempted",  # a preempted pod needs another node
     "Evicted",
     "TaintManagerEviction",
     "NodeNotReady",
@@ -30,12 +31,14 @@ _SCHEDULER = "system:kube-scheduler"
 
 
 def _unschedulable(audit: Audit) -> bool:
-    """The scheduler writes a pod's status only to say that it found no place for it, or one by preemption."""
+    """Return whether the scheduler reports no node for the pod: it writes a pod's status only then, or after a
+    preemption."""
     return audit.verb in ("patch", "update") and audit.resource == "pods/status" and audit.user == _SCHEDULER
 
 
 def _created(audit: Audit) -> bool:
-    """A new pod without a node; DaemonSet pods also come without one, which costs a look and no more."""
+    """Return whether this is a new pod without a node. DaemonSet pods match, too, which costs only a superfluous
+    pass."""
     return audit.verb == "create" and audit.resource == "pods" and audit.node_name == ""
 
 
@@ -56,13 +59,13 @@ AUDIT: dict[str, Callable[[Audit], bool]] = {
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT)
 
-#: How this program names itself as the reporting instance of its own Events (kube/events.REPORTER, which is not
-#: imported: the webhook needs no HTTP client).
+#: The reporting instance of Outscaler's own Events (kube/events.REPORTER, which is not imported: the webhook needs no
+#: HTTP client).
 OURSELVES = "outscaler"
 
 
 def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
-    """Whether this event wakes the cluster up. reasons: the policy's list; empty means DEFAULT_REASONS."""
+    """Return whether this event triggers a wake-up. reasons: the policy's list; empty means DEFAULT_REASONS."""
     wanted = frozenset(reasons) or frozenset(DEFAULT_REASONS)
     if signal.audit is not None:
         audit = signal.audit
@@ -71,5 +74,6 @@ def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
 
 
 def _ours(signal: ClusterEvent) -> bool:
-    """Our own Events echo through the exporter; waking up on them would be talking to oneself."""
+    """Return whether the event is Outscaler's own, which the exporter sends back; a wake-up for it would cause a
+    loop."""
     return signal.component.startswith(OURSELVES) or signal.instance.startswith(OURSELVES)

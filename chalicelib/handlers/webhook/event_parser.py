@@ -1,8 +1,8 @@
-"""What the caller says: Kubernetes Events and audit events, in every shape in which exporters really post them.
+"""Parses the payload: Kubernetes Events and audit events, in every form in which exporters post them.
 
-Exporters marshal typed Go objects, so `kind` and `apiVersion` are often missing (the API server leaves them out of list
-items too: kube-api-exchanges.json, events-failed-scheduling); then the fields tell. Only what decides whether an event
-matters is decoded. One malformed event among many is a gap and is listed; if nothing can be read, that is an error.
+Exporters marshal typed Go objects, so `kind` and `apiVersion` are often missing (the API server omits them in list
+items, too); the fields then identify the type. Only the fields that decide whether an event is relevant are decoded.
+One malformed event among many is listed as a gap; if no event can be read, that is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PATH = re.compile(r" - at `\$(.*?)`\Z")
 
 
 class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event, as far as it matters. form: the apiVersion it was read as. component: who reported it."""
+    """The relevant fields of one event. form: the apiVersion it was read as. component: the reporting component."""
 
     form: str
     reason: str = ""
@@ -37,7 +37,8 @@ class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The facts of an audit event: verb, resource with subresource (`pods/eviction`), who, and whether it happened.
+    """The facts of an audit event: verb, resource with subresource (`pods/eviction`), user, and whether the request
+    succeeded.
 
     node_name: spec.nodeName of the object sent, None where the audit level did not record the object.
     """
@@ -50,7 +51,7 @@ class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ParsedEvents(msgspec.Struct, frozen=True):
-    """What was understood, and one line for each event that was not."""
+    """The events that were read, and one line for each event that was not."""
 
     signals: tuple[ClusterEvent, ...]
     gaps: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ class _Audit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def parse(body: bytes) -> ParsedEvents:
-    """Read a webhook's body; raises BadInput when it is no event at all, or when not one of several can be read."""
+    """Parse a webhook's body; raises BadInput when it is not an event at all, or when none of several can be read."""
     if body.lstrip()[:1] == b"[":
         return _several(_decoded(body, list[msgspec.Raw], "body"), "body", "")
     envelope = _decoded(body, _Envelope, "body")

@@ -1,20 +1,20 @@
-"""Kubernetes events -> verified, debounced wake-up.
+"""Handles the webhook: verifies Kubernetes events and turns them into debounced wake-ups.
 
-A wake-up is one delayed message. The first event that matters opens a window (spec.webhook.debounce) in the table and
-sends a message that becomes visible when the window has closed; everything else within it finds the window open and
-sends nothing:
+A wake-up is one delayed message. The first relevant event opens a window (spec.webhook.debounce) in the table and sends
+a message that becomes visible when the window has closed; every other event within it finds the window open and sends
+nothing:
 
     events      x xxx  xx                x
     window      [==========)             [==========)
     message                v                        v
     pass                   |— snapshot … |          |—
 
-So 1,000 events in a second are one pass, and no event is lost: whatever happened inside the window happened before the
-snapshot of the pass at its end, and the first event after it opens the next. A pass that is running when the message
-arrives is no reason to drop it (its snapshot may be older than the event): handlers/reconciling.py keeps it for later.
+So 1,000 events in a second cause one pass, and no event is lost: an event inside the window precedes the snapshot of
+the pass at its end, and the first event after it opens the next window. A message that arrives during a pass is not
+dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py queues it again.
 
-A signature counts once, and it is noted last: a request that ended in 503 or 400 was not served, and the sender may
-repeat it byte for byte, however it ended (a function that is killed could take back nothing). A window whose message
+A signature counts once, and it is recorded last: a request that ended in 503 or 400 was not served, and the sender may
+repeat it byte for byte in every case (a function that is killed could not remove the record). A window whose message
 the queue refused is closed again for the same reason.
 """
 
@@ -49,11 +49,12 @@ _NOT_ACCEPTED = (
 
 
 def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -> HttpResponse:
-    """POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
+    """Handle POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
 
-    202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read also "unread": how
-    many, and "gaps": a line each for the first of them. Raises Refused for 401, 404 and 413, BadInput for 400,
-    StoreError and NotSent where the table or the queue fails, NewerSchema where a newer release has written the table.
+    202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read, also "unread"
+    (their number) and "gaps" (a line each for the first of them). Raises HttpError for 401, 404 and 413, BadInput for
+    400, StoreError and NotSent where the table or the queue fails, NewerSchema where a newer release has written the
+    table.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
@@ -68,7 +69,8 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     matched = sum(is_relevant(signal, policy.webhook.reasons) for signal in heard.signals)
-    looked_at = permitted(instant(policy, rt.clock())).plan  # a door is kept for a while, a schedule is of now
+    # credentials are cached; schedules apply to the current time
+    looked_at = permitted(instant(policy, rt.clock())).plan
     woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt)
     _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
@@ -82,18 +84,18 @@ def _check_size(headers: Mapping[str, str], body: bytes) -> None:
 
 
 def _declared(headers: Mapping[str, str]) -> int:
-    """Content-Length, 0 where it says nothing. Ten digits tell enough; thousands are more than int() reads."""
+    """Return Content-Length, 0 where it is missing. Ten digits are enough; int() does not read thousands of digits."""
     digits = headers.get("content-length", "").strip()
     return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
 
 
 def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Runtime) -> Policy:
-    """The policy of the cluster whose door was opened; Refused says 404 or 401, and only the log says why."""
+    """Return the policy of the authenticated cluster. HttpError is 404 or 401, and only the log says why."""
     if not door.known:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
     if knock.verdict is not AuthResult.ACCEPTED:
         raise _refused(cluster, knock.verdict.value)
-    rt.store.schema.check()  # not before: callers without proof cost no read
+    rt.store.schema.check()  # only now: an unauthenticated caller must not cause a read
     if knock.signature and _is_used(cluster, knock, rt):
         raise _refused(cluster, _USED)
     policy = rt.webhook_credentials.policy(cluster)
@@ -103,25 +105,26 @@ def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Ru
 
 
 def _is_used(cluster: str, knock: WebhookAuth, rt: Runtime) -> bool:
-    """Whether this signature was noted. Releases that knew the older form only noted it in another place: an upgrade
-    must not make a signature good for a second time."""
+    """Return whether this signature was used. Releases that knew only the older form recorded it in another place, and
+    an upgrade must not make a signature valid a second time."""
     debounce = rt.store.debounce
     return debounce.used(cluster, knock.signature) or (knock.older and debounce.used_before(cluster, knock.signature))
 
 
 def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> HttpError:
-    """What to raise. Known or not, a refusal leaves one line in the log: writing it takes time, too."""
+    """Return the error to raise. Every refusal writes one log line, for known and unknown clusters alike, because
+    writing takes measurable time."""
     logger.warning("webhook refused", cluster=_shown(cluster), cause=cause)
     return HttpError(status, line)
 
 
 def _shown(cluster: str) -> str:
-    """A name that may be anything, as a short line of ASCII."""
+    """Return an arbitrary name as a short line of ASCII."""
     return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
 
 
 def _note(policy: Policy, knock: WebhookAuth, rt: Runtime) -> None:
-    """The signature is used from now on; Refused if the same request has been served meanwhile."""
+    """Record the signature as used; raises HttpError if the same request has been served in the meantime."""
     if not knock.signature:
         return
     debounce, by = rt.store.debounce, rt.owner()

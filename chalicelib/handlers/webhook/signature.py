@@ -1,11 +1,11 @@
-"""Whether a caller is who he says: HMAC-SHA256 over what the request asks for, or a bearer token.
+"""Authenticates a caller by an HMAC-SHA256 signature over the request, or by a bearer token.
 
-    v2=      the method, the path (which holds the cluster's name), the timestamp and the body, a line each
-    sha256=  timestamp.body, the older form; it holds for any cluster with the same secret, so it is refused unless the
-             secret says otherwise while its exporters are being changed
+    v2=      the method, the path (which contains the cluster's name), the timestamp and the body, a line each
+    sha256=  timestamp.body, the older form; it is valid for any cluster with the same secret, so it is refused unless
+             the secret permits it while its exporters are being updated
 
-Every call does the same work whatever is right or wrong about it: two digests over the body, two comparisons of each
-kind in constant time, and the verdict last. A caller learns one bit, and the clock does not tell more.
+Every call does the same work regardless of its validity: two digests over the body, two constant-time comparisons of
+each kind, and the verdict last. A caller learns one bit, and timing reveals nothing more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SECONDS = re.compile(r"[0-9]{1,12}\Z")
 
 
 class AuthResult(StrEnum):
-    """For our own log only; the caller is told accepted or not."""
+    """The result for the log only; the caller learns only accepted or refused."""
 
     ACCEPTED = "accepted"
     NO_PROOF = "no proof in the headers"
@@ -40,7 +40,7 @@ class AuthResult(StrEnum):
 
 
 class WebhookAuth(msgspec.Struct, frozen=True):
-    """A verdict, and for a right signature its canonical form, by which a repetition is known (empty for a token).
+    """A verdict, and for a valid signature its canonical form, which identifies a repeated request (empty for a token).
 
     older: it is a signature of the body only.
     """
@@ -51,23 +51,23 @@ class WebhookAuth(msgspec.Struct, frozen=True):
 
 
 def sign(key: bytes, cluster: str, timestamp: str, body: bytes) -> str:
-    """The value of X-Outscaler-Signature: `v2=` and 64 hexadecimal digits. timestamp: epoch seconds, as sent."""
+    """Return the value of X-Outscaler-Signature: `v2=` and 64 hexadecimal digits. timestamp: epoch seconds, as sent."""
     signed = b"v2\nPOST\n" + _bytes(f"/clusters/{cluster}/events\n{timestamp}\n") + body
     return V2 + hmac.new(key, signed, hashlib.sha256).hexdigest()
 
 
 def sign_body(key: bytes, timestamp: str, body: bytes) -> str:
-    """The older form: `sha256=` and 64 hexadecimal digits."""
+    """Return the older form: `sha256=` and 64 hexadecimal digits."""
     return BODY_ONLY + hmac.new(key, _bytes(timestamp) + b"." + body, hashlib.sha256).hexdigest()
 
 
 def verify(
     cluster: str, headers: Mapping[str, str], body: bytes, keys: WebhookKeys, decoy: bytes, now: float
 ) -> WebhookAuth:
-    """cluster: whose events the path names. headers: lower-case names. decoy: a random key that stands in for missing
-    ones, so that all calls cost the same.
+    """Authenticate a request. cluster: named in the path. headers: lower-case names. decoy: a random key that replaces
+    missing ones, so that all calls cost the same.
 
-    A signature, where there is one, decides alone; a token beside it cannot mend it.
+    If there is a signature, it alone decides; an additional token cannot make up for an invalid signature.
     """
     timestamp = headers.get(TIMESTAMP, "").strip()
     given = headers.get(SIGNATURE, "").strip().lower()
@@ -89,7 +89,8 @@ def verify(
 
 
 def _signer(cluster: str, timestamp: str, body: bytes, *, older: bool) -> Callable[[bytes], str]:
-    """What signs this request, in the form that its caller has chosen; one digest over the body either way."""
+    """Return the function that signs this request in the form that its caller has chosen; both compute one digest over
+    the body."""
     if older:
         return lambda key: sign_body(key, timestamp, body)
     return lambda key: sign(key, cluster, timestamp, body)
@@ -106,7 +107,7 @@ def _signed(keys: tuple[bytes, ...], signer: Callable[[bytes], str], given: str,
 
 def _borne(keys: tuple[bytes, ...], token: str, decoy: bytes) -> bool:
     right = False
-    presented = hashlib.sha256(_bytes(token)).digest()  # equal lengths: compare_digest would tell the length
+    presented = hashlib.sha256(_bytes(token)).digest()  # equal lengths: compare_digest would reveal the length
     for index in range(MAX_VALUES):
         real = index < len(keys)
         expected = hashlib.sha256(keys[index] if real else decoy).digest()
@@ -115,7 +116,8 @@ def _borne(keys: tuple[bytes, ...], token: str, decoy: bytes) -> bool:
 
 
 def _bytes(text: str) -> bytes:
-    """A header's bytes. Half a surrogate pair, which is no text, becomes bytes that no key and no digest has."""
+    """Return a header's bytes. An unpaired surrogate, which is not valid text, becomes bytes that no key and no digest
+    contains."""
     return text.encode("utf-8", "surrogatepass")
 
 

@@ -1,4 +1,5 @@
-"""Lower a group's target by what never came. No machine is deleted: the provider refuses where one would be."""
+"""Decreases a group's target by instances that were never created. No machine is deleted: the provider refuses where
+one would be."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from chalicelib.operations.steps.scale_up import poll
 
 
 def decrease_target(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Set the lower target; absolute, so it may be repeated."""
+    """Set the lower target; it is absolute, so the call may be repeated."""
     del now
     outcome = from_provider(operation, world.provider().shrink_target(for_provider(operation)))
     world.checkpoint("shrink:called")

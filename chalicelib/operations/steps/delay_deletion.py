@@ -1,7 +1,9 @@
-"""Between the drain and the deletion: who has something to do on the empty node may hold it (scale-down.md §9, 6).
+"""Waits between drain and deletion until no delay-deletion annotation is left on the node (docs/reference/drain.md
+"Deletion delay").
 
-A storage driver detaches its volumes, a backup is finished: each puts an annotation on the node and takes it off when
-it is through. Afterwards comes the last look, for this is the last moment at which everything can be taken back.
+A storage driver that detaches volumes, or a backup that finishes, sets an annotation on the node and removes it when it
+is done. The final recheck follows the wait, because this is the last moment at which the removal can be rolled back
+completely.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ LOOK_HOLDS = 30.0
 
 
 def delay(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Wait for the annotations to go, at most node-deletion-delay-timeout; then the last look."""
+    """Wait for the annotations to be removed, at most node-deletion-delay-timeout; then do the final recheck."""
     progress = read(operation)
     limit = world.options.node_deletion_delay_timeout
     if progress.wait.elapsed(now) < limit:

@@ -1,10 +1,11 @@
-"""Remove machines that never became nodes (scale-down.md §11): there is nothing to drain, and nothing to roll back
-but what the vendor was told.
+"""Deletes instances that never registered as nodes (docs/reference/node-groups.md "Unregistered instances"). Nothing
+has to be drained, and only what was requested from the vendor has to be rolled back.
 
-A machine may have joined since it was planned. Then it is no longer what was meant, and it stays, with all the others
-of the operation: the next pass knows which of them are still meant. Nodes are looked for by the names that the plan
-knew none under: the one the provider gave, and the last part of the handle, which is the machine's own name at most
-vendors. A provider that can find a machine's node by other means looks again itself (providers/base.py, remove).
+An instance may have registered since it was planned. It is then kept, together with all other instances of the
+operation, and the next pass decides which of them are still to be deleted. Nodes are looked up by the names under which
+the plan found none: the name that the provider gave, and the last part of the handle, which is the instance's own name
+at most vendors. A provider that can find an instance's node in another way checks again itself (`remove` in
+providers/base.py).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _SPARED = "Conflict"
 
 
 def delete_instances(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Delete by instance, after one look whether a node has taken the place. A node under the name of another machine
-    stops it too: names that mean two things are no ground to delete on."""
+    """Delete the instances after one check whether a node has registered for any of them. A node of another instance
+    under one of the names also stops the deletion, because an ambiguous name is not a safe basis for it."""
     del now
     for target in operation.spec.targets:
         for name in sorted({target.node, target.handle.rpartition("/")[2]} - {""}):
@@ -39,21 +40,22 @@ def delete_instances(operation: Operation, world: StepContext, now: float) -> Ou
 
 
 def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Where the deletion stands."""
+    """Poll the deletion."""
     outcome = scale_up.poll(operation, world, now)
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
 
 def give_up(operation: Operation, failure: Failed) -> Outcome:
-    """What the vendor was told comes back first: a mark that stays would cost a machine its life later on."""
+    """Fail the operation after rolling back what was requested from the vendor: a deletion mark that stays would cost
+    an instance later."""
     if operation.status.step == "release":
         return failure
     return InProgress(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
 
 
 def release(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Take it back; then the discarding has failed, unless the vendor had taken it up already. Where a machine was to
-    be spared it has failed in any case."""
+    """Roll back what was requested from the vendor; then the operation has failed, unless the vendor had started the
+    deletion. If an instance was to be kept, the operation has failed in any case."""
     del now
     failure = _why(operation)
     plain = operation.with_status(data={}, step="")
@@ -62,14 +64,15 @@ def release(operation: Operation, world: StepContext, now: float) -> Outcome:
     except AGAIN:
         raise
     except ProviderError:
-        return failure  # it will not have it for good: there is nobody who could be told
+        return failure  # a permanent refusal: a retry cannot help
     return (
         failure if given_back or failure.error_class == _SPARED else Succeeded({"removed": len(operation.spec.targets)})
     )
 
 
 def _why(operation: Operation) -> Failed:
-    """The failure that it was given up for. One that cannot be read must not keep the operation from its end."""
+    """Return the failure for which the operation was given up. A failure that cannot be decoded must not keep the
+    operation from ending."""
     try:
         return msgspec.json.decode(operation.status.data.get(_FAILURE, ""), type=Failed)
     except (msgspec.MsgspecError, UnicodeError):

@@ -1,10 +1,10 @@
-"""Empty the nodes: ask for evictions, a few per step, until all of a group are granted; then wait until its pods are
-gone; then the next group (phases.py).
+"""Drains the nodes: requests evictions, a few per step, until all of a group are granted; waits until its pods are
+gone; then starts the next group (operations/steps/eviction_order.py).
 
-Nothing of this lives in a loop that waits. A round of evictions is cut into steps of EVICTIONS_PER_STEP, the last pod
-asked is recorded, and what the budgets refuse is asked again in a later message (scale-down.md §10). What was granted
-is recorded by the pod's identity: a step that is repeated evicts nobody twice, and a successor of the same name is not
-taken for the pod that was to go.
+No state of this is kept in a loop that waits. A round of evictions is split into steps of EVICTIONS_PER_STEP, the last
+pod requested is recorded, and evictions that budgets refuse are requested again in a later message
+(docs/reference/drain.md "Evictions"). Granted evictions are recorded by the pod's identity, so a repeated step evicts
+no pod twice, and a successor with the same name is not mistaken for the pod that was evicted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ Pods = dict[str, tuple[PodState, ...]]
 
 
 def evict(operation: Operation, world: StepContext, now: float) -> InProgress:
-    """A part of one round: the pods after the cursor. At the end of a round, refused ones are asked again in 10 s, or
-    when the API says, until max-pod-eviction-time is over and the node is given up by the name of the pod and the
-    budget. The outcome names the pods that were granted and refused in this step."""
+    """Request evictions for a part of one round: the pods after the cursor. At the end of a round, refused evictions
+    are requested again in 10 s, or when the API says, until max-pod-eviction-time has passed; then the node is given
+    up with the names of the pod and the budget. The outcome names the pods that were granted and refused in this
+    step."""
     progress = read(operation)
     pods: Pods = {name: world.cluster.pods_on(name) for name in progress.live}
     progress = _begun(operation, progress, pods, world.options, now)
@@ -59,8 +60,8 @@ def evict(operation: Operation, world: StepContext, now: float) -> InProgress:
 
 
 def _begun(operation: Operation, progress: Progress, pods: Pods, options: Options, now: float) -> Progress:
-    """Each node's group of this round: the first one that still has pods. A new group has a clock of its own. A node
-    with a pod that nobody has planned to move is given up: that pod may have every right to stay."""
+    """Return each node's group of this round: the first one that still has pods. A new group starts its own clock. A
+    node with a pod that was not planned to be moved is given up, because a rule may protect that pod."""
     for target in operation.spec.targets:
         if (name := target.node) not in progress.live:
             continue
@@ -87,8 +88,8 @@ def _unplanned(pods: tuple[PodState, ...], target: RemovalTarget, options: Optio
 def _to_ask(
     operation: Operation, progress: Progress, pods: Pods, options: Options, now: float
 ) -> Iterator[tuple[str, PodState]]:
-    """The pods still to ask in this round, in a fixed order: those of the group, and DaemonSet pods once, as the
-    options say."""
+    """Return the pods still to evict in this round, in a fixed order: those of the group, and DaemonSet pods once, as
+    the options say."""
     targets = {target.node: target for target in operation.spec.targets}
     done, _, last = progress.cursor.partition("/")
     for name in progress.live:
@@ -106,14 +107,14 @@ def _to_ask(
 
 
 def _in_turn(pod: PodState, node: NodeProgress, options: Options, now: float) -> bool:
-    """It must go, and in the node's present group or one before it."""
+    """Return whether the pod must go and belongs to the node's current group or an earlier one."""
     first = phase_of(pod, options).priority
     return must_go(pod, node, options, now) and node.group is not None and first <= node.group
 
 
 def _ask(pod: PodState, world: StepContext) -> Eviction:
-    """One eviction. An API error about one pod is a refusal of that pod (upstream retries any error alike); only
-    refused credentials say something about all of them."""
+    """Request one eviction. An API error about one pod counts as a refusal of that pod (upstream also retries any
+    error); only refused credentials affect all pods."""
     try:
         return world.cluster.evict(pod, grace_of(pod, world.options))
     except Unauthorized:
@@ -134,7 +135,7 @@ def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) ->
 
 
 def _end_of_round(operation: Operation, progress: Progress, world: StepContext, now: float) -> InProgress:
-    """All asked: go on, ask again, or give up the nodes whose time for evictions is over."""
+    """Finish a round: continue, request again, or give up the nodes whose time for evictions is over."""
     limit, waiting, left = world.options.max_pod_eviction_time, "", 0.0
     for name in progress.live:
         node = progress.nodes[name]
@@ -158,8 +159,8 @@ def _end_of_round(operation: Operation, progress: Progress, world: StepContext, 
 
 
 def _rules(name: str, world: StepContext) -> str:
-    """What the rules say about a node that is given up: they know all the budgets, where the API tells of one or, with
-    several on one pod, of none."""
+    """Return the drain rules' reason for a node that is given up. The rules know all the budgets, while the API names
+    only one or, with several on one pod, none."""
     try:
         verdict = world.recheck(name)
     except ClusterError:
@@ -168,8 +169,9 @@ def _rules(name: str, world: StepContext) -> str:
 
 
 def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
-    """Wait for the evicted pods, at most their group's grace and 30 s: a pod still there then keeps the node
-    (scale-down.md §10, 5). A pod that came in spite of taint and cordon keeps it too."""
+    """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
+    node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
+    too."""
     progress = read(operation)
     targets = {target.node: target for target in operation.spec.targets}
     waiting: list[tuple[str, float]] = []
@@ -183,7 +185,7 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
         stranger = _unplanned(pods, targets[name], options, now) or next(
             (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None
         )
-        if stranger is not None:  # one of a planned pod's name counts, if it is not the pod that was evicted
+        if stranger is not None:  # a pod with a planned name counts if it is not the evicted pod
             progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
         elif current and node.wait.elapsed(now) >= limit:
             progress = progress.keep(name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time")
@@ -199,8 +201,8 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
 
 
 def _next_look(current: list[PodState], wait: PollBackoff, limit: float, now: float) -> float:
-    """Seconds until it is worth looking again: soon, for most pods go early; then less and less often; and just after
-    the last of them must have gone."""
+    """Return the seconds until the next check: soon at first, because most pods terminate early; then less and less
+    often; and just after the last of them must have terminated."""
     pause = wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
     left = max(pod.deleted for pod in current) + 2.0 - now
     if left > 0.0:

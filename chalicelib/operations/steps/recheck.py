@@ -1,11 +1,11 @@
-"""Look again after the taint and before the first eviction: what has been bound to the node meanwhile?
+"""Rechecks the nodes after the taint and before the first eviction, for pods bound in the meantime.
 
-Upstream's own logs show a pod bound 371 ms before its node was deleted as empty (demands.md 7). The scheduler has had
-the delay after the taint to notice; what it bound before is seen here, and a pod that the plan did not know keeps the
-node. So does one that is on its way without being bound: nominated, or waiting for a volume that is being made on this
-node. The full drain rules come from outside (World.recheck), since they need more of the cluster than one node. They
-spare a node for an on-completion pod that has come since also where upstream drains it all the same (scale-down.md §9,
-4): the pod was promised its end.
+Cluster Autoscaler's logs show a pod bound 371 ms before its node was deleted as empty (docs/reference/drain.md "Pods
+bound late"). The scheduler has had the delay after the taint to notice it; a pod bound before that is seen here, and a
+pod that the plan did not know keeps the node. A pod that is coming without being bound also keeps it: nominated, or
+waiting for a volume that is being provisioned on this node. The full drain rules are passed in (StepContext.recheck),
+because they need more of the cluster than one node. They keep a node for a new on-completion pod even where upstream
+drains the node, because the pod was promised that it may complete.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 def recheck(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Every node again: still there, still marked, nothing new on it, no rule against it."""
+    """Check every node again: it still exists, is still tainted, has no new pods, and no rule blocks its removal."""
     progress = read(operation)
     for target in _live(operation, progress):
         node = world.cluster.node(target.node)
@@ -45,8 +45,8 @@ def recheck(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def last_look(operation: Operation, progress: Progress, world: StepContext, now: float) -> Progress:
-    """Once more before the machine goes: a drain is long, and somebody may have taken the mark off meanwhile, or got a
-    pod past it. A node that has gone by itself is no reason to keep its machine."""
+    """Recheck once more before the deletion: a drain takes long, and in the meantime the taint may have been removed or
+    a pod bound in spite of it. A node that has disappeared by itself is no reason to keep its machine."""
     for target in _live(operation, progress):
         node = world.cluster.node(target.node)
         if node is None:
@@ -63,9 +63,10 @@ def _live(operation: Operation, progress: Progress) -> list[RemovalTarget]:
 
 
 def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, node: NodeState) -> Progress:
-    """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
+    """Give the node up if it is another machine now, or if its taint or annotations show that it must not be
+    removed."""
     if why := another(operation, target, node):
-        # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
+        # The other machine may have joined between `look` and `taint`; it then has our taint, which is removed again.
         return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.spec.id)
     if node.operation not in ("", operation.spec.id):
         why = f"operation {node.operation} has marked it meanwhile"
@@ -78,7 +79,7 @@ def still_ours(progress: Progress, operation: Operation, target: RemovalTarget, 
 
 
 def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str:
-    """Why a node of the planned name is not the node that was planned; "" where it is."""
+    """Return why a node with the planned name is not the planned node; "" where it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
     if node.uid and operation.uid_of(target) not in ("", node.uid):
@@ -87,7 +88,7 @@ def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str
 
 
 def _occupied(target: RemovalTarget, world: StepContext, now: float) -> str:
-    """The pod that was not in the plan, in words; empty if there is none."""
+    """Describe the pod that was not in the plan; empty if there is none."""
     for pod in world.cluster.pods_on(target.node):
         if blocking_pods(pod, world.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
@@ -98,18 +99,19 @@ def _occupied(target: RemovalTarget, world: StepContext, now: float) -> str:
 
 
 def describe(verdict: Recheck) -> str:
-    """The pod that holds a node, and the rule."""
+    """Describe the pod that blocks a node, and the rule."""
     return f"pod {verdict.pod} holds it: {verdict.rule}" if verdict.pod else verdict.rule
 
 
 def blocking_pods(pod: PodState, options: Options, now: float) -> bool:
-    """This pod must be moved before the node may go (scale-down.md §6 rules 1, 2 and 4; §10, 1)."""
+    """Return whether this pod must be moved before the node may be removed (docs/reference/drain.md "Drain rules")."""
     return not (pod.daemonset or transient_pods(pod, options, now))
 
 
 def transient_pods(pod: PodState, options: Options, now: float) -> bool:
-    """Nobody has to wait for this pod. An expendable pod dies with its node. Upstream waits for a pod long overdue and
-    so never finishes on a node whose kubelet is dead; the planner ignores such pods, and so do we here."""
+    """Return whether this pod need not be waited for. An expendable pod is deleted with its node. Upstream waits for a
+    pod long overdue and so never finishes on a node whose kubelet is dead; the planner ignores such pods, and this
+    check does the same."""
     return (
         pod.mirror
         or pod.phase in FINISHED
@@ -119,5 +121,5 @@ def transient_pods(pod: PodState, options: Options, now: float) -> bool:
 
 
 def overdue_pods(pod: PodState, now: float) -> bool:
-    """Terminating for longer than its grace period and 30 s (rule LongTerminating)."""
+    """Return whether the pod has been terminating for longer than its grace period and 30 s (rule LongTerminating)."""
     return pod.deleted > 0.0 and pod.deleted + pod.deletion_grace + OVERDUE < now

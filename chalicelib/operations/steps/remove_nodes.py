@@ -1,11 +1,11 @@
-"""Remove nodes, as persisted steps that survive any process (architecture §5):
+"""Removes nodes in persisted steps that survive the loss of any process:
 
     look ► taint ► (wait) ► recheck ► evict ◄► gone ► delay ► delete ► poll ► confirm
                  any of them ► undo: untaint, uncordon; the other nodes go on, or the operation has failed
 
-Up to `delete` everything can be taken back, and is: for one node when that node cannot go, for all when the deadline is
-reached or the provider refuses. Machines are deleted by instance, never by lowering a size, where the vendor would
-choose.
+Everything before `delete` can be rolled back, and is: for one node when that node cannot be removed, for all nodes when
+the deadline is reached or the provider refuses. Machines are deleted by instance, never by lowering a size, where the
+vendor would choose the machine.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ LONGEST_POLL = 60.0
 
 
 def delete_nodes(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
-    last look at them is old (a message was lost, a function died), they are looked at again first. The provider asks
-    itself, right before its own call, whether each machine is still that node and no other's."""
+    """Delete the instances of the nodes still to be removed; the provider counts one that is gone or being deleted as
+    removed. If the final recheck is old (a message was lost, a function died), the nodes are checked again first.
+    Immediately before its own call, the provider verifies that each machine still belongs to that node and to no
+    other."""
     progress = read(operation)
     if now - progress.looked > LOOK_HOLDS:
         progress = last_look(operation, progress, world, now)
@@ -45,7 +46,7 @@ def delete_nodes(operation: Operation, world: StepContext, now: float) -> Outcom
 
 
 def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Where the deletion stands at the vendor."""
+    """Poll the deletion at the vendor."""
     narrowed = _narrowed(operation)
     outcome = from_provider(narrowed, world.provider().poll(for_provider(narrowed)))
     world.checkpoint("delete:polled")
@@ -53,8 +54,8 @@ def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def _narrowed(operation: Operation) -> Operation:
-    """For the provider: without the nodes that were given up, which were fixed in the row before this step, and with
-    the uids that the Node objects had when they were planned."""
+    """Return the operation for the provider: without the nodes that were given up, which were recorded before this
+    step, and with the uids that the Node objects had when they were planned."""
     live = frozenset(read(operation).live)
     targets = tuple(
         msgspec.structs.replace(target, uid=operation.uid_of(target))
@@ -67,7 +68,8 @@ def _narrowed(operation: Operation) -> Operation:
 
 
 def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome:
-    """A vendor that is still at it is asked as often as it says at first, and less often the longer it takes."""
+    """Return the pause before the next poll: the vendor's own suggestion at first, and longer the longer the deletion
+    takes."""
     progress = read(operation)
     match outcome:
         case InProgress():
@@ -81,9 +83,9 @@ def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome
 
 
 def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """See the nodes go. One that is still there after CONFIRM_TIME, because its Node object outlives the machine or
-    because the vendor did not do what it said, ends the removal all the same, and this is said. Its mark is then a
-    leftover, and the next pass gives the node back (plan/marks.py)."""
+    """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node object outlives the
+    machine or because the vendor did not delete it, the removal ends nevertheless and the outcome says so. Its taint
+    is then stale, and the next pass removes it (plan/scale_down/taint_updates.py)."""
     progress = read(operation)
     there = _still_there(operation, progress, world)
     if there and progress.wait.elapsed(now) < CONFIRM_TIME:
@@ -94,7 +96,8 @@ def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def _still_there(operation: Operation, progress: Progress, world: StepContext) -> list[str]:
-    """Nodes whose object is still that of the removed machine. An API that does not answer confirms nothing."""
+    """Return the nodes whose object is still that of the removed machine. An API that does not respond confirms
+    nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
     there = []
     for name in progress.live:

@@ -1,7 +1,8 @@
-"""Grow a group: one request at the provider, then polled until the vendor has taken it.
+"""Scales up a group: one request at the provider, which is then polled until the vendor has accepted it.
 
-The provider asks before it buys (providers/base.py, grow), so this step may be repeated after any crash. Whether the
-machines join is not waited for here: that is the scale-up request's business (state.md §5).
+The provider checks the current size before it requests more (providers/base.py), so this step may be repeated after any
+crash. It does not wait for the nodes to register; the scale-up request in memory tracks that
+(docs/reference/node-groups.md "Scale-up requests").
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ANNOUNCED = "announce"
 
 
 def scale_up(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Ask for the new size."""
+    """Request the new size."""
     del now
     outcome = from_provider(operation, world.provider().grow(for_provider(operation)))
     world.checkpoint("grow:called")
@@ -27,7 +28,7 @@ def scale_up(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Where the request stands."""
+    """Poll the request."""
     del now
     outcome = from_provider(operation, world.provider().poll(for_provider(operation)))
     world.checkpoint("grow:polled")
@@ -35,8 +36,9 @@ def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def _announced(outcome: Outcome) -> Outcome:
-    """A provider that must write down first what it is about to ask for (ANNOUNCED) has asked for nothing so far: the
-    request is still to come, and does not come if the cluster is switched off in between."""
+    """Return to step `request` if the request is only announced: a provider that must first record what it will request
+    (ANNOUNCED) has requested nothing so far (docs/reference/providers.md "Announced requests"). The request follows
+    later, and is omitted if the cluster is switched off in between."""
     if isinstance(outcome, InProgress) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
         return msgspec.structs.replace(outcome, step="request")
     return outcome

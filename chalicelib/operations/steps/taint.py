@@ -1,12 +1,12 @@
-"""Mark the nodes that are to go, and take the mark off those that are not: look, taint, undo.
+"""Taints the nodes to be removed, and removes the taint from those that are kept: look, taint, undo.
 
-The hard taint's value is the Unix second (scale-down.md §9), as upstream writes it, so that both programs and people
-can read how old it is. Who put it there stands beside it: the same write notes the operation and whether it cordoned
-the node, so that a mark can be undone by anybody who holds the operation's id, even where its row is lost. `look`
-records, before anything is touched, what will be ours.
+The hard taint's value is the Unix second, as upstream writes it (docs/reference/drain.md "Taints"), so that both
+programs and people can see its age. The same write notes the operation and whether it cordoned the node, so that the
+taint can be removed with only the operation's id, even if the operation's row is lost. `look` records, before any
+change, which changes will be Outscaler's own.
 
-An operation has one node, so that a drain that gets stuck holds up no other (plan/intent.py). Where one has several, a
-taint that cannot be put on rolls the whole batch back, as upstream does with all of a loop (cases.md S14).
+An operation has one node, so that a drain that gets stuck blocks no other (plan/plan_builder.py). Where one has
+several, a taint that cannot be written rolls the whole batch back, as upstream does with all nodes of a loop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNDO_TIME = 600.0
 
 
 def look(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Read the nodes, refuse those that are not what was planned, and record what will be ours to undo."""
+    """Read the nodes, refuse those that differ from the plan, and record which changes will have to be rolled back."""
     progress = read(operation)
     for target in operation.spec.targets:
         if target.node in progress.nodes:
@@ -47,7 +47,7 @@ def look(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState, now: float) -> str:
-    """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
+    """Return why this node is not the planned one, or may no longer be removed; empty if it may."""
     if why := another(operation, target, node):
         return why
     if node.scale_down_disabled:
@@ -59,14 +59,14 @@ def _not_as_planned(operation: Operation, target: RemovalTarget, node: NodeState
 
 
 def _fresh(taint: Taint, now: float) -> bool:
-    """Put on less than FOREIGN_TAINT_TIME ago, as far as its value says."""
+    """Return whether the taint was set less than FOREIGN_TAINT_TIME ago, by its value."""
     age = now - int(taint.value) if taint.value.isascii() and taint.value.isdecimal() else FOREIGN_TAINT_TIME
     return age < FOREIGN_TAINT_TIME
 
 
 def taint(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Taint and cordon every node, then let the scheduler notice. A taint already there is left as it is, so a repeated
-    step changes nothing."""
+    """Taint and cordon every node, then give the scheduler time to notice. An existing taint is left unchanged, so a
+    repeated step changes nothing."""
     progress = read(operation)
     mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
     for name in progress.live:
@@ -79,10 +79,12 @@ def taint(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
-    """Take our mark off the nodes given up; then the others go on, or, if there are none, the operation has failed.
+    """Remove Outscaler's taint from the nodes given up; then continue with the others, or fail the operation if none is
+    left.
 
-    What the vendor was told comes back first: a mark that stays there would cost the node its machine later on. An API
-    that refuses is asked again for UNDO_TIME; after that the taint is left to the next pass, and this is said.
+    The vendor's deletion marks are rolled back first, because a mark that stays would cost the node its machine later.
+    An API that refuses is retried for UNDO_TIME; after that the taint is left to the next pass, and the outcome says
+    so.
     """
     progress = read(operation)
     undoing = progress.undoing.begun(now)
@@ -111,9 +113,9 @@ def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
 
 
 def _released(operation: Operation, progress: Progress, name: str, world: StepContext) -> Progress:
-    """What the vendor was told of a node, taken back. Where it has taken the removal up, the node goes after all: its
-    taint stays, and its end is seen through. A vendor that will not answer for good does not keep the taint on the
-    node; a passing error is raised, to be tried again."""
+    """Roll back what was requested from the vendor for a node. If the vendor has already started the removal, the node
+    is removed after all: its taint stays, and its removal is completed. A vendor that refuses permanently does not
+    keep the taint on the node; a temporary error is raised for a retry."""
     if not progress.ordered:
         return progress
     try:
@@ -130,20 +132,20 @@ def _released(operation: Operation, progress: Progress, name: str, world: StepCo
 
 
 def _alone(operation: Operation, node: str) -> Operation:
-    """For the provider: about this one node."""
+    """Return the operation for the provider with this one node."""
     targets = tuple(target for target in operation.spec.targets if target.node == node)
     return operation.with_spec(targets=targets).with_status(data={}, step="")
 
 
 def after_undo(operation: Operation, progress: Progress) -> Outcome:
-    """Back to where the others were, or the end."""
+    """Continue with the other nodes, or end the operation."""
     if progress.live and progress.resume:
         return give_up_node(operation, progress, progress.resume, progress.resume_after)
     return progress.failure()
 
 
 def give_up(operation: Operation, failure: Failed) -> Outcome:
-    """The whole removal is off: every node still to go is kept for this reason and rolled back first."""
+    """Give up the whole removal: every node still to be removed is kept for this reason and rolled back first."""
     progress = read(operation)
     if not progress.nodes:
         return failure
@@ -153,6 +155,7 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
 
 
 def finished(progress: Progress, facts: dict[str, str | int]) -> Succeeded:
-    """The end of a removal of which at least one node is gone; what was kept, and why, is part of the answer."""
+    """Return the end of a removal of which at least one node is gone; the outcome names the kept nodes and the
+    reasons."""
     kept = {f"kept {name}": node.kept for name, node in sorted(progress.nodes.items()) if node.kept}
     return Succeeded({"removed": len(progress.live), "nodes": ",".join(progress.live), **facts, **kept})

@@ -1,8 +1,9 @@
-"""The scheduler's filters, one file each, in the scheduler's own order (scale-up.md §5).
+"""Scheduler predicates, one file each, in the order of the Kubernetes scheduler.
 
-Asked two ways: `mask` for a class over all rows at once, and `reasons` for one row when somebody wants to know why
-not. As in the scheduler, the first filter that fails speaks; NodeResourcesFit names every resource that is short.
-Filters that look at other pods are in plan/topology, those of volumes in fit/volumes; plan/floor.py asks all of them.
+`mask` checks a class against all rows at once; `reasons` explains a refusal for one row. As in the scheduler, the first
+failing predicate gives the reason; NodeResourcesFit names every resource that is short. Predicates that depend on other
+pods are in plan/simulation/pod_topology, those of volumes in predicates/volumes; plan/simulation/simulated_cluster.py
+runs all of them.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from chalicelib.plan.tables.node_table import NodeTable
 Mask = Callable[[int, PodClass, NodeTable], Bools]
 Why = Callable[[int, PodClass, NodeTable, int], tuple[Reason, ...]]
 
-# Filters that depend on the node alone: their masks hold for the whole pass.
+# Predicates that depend on the node alone: their masks are valid for the whole pass.
 STATIC: tuple[tuple[str, Mask, Why], ...] = (
     ("NodeUnschedulable", node_unschedulable.mask, node_unschedulable.reasons),
     ("TaintToleration", taint_toleration.mask, taint_toleration.reasons),
     ("NodeAffinity", node_affinity.mask, node_affinity.reasons),
 )
-# Filters that change as pods are placed.
+# Predicates whose result changes as pods are placed.
 CHANGING: tuple[tuple[str, Mask, Why], ...] = (
     ("NodePorts", node_ports.mask, node_ports.reasons),
     ("NodeResourcesFit", node_resources_fit.mask, node_resources_fit.reasons),
@@ -41,7 +42,7 @@ TABLE = STATIC + CHANGING
 
 
 def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """The rows that a class may use, resources and ports aside."""
+    """Return the rows that a class may use, regardless of resources and ports."""
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
     for _, mask, _ in STATIC:
         allowed &= mask(at, cls, table)
@@ -49,8 +50,9 @@ def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
 
 
 def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
-    """Of these rows, how many each filter turns away, as the scheduler counts them (`9 Insufficient cpu`), and the rows
-    that pass them all. The first failing filter of a row counts; a row short of two resources counts for both."""
+    """Count how many of these rows each predicate rejects, as the scheduler reports it (`9 Insufficient cpu`), and
+    return the rows that pass all of them. The first failing predicate of a row counts; a row short of two resources
+    counts for both."""
     counts: list[tuple[Reason, int]] = []
     left = rows.copy()
     for name, mask, why in TABLE:
@@ -66,7 +68,7 @@ def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[list[t
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """Why a row does not take one more pod of a class: the first failing filter's reasons, () if it fits."""
+    """Return why a row does not take one more pod of a class: the first failing predicate's reasons, () if it fits."""
     for _, _, why in TABLE:
         found = why(at, cls, table, row)
         if found:

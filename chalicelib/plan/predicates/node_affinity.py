@@ -1,4 +1,4 @@
-"""NodeAffinity: all nodeSelector pairs, and at least one required term if there are any (scale-up.md §5.1)."""
+"""NodeAffinity: requires all nodeSelector pairs, and at least one required term if there are any."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """Rows that match, computed per label column."""
+    """Return the matching rows, computed per label column."""
     del at
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
     for key, value in cls.node_selector.items():
@@ -47,14 +47,14 @@ def _expression(requirement: Requirement, table: NodeTable) -> Bools:
 
 
 def matches(cls: PodClass, name: str, labels: dict[str, str]) -> bool:
-    """The same for one node, where there is no table (DaemonSets on a template)."""
+    """Return whether one node matches; used where there is no table (DaemonSets on a template)."""
     if any(labels.get(key) != value for key, value in cls.node_selector.items()):
         return False
     return cls.required_affinity is None or any(term.matches(name, labels) for term in cls.required_affinity)
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """One reason if the row does not match."""
+    """Return one reason if the row does not match."""
     del at
     node = table.nodes[row]
     return () if matches(cls, node.name, node.labels) else (Reason.of(ReasonCode.NODE_AFFINITY),)

@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once per node, protocol and address (scale-up.md §5.1)."""
+"""NodePorts: a host port can be used once per node, protocol and address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """Rows on which every wanted port is free."""
+    """Return the rows on which every requested port is free."""
     del at
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
     if cls.ports:
@@ -21,7 +21,7 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """One reason naming the port that is taken."""
+    """Return one reason that names the port in use."""
     del at
     port = table.port_clash(row, cls.ports)
     return (Reason.of(ReasonCode.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()

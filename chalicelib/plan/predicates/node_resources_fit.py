@@ -1,7 +1,7 @@
-"""NodeResourcesFit: what is asked against what is allocatable and not yet taken (scale-up.md §5.2).
+"""NodeResourcesFit: compares requests with what is allocatable and not yet requested by other pods.
 
-Equality fits; a resource that is not asked for is not looked at, so an overcommitted node still takes a pod that asks
-nothing. Every resource that is short is named, with both amounts.
+Equal amounts fit. A resource that is not requested is not checked, so an overcommitted node still takes a pod without
+requests. Every resource that is short is named, with both amounts.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """Rows with room for one more pod of the class."""
+    """Return the rows with room for one more pod of the class."""
     del cls
     return table.fitting(at)
 
 
 def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]]:
-    """Per resource, how many of these rows are short of it."""
+    """Return per resource how many of these rows are short of it."""
     need, found = table.columns.need(at), []
     for column, name in enumerate(table.columns.names):
         short = int((rows & (table.free[:, column] < need[column])).sum()) if need[column] > 0 else 0
@@ -38,7 +38,7 @@ def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """A reason per resource that is short, `Too many pods` first."""
+    """Return one reason per resource that is short, `Too many pods` first."""
     del cls
     need, free = table.columns.need(at), table.free[row]
     short = []

@@ -15,7 +15,7 @@ _CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """Rows that are not cordoned, or all if the class tolerates it."""
+    """Return the rows that are not cordoned, or all rows if the class tolerates the taint."""
     del at
     if any(tolerates(toleration, _CORDON) for toleration in cls.tolerations):
         return np.ones(len(table), dtype=np.bool_)
@@ -23,7 +23,7 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """One reason if the row is cordoned and the class does not tolerate it."""
+    """Return one reason if the row is cordoned and the class does not tolerate the taint."""
     del at
     if table.nodes[row].unschedulable and not any(tolerates(t, _CORDON) for t in cls.tolerations):
         return (Reason.of(ReasonCode.UNSCHEDULABLE_NODE),)

@@ -1,7 +1,7 @@
-"""What this version does not simulate, said aloud: such a pod never silently fits (architecture §3).
+"""Reports what this version does not simulate, so that such a pod never silently fits.
 
-Claims on devices, pods that exceed a limit of what is read of them (snapshot/caps.py), and pods of schedulers whose
-rules are not those simulated here. A class with one of them is neither promised a node nor moved to one.
+This covers device claims, pods that exceed a reading limit (snapshot/input_limits.py), and pods of schedulers whose
+rules are not simulated. A class with one of them is neither promised a node nor moved to one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from chalicelib.model.reason import Reason, ReasonCode
 
 _DEFAULT = "default-scheduler"
 
-# What is not simulated, with its name in the answer; in the order in which it is named.
+# What is not simulated, with its name in the answer, in the order of the answer.
 _CARRIED: tuple[tuple[str, Callable[[PodClass, frozenset[str]], bool]], ...] = (
     ("excess", lambda cls, _: bool(cls.excess)),
     ("resource claims", lambda cls, _: bool(cls.resource_claims)),
     ("scheduler", lambda cls, known: cls.scheduler not in known),
 )
-# What is named by more than its own name.
+# Features that are reported with more than their own name.
 _NAMED: dict[str, Callable[[PodClass], str]] = {
     "excess": lambda cls: cls.excess,
     "scheduler": lambda cls: f"scheduler {cls.scheduler}",
@@ -28,8 +28,8 @@ _NAMED: dict[str, Callable[[PodClass], str]] = {
 
 
 class NotSimulated:
-    """Says of each class what about it is not simulated. Schedulers named in the policy are taken for the default one
-    under another name."""
+    """Finds the features of each class that are not simulated. Schedulers named in the policy count as the default
+    scheduler under another name."""
 
     def __init__(self, classes: Sequence[PodClass], options: Options) -> None:
         self._classes = classes
@@ -37,7 +37,7 @@ class NotSimulated:
         self._known: dict[int, tuple[Reason, ...]] = {}
 
     def reasons(self, at: int) -> tuple[Reason, ...]:
-        """A reason per thing that is not simulated; () for a class that is understood whole."""
+        """Return one reason per feature that is not simulated; () for a class that is fully simulated."""
         found = self._known.get(at)
         if found is None:
             cls = self._classes[at]

@@ -1,4 +1,4 @@
-"""TaintToleration: every NoSchedule or NoExecute taint needs one toleration; PreferNoSchedule never blocks."""
+"""TaintToleration: every NoSchedule or NoExecute taint needs a matching toleration; PreferNoSchedule never blocks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ BLOCKING = frozenset({"NoSchedule", "NoExecute"})
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Effect empty or equal; key equal, or empty with Exists; Exists, or Equal with the same value."""
+    """Return whether a toleration matches a taint: effect empty or equal; key equal, or empty with Exists; operator
+    Exists, or Equal with the same value."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key != taint.key and not (toleration.key == "" and toleration.operator == "Exists"):
@@ -27,7 +28,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
-    """The first blocking taint that nothing tolerates."""
+    """Return the first blocking taint without a matching toleration."""
     return next(
         (taint for taint in taints if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)),
         None,
@@ -35,10 +36,10 @@ def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> T
 
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
-    """Rows whose taints are all tolerated; asked once per distinct set of taints."""
+    """Return the rows whose taints are all tolerated; computed once per distinct set of taints."""
     del at
     ids, sets = table.taint_sets()
-    # Each taint is asked about once, however many sets it is in.
+    # Each taint is checked once, however many sets contain it.
     barred = {
         taint
         for taint in {taint for taints in sets for taint in taints}
@@ -50,7 +51,7 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
-    """One reason naming the first taint that is not tolerated."""
+    """Return one reason that names the first taint that is not tolerated."""
     del at
     taint = untolerated(cls.tolerations, table.nodes[row].taints)
     return (Reason.of(ReasonCode.UNTOLERATED_TAINT, taint=str(taint)),) if taint else ()

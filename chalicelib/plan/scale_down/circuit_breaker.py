@@ -1,9 +1,9 @@
-"""The brake: the most that removals may take, however much is not needed (demands.md 25, Policy.max_disruption).
+"""The circuit breaker: limits how much removals may take, however much is unneeded (Policy.max_disruption).
 
-Two limits per rolling hour, and a share. The limits slow down and need nobody: what exceeds them waits. The share
-stops: a plan that wants to remove a large part of the cluster at once is more often a mistake (a vendor that answers
-rubbish, a deleted deployment, a wrong threshold) than a wish, so nothing goes until a person has looked at it
-(`outscaler release`).
+It has two limits per rolling hour, and a share. The limits only slow removals down: what exceeds them waits. The share
+stops all removals: a plan that would remove a large part of the cluster at once is more often the result of a mistake
+(a vendor that returns wrong data, a deleted Deployment, a wrong threshold) than intended. Nothing is removed until an
+operator has reviewed it (`outscaler release`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,23 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState
 
 HOUR = 3600.0
-_NODES, _PODS = 1, 2  # positions in Brake.taken
+_NODES, _PODS = 1, 2  # positions in BreakerState.removals
 
 
 def removals_last_hour(brake: BreakerState, now: float) -> tuple[tuple[float, int, int], ...]:
-    """(instant, nodes, pods) of the removals that count now. An instant an hour or more away, to either side, is no
-    part of this hour: a clock that once was wrong must not hold removals back for as long as it was wrong."""
+    """Return the (instant, nodes, pods) of the removals that count now. An instant an hour or more away in the past or
+    in the future does not count: after a clock error, removals must not stay blocked for as long as the clock was
+    wrong."""
     return tuple(one for one in brake.removals if abs(now - one[0]) < HOUR)
 
 
 class DisruptionBreaker:
-    """One pass of the brake.
+    """The circuit breaker's state during one pass.
 
-    - What counts is what was planned, whether it came to an end or not; operations in flight are part of it.
-    - Pods are those that must move. DaemonSet pods and what goes with the node count for nothing.
-    - While released, neither the limits nor the share hold; what goes is counted all the same, for the time after.
-    - A cluster without maxDisruption remembers nothing for it.
+    - It counts what was planned, whether or not it was completed; operations in flight are included.
+    - It counts only pods that must move: DaemonSet pods and pods that go with the node are not counted.
+    - While it is released, neither the limits nor the share apply; removals are still counted for the time afterwards.
+    - A cluster without maxDisruption stores no state for it.
     """
 
     def __init__(self, world: ClusterState) -> None:
@@ -59,12 +60,13 @@ class DisruptionBreaker:
         self._full: dict[int, Reason] = {}
 
     def pull(self, wanted: int) -> tuple[Reason | None, Reason | None]:
-        """Looks at the whole plan before anything of it goes: how many nodes it would remove if nothing but parallelism
-        and the hourly limits held it back. Returns why all of it stays, and the pull itself where the brake is on.
+        """Check the whole plan before any node is removed: count how many nodes it would remove if only parallelism and
+        the hourly limits applied. Returns the reason why all removals are blocked, and the trip if the breaker is
+        tripped.
 
-        Nodes on their way out and still registered count too: the part of the cluster that is missing at once is what
-        the share is about. At least one node may always go. A plan of a single node never pulls the brake: beside
-        others that are on their way it waits for them (PARALLELISM).
+        Nodes that are being removed but are still registered count as well, because the share limits the part of the
+        cluster that is missing at one time. At least one node may always be removed. A plan of a single node never
+        trips the breaker: while other nodes are being removed, it waits for them (PARALLELISM).
         """
         share = self._allowed.share
         if share <= 0 or self._released:
@@ -79,10 +81,11 @@ class DisruptionBreaker:
         return (Reason.of(ReasonCode.PARALLELISM, limit=most) if over and wanted else None), None
 
     def refuse(self, nodes: int, pods: int) -> Reason | None:
-        """Why a unit (a node, or a zero-or-max group) must wait for room in the hour.
+        """Return why a unit (a node or a zero-or-max group) must wait for room in the hour.
 
-        Nobody overtakes: once one waits for room, all that need the same room wait behind it, so that a large one is
-        not passed over for ever by small ones. A unit larger than the whole limit goes when the hour is empty.
+        Units do not overtake each other: once a unit waits for room, all later units that need the same room wait
+        behind it, so that small units never starve a large one. A unit larger than the whole limit is removed when the
+        hour is empty.
         """
         if self._released:
             return None
@@ -101,12 +104,12 @@ class DisruptionBreaker:
         return None
 
     def take(self, nodes: int, pods: int) -> None:
-        """Count a unit that goes."""
+        """Count a unit that is removed."""
         self._nodes += nodes
         self._pods += pods
 
     def after(self) -> BreakerState:
-        """What the next pass must know; the same value as before where nothing happened."""
+        """Return the state for the next pass, unchanged if nothing happened."""
         taken = (*self._taken, *([self._mine] if self._nodes and self._counts else []))
         return msgspec.structs.replace(self._before, removals=taken, tripped_at=self._pulled, wanted=self._wanted)
 
@@ -119,7 +122,8 @@ class DisruptionBreaker:
         return used + need <= limit or (need > limit and not used)
 
     def _room_at(self, at: int, limit: int, need: int) -> float:
-        """When enough of what was taken is over an hour ago. An instant ahead of now is over later than an hour."""
+        """Return when enough of the counted removals are over an hour old. An instant in the future expires later than
+        in an hour."""
         entries = sorted((one for one in (*self._taken, self._mine) if one[at]), key=lambda one: one[0])
         used = sum(int(one[at]) for one in entries)
         for one in entries:

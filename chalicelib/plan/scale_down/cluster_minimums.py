@@ -1,7 +1,7 @@
-"""What removals must leave: the cluster's minima of cores, memory and GPUs (scale-down.md §7, options.md §12).
+"""Checks that removals respect the cluster's minimums of cores, memory and GPUs.
 
-The counterpart of limits.py, which counts the same way: cores rounded up per node, no virtual-kubelet nodes. Nodes on
-their way out are gone already, so that two passes never spend the same room.
+This is the counterpart of limits.py and counts the same way: cores rounded up per node, no virtual-kubelet nodes. Nodes
+that are being removed count as gone, so that two passes never use the same room.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.plan.state.cluster_state import ClusterState
 
 
 class ClusterMinimums:
-    """The room above each minimum, lowered by every node that is taken."""
+    """The room above each minimum, reduced by every node that is taken."""
 
     def __init__(self, world: ClusterState) -> None:
         options = world.options
@@ -31,25 +31,26 @@ class ClusterMinimums:
                     self._room[name] += amount
 
     def refuse(self, node: Node) -> Reason | None:
-        """Why a node is still needed for a minimum. One that has nothing of a resource does not matter to it."""
+        """Return why a node is still needed for a minimum. A node that has nothing of a resource does not affect that
+        minimum."""
         short = [name for name, amount in self._amounts(node).items() if amount > max(0, self._room[name])]
         return Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
 
     def take(self, node: Node) -> None:
-        """A node that goes."""
+        """Count a node that is removed."""
         for name, amount in self._amounts(node).items():
             self._room[name] -= amount
 
     def checkpoint(self) -> Mapping[str, int]:
-        """For `back_to`."""
+        """Return a checkpoint for `back_to`."""
         return dict(self._room)
 
     def rollback(self, mark: Mapping[str, int]) -> None:
-        """As if nothing had been taken since."""
+        """Restore the state of a checkpoint."""
         self._room = dict(mark)
 
     def _amounts(self, node: Node) -> dict[str, int]:
-        """What a node counts for, of the resources that have a minimum: cores, bytes, GPUs of a label's type."""
+        """Return what a node counts for each resource with a minimum: cores, bytes, GPUs of a label's type."""
         if not self._room:
             return {}
         source = node.capacity or node.allocatable

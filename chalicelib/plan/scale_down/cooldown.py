@@ -1,6 +1,6 @@
-"""Whether removals may begin just now, for the cluster, a group, a node (scale-down.md §1, state.md §8).
+"""Determines whether removals may start now: cooldowns of the cluster, a group and a node.
 
-A cooldown holds removals back and nothing else: timers run on, so that a node goes the moment the last cooldown ends.
+A cooldown only blocks removals. Unneeded timers continue, so that a node is removed as soon as the last cooldown ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from chalicelib.model.reason import Reason, ReasonCode
 
 
 def cooldown(memory: Memory, options: Options, now: float) -> Reason | None:
-    """The cluster's cooldown that ends last, None if there is none. 0.0 in memory means it never happened.
+    """Return the cluster's cooldown that ends last, None if there is none. 0.0 in memory means that the event never
+    happened.
 
-    With scale_down_delay_type_local no cooldown is the cluster's; see `group_cooldown`.
+    With scale_down_delay_type_local the cluster has no cooldown; see `group_cooldown`.
     """
     if options.scale_down_delay_type_local:
         return None
@@ -25,22 +26,23 @@ def cooldown(memory: Memory, options: Options, now: float) -> Reason | None:
 
 
 def group_cooldown(memory: GroupMemory, options: Options, now: float) -> Reason | None:
-    """The same for one group, which has cooldowns of its own only with scale_down_delay_type_local."""
+    """Return the cooldown of one group; groups have their own cooldowns only with scale_down_delay_type_local."""
     if not options.scale_down_delay_type_local:
         return None
     return _last((memory.last_add, memory.last_delete, memory.last_failure), options, now)
 
 
 def young(node: Node, options: GroupOptions, now: float) -> Reason | None:
-    """A node stays until it is as old as its group's cooldown (huaweicloud-cce.md A8.8), beside the cluster's."""
+    """Return a reason while a node is younger than its group's cooldown, which applies in addition to the cluster's."""
     protected = options.scale_down_cooldown
-    if not protected or node.created + protected <= now:  # unset: a node "from the future" is an API's skewed clock
+    # unset: a node "from the future" comes from an API server's skewed clock
+    if not protected or node.created + protected <= now:
         return None
     return Reason.of(ReasonCode.NODE_COOLDOWN, until=node.created + protected)
 
 
 def _last(happened: Iterable[float], options: Options, now: float) -> Reason | None:
-    """happened: the last growth, removal and failure. A cooldown is over at its very end (cases.md S19)."""
+    """happened: the last scale-up, removal and failure. A cooldown is over at its exact end."""
     delays = (
         ("scaleDownDelayAfterAdd", options.scale_down_delay_after_add),
         ("scaleDownDelayAfterDelete", options.scale_down_delay_after_delete),

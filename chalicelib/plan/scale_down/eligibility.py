@@ -1,4 +1,5 @@
-"""The cheap questions about a node, asked before any simulation (scale-down.md §2, §3), in upstream's order."""
+"""Checks scale-down eligibility of a node before any simulation, with inexpensive rules in Cluster Autoscaler's
+order."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from chalicelib.plan.state.readiness import Bucket
 
 
 def ineligibility_reason(node: Node, known: NodeMemory, world: ClusterState, usage: Usage) -> Reason | None:
-    """Why a node is no candidate, None if it is one."""
+    """Return why a node is not a removal candidate, None if it is one."""
     options, bucket = world.options, world.buckets[node.name]
     facts = world.groups.get(world.group_of.get(node.name, ""))
     checks: tuple[tuple[bool, Reason], ...] = (
@@ -35,7 +36,7 @@ def ineligibility_reason(node: Node, known: NodeMemory, world: ClusterState, usa
 
 
 def _recently(known: NodeMemory) -> Reason:
-    """With what was found then, so that the answer to "why?" is not "because I said so"."""
+    """Return the reason that an earlier pass recorded, so that the verdict still names the original cause."""
     why = known.why
     was = {"was": why.code.value, **why.params} if why is not None else {}
     return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})

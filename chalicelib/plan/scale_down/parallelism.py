@@ -1,7 +1,8 @@
-"""How many nodes may be on their way out at once, and how many of them being drained (scale-down.md §8).
+"""Limits how many nodes may be in removal at once, and how many of them may be draining.
 
-An atomic group is one unit: it is taken whole or not at all. The first one of a plan may be larger than what is left,
-or else a large one would never go; it may not if nothing is left.
+An atomic group is one unit: it is taken whole or not at all. The first one of a plan may exceed what is left, because
+otherwise a large group could never be removed; it may not if nothing is left. See docs/reference/scale-down.md
+"Parallelism".
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from chalicelib.plan.state.cluster_state import ClusterState
 
 
 class Parallelism:
-    """What is left of the two budgets once removals in flight are taken off."""
+    """What is left of the two limits after removals in flight."""
 
     def __init__(self, world: ClusterState) -> None:
         options = world.options
@@ -28,8 +29,8 @@ class Parallelism:
         self._may_overflow = True
 
     def refuse(self, nodes: int, drains: int, *, atomic: bool) -> Reason | None:
-        """Why a unit of so many nodes, of which so many must be drained, may not go now. Drains are nodes too, so that
-        what is left for nodes bounds them as well."""
+        """Return why a unit of this many nodes, some of which need a drain, may not be removed now. Drained nodes count
+        as nodes too, so the node limit also applies to them."""
         if nodes <= self._left and drains <= self._drains_left:
             return None
         if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
@@ -37,7 +38,7 @@ class Parallelism:
         return Reason.of(ReasonCode.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
 
     def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
-        """Count a unit that goes. After an overflow nothing is left."""
+        """Count a unit that is removed. After an overflow nothing is left."""
         self._left = max(0, self._left - nodes)
         self._drains_left = max(0, self._drains_left - drains)
         self._may_overflow = self._may_overflow and not atomic

@@ -1,7 +1,9 @@
-"""PodDisruptionBudgets inside one plan: each class is matched once, and what the plan moves is used up.
+"""Tracks PodDisruptionBudgets within one plan: each class is matched once, and pods that the plan moves use up
+disruptions.
 
-A pod that is not ready is no disruption where its budget says so (`unhealthyPodEvictionPolicy`): with AlwaysAllow it
-may always go, and otherwise while the budget's application is whole without it, as the eviction API decides it.
+Evicting a pod that is not ready costs no disruption if its budget says so (`unhealthyPodEvictionPolicy`). With
+AlwaysAllow such a pod may always be evicted; otherwise it may be evicted while the budget's application is healthy
+without it, as in the eviction API.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget
 
 MOST_COMPARED = 500_000
-"""Comparisons of a budget's selector with a class of pods, per namespace and pass."""
+"""Maximum comparisons of PodDisruptionBudget selectors with pod classes, per namespace and pass."""
 
 
 class PdbTracker:
@@ -20,7 +22,7 @@ class PdbTracker:
 
     def __init__(self, budgets: Sequence[Budget], classes: Sequence[PodClass]) -> None:
         self._classes = classes
-        # By namespace and one label that the budget's selector asks for; None: selectors that ask for no one label.
+        # By namespace and one label that the budget's selector requires; None: selectors that require no single label.
         self._by_label: dict[tuple[str, tuple[str, str] | None], list[Budget]] = {}
         for budget in budgets:
             for label in _asked(budget):
@@ -32,7 +34,8 @@ class PdbTracker:
         self._asked: dict[str, int] = {}  # namespace -> selectors compared with a class
 
     def of(self, cls: int) -> tuple[str, ...]:
-        """The budgets that select a class; a budget without a selector selects nothing, an empty one everything."""
+        """Return the budgets that select a class. A budget without a selector selects nothing; an empty selector
+        selects everything."""
         found = self._of.get(cls)
         if found is None:
             pod = self._classes[cls]
@@ -45,26 +48,27 @@ class PdbTracker:
         return found
 
     def _selects(self, budget: Budget, pod: PodClass) -> bool:
-        """Whether a budget selects a class. A namespace with more budgets and classes than can be compared is taken at
-        its worst: what is not compared any more is taken to be selected, and its pods stay where they are."""
+        """Return whether a budget selects a class. In a namespace with more budgets and classes than can be compared,
+        the worst case is assumed: budgets that are no longer compared count as selecting the class, so its pods are
+        not moved."""
         if budget.selector is None:
             return False
         asked = self._asked[pod.namespace] = self._asked.get(pod.namespace, 0) + 1
         return asked > MOST_COMPARED or budget.selector.matches(pod.labels)
 
     def spent_by(self, pod: Pod) -> tuple[str, ...]:
-        """The budgets of which evicting this pod uses one disruption."""
+        """Return the budgets from which evicting this pod uses one disruption."""
         names = self.of(pod.cls)
         if names and pod.unready:
             return tuple(name for name in names if name not in self._lenient)
         return names
 
     def left(self, name: str) -> int:
-        """Disruptions left; below 0 when a plan uses more than one at a time."""
+        """Return the disruptions left; negative if a plan uses more than one at a time."""
         return self._left[name]
 
     def use(self, used: Mapping[str, int]) -> bool:
-        """Take so many disruptions. Returns whether a budget had fewer than it was asked for (a risky drain)."""
+        """Use `count` disruptions. Returns whether a budget had fewer left than requested (a risky drain)."""
         risky = False
         for name, count in used.items():
             risky |= self._left[name] < count
@@ -72,7 +76,7 @@ class PdbTracker:
         return risky
 
     def reset(self) -> None:
-        """As at the beginning of the plan."""
+        """Restore the state at the beginning of the plan."""
         self._left = dict(self._allowed)
 
 

@@ -1,8 +1,9 @@
-"""Which nodes are not needed, and which of them go now (scale-down.md §2, §3, §5, §7, §8).
+"""Plans scale-down: which nodes are unneeded, and which of them are removed now. See docs/reference/scale-down.md
+"Stages of one pass".
 
-    eligible ► holds ► search (trials, each node's pods put elsewhere) ► timers ► pick
+    eligibility ► drainability ► search (trials that move each node's pods) ► timers ► selection
 
-Timers run whether or not anything may be removed just now; every node that stays has a verdict.
+Timers run whether or not removals are allowed now; every node that stays has a verdict.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from chalicelib.plan.state.time_budget import TimeBudget
 
 
 class ScaleDownPlan(msgspec.Struct, frozen=True):
-    """The shrinking half of a plan. memory: the next memory of every node that has any."""
+    """The scale-down part of a plan. memory: the next memory of every node that has any."""
 
     removals: tuple[Removal, ...]
     unneeded: tuple[str, ...]
@@ -43,7 +44,7 @@ class ScaleDownPlan(msgspec.Struct, frozen=True):
 
 
 class _Sorted(msgspec.Struct, frozen=True):
-    """Nodes before any simulation: those to be tried, with how full they are, and a verdict on the others."""
+    """Nodes before any simulation: those to be tried, with their utilization, and a verdict on the others."""
 
     nodes: tuple[PodsToMove, ...]
     filled: dict[str, float]
@@ -59,9 +60,9 @@ def plan_scale_down(
     grown: Collection[str] = (),
     needs: RuleRemovalGuard | None = None,
 ) -> ScaleDownPlan:
-    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
-    why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
-    grown: groups that this pass makes larger. needs: what metric rules would buy again."""
+    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
+    hold: why no node is removed in this pass, while timers run. watch: for scaleDownSimulationTimeout; without it
+    there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again."""
     budgets = PdbTracker(world.snapshot.budgets, world.snapshot.classes)
     before = _sort(world, floor, budgets)
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
@@ -91,7 +92,7 @@ def plan_scale_down(
 
 
 def _sort(world: ClusterState, floor: SimulatedCluster, budgets: PdbTracker) -> _Sorted:
-    """The cheap questions about every node."""
+    """Check the eligibility of every node; returns the nodes to simulate and the verdicts on the others."""
     usage, holding = Usage(world), DrainabilityChecker(world, budgets)
     nodes: list[PodsToMove] = []
     filled: dict[str, float] = {}
@@ -120,19 +121,20 @@ def _judge(
 
 
 def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, NodeVerdict]:
-    """The verdicts of nodes that were tried in vain, and of those there was no time for. The scheduler's counts are
-    made for each node; only once the time is over, pods of a class share what the last of them was told."""
+    """Return the verdicts of nodes whose simulation failed, and of nodes that were not checked in time. The scheduler's
+    counts are computed for each node; only when the time is over, pods of a class share the last result."""
     verdicts = {failure.moves.node.name: found.trial.verdict(failure, in_haste=over()) for failure in found.failures}
     reason = Reason.of(ReasonCode.NOT_EVALUATED, seconds=limit)
     return verdicts | {moves.node.name: NodeVerdict(moves.node.name, reason) for moves in found.left}
 
 
-# A simulation that failed is not repeated for a while; a node that never came so far is looked at every time.
+# A failed simulation is not repeated for a while; a node that was not reached by the simulation is checked in every
+# pass.
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
 
 
 def _memory(world: ClusterState, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
-    """The next memory of the nodes that stay needed, or could not be judged."""
+    """Return the next memory of the nodes that are still needed or could not be judged."""
     now, recheck = world.now, world.options.unremovable_node_recheck_timeout
     memory: dict[str, NodeMemory] = {}
     for name, verdict in verdicts.items():

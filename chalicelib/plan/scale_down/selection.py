@@ -1,9 +1,10 @@
-"""Of the nodes that could go, which go now (scale-down.md §7, §8).
+"""Selects which of the removable nodes are removed now.
 
-Two sieves, both in the order in which budgets are spent. The first asks what must hold of a node whatever else goes on
-(timers, minima, windows, cooldowns); what passes it is what the plan wants to remove, and each node that passes lowers
-what the next one finds. The second rations the wish: the brake (brake.py), then parallelism (parallelism.py). The first
-check that fails is a node's verdict. A zero-or-max group is one unit: all of it passes a sieve, or nothing.
+Two filters run in the order in which budgets are used. The first checks conditions of the node itself (timers,
+minimums, windows, cooldowns); the nodes that pass are what the plan wants to remove, and each of them reduces the room
+of the next. The second limits the rate: the circuit breaker (circuit_breaker.py), then parallelism (parallelism.py).
+The first failing check is a node's verdict. A zero-or-max group is one unit: all of it passes a filter, or nothing. See
+docs/reference/scale-down.md "Removal selection".
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from chalicelib.schedules.maintenance_windows import outside
 
 
 class RemovalCandidate(Protocol):
-    """What picking needs of a candidate (plan/shrink.Candidate)."""
+    """The attributes of a candidate that the selection needs (scale_down/planner.py)."""
 
     @property
     def node(self) -> Node:
@@ -41,11 +42,11 @@ class RemovalCandidate(Protocol):
 
     @property
     def evict(self) -> tuple[str, ...]:
-        """Pods that must move; none: the node is empty."""
+        """Pods that must move; without any, the node is empty."""
 
     @property
     def risky(self) -> bool:
-        """A budget has fewer disruptions left than this drain needs at once."""
+        """True if a PodDisruptionBudget has fewer disruptions left than this drain needs at once."""
 
     @property
     def waits_for(self) -> str:
@@ -56,8 +57,9 @@ _T = TypeVar("_T", bound=RemovalCandidate)
 
 
 class Selection(msgspec.Struct, Generic[_T], frozen=True):
-    """chosen: the candidates that go now, empty ones first. held: the reason of each that stays. paused: what holds all
-    removals back, if anything does. brake: what removals have taken, this plan's included, for the next memory."""
+    """chosen: the candidates that are removed now, empty ones first. held: the reason of each candidate that stays.
+    paused: what blocks all removals, if anything does. brake: the circuit breaker's state with this plan's removals,
+    for the next memory."""
 
     chosen: tuple[_T, ...]
     held: dict[str, Reason]
@@ -73,9 +75,9 @@ def select_removals(
     grown: Collection[str] = (),
     needs: RuleRemovalGuard | None = None,
 ) -> Selection[_T]:
-    """Choose. candidates: in the order they were found, which decides among equals, so that one found before goes
-    first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass. grown: groups
-    that this pass makes larger. needs: what metric rules would buy again, None where there is no such rule."""
+    """Select removals. candidates: in the order in which they were found, which decides among equals. memory: the next
+    memory of every candidate, with its timer. hold: why no node is removed in this pass. grown: groups that this
+    pass scales up. needs: what metric rules would buy again, None if there is no such rule."""
     sieve = _Sieve(world, memory, _pause(world, hold), frozenset(grown), needs)
     braking, parallelism = DisruptionBreaker(world), Parallelism(world)
     held: dict[str, Reason] = {}
@@ -96,7 +98,7 @@ def select_removals(
 
 
 def _pause(world: ClusterState, hold: Reason | None) -> Reason | None:
-    """What holds all removals back, the lasting before the passing."""
+    """Return what blocks all removals, permanent causes before temporary ones."""
     health = world.health
     checks: tuple[Callable[[], Reason | None], ...] = (
         lambda: None if world.options.scale_down_enabled else Reason.of(ReasonCode.SCALE_DOWN_DISABLED),
@@ -121,8 +123,8 @@ def _atomic(world: ClusterState, candidate: RemovalCandidate) -> bool:
 
 
 def _units(world: ClusterState, candidates: Iterable[_T]) -> list[list[_T]]:
-    """What goes together, in the order of spending: zero-or-max groups with empty nodes, those that are only drained,
-    then single nodes: empty ones, drains, risky drains (scale-down.md §7, §8)."""
+    """Return the units in the order of selection: zero-or-max groups with empty nodes, those that only need drains,
+    then single nodes: empty ones, drains, risky drains."""
     atomic: dict[str, list[_T]] = {}
     single: list[list[_T]] = []
     for candidate in candidates:
@@ -137,7 +139,7 @@ def _units(world: ClusterState, candidates: Iterable[_T]) -> list[list[_T]]:
 
 
 class _Sieve:
-    """The first sieve, with what is left of sizes and minima after those that have passed."""
+    """The first filter, with the sizes and minimums left after the units that have passed."""
 
     def __init__(
         self,
@@ -148,9 +150,9 @@ class _Sieve:
         needs: RuleRemovalGuard | None,
     ) -> None:
         self.world, self.memory, self.pause, self.grown, self.needs = world, memory, pause, grown, needs
-        self.needed: Reason | None = None  # why a metric rule needs the unit that is in the sieve
-        # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
-        # either is taken from what is sure to be there.
+        self.needed: Reason | None = None  # why a metric rule needs the unit that is being checked
+        # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
+        # removal at the same time may only use capacity that is certain to exist.
         lowered = {
             op.spec.group: op.spec.to_size
             for op in world.memory.operations
@@ -164,7 +166,7 @@ class _Sieve:
         self.minima = ClusterMinimums(world)
 
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
-        """What of a unit may go as far as this sieve is concerned; the rest gets its reasons in `held`."""
+        """Return which nodes of a unit pass this filter; the others get their reasons in `held`."""
         atomic = _atomic(self.world, unit[0])
         mark, size, spare = self.minima.checkpoint(), self.sizes[unit[0].group], dict(self.spares)
         self.needed = self.needs.refuse([each.node for each in unit]) if self.needs is not None else None
@@ -191,9 +193,9 @@ class _Sieve:
         return []
 
     def _lacks(self, group: str, fit: int) -> Reason | None:
-        """Why so many nodes are not all of a zero-or-max group: neither its target size nor all that are registered
-        (cases.md S6, S13). While some are on their way out, only all that stay behind will do: whether the provider's
-        target still has the others in it cannot be known."""
+        """Return why these nodes are not all of a zero-or-max group: neither its target size nor all registered nodes.
+        While some are being removed, only the complete remainder suffices, because it is unknown whether the
+        provider's target still includes the others."""
         facts = self.world.groups[group]
         registered = sum(node.name not in self.world.leaving for node in facts.nodes) + len(facts.contested)
         if fit == registered or (fit == facts.target and not facts.leaving):
@@ -202,7 +204,8 @@ class _Sieve:
 
 
 def _unneeded_for_long(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """The node's own timer; strictly longer than the threshold, 0 means at once (cases.md S2)."""
+    """Return why the node's own timer has not expired; it must be strictly longer than the threshold, and 0 means at
+    once."""
     world = sieve.world
     own, options = world.groups[candidate.group].group.options, world.options
     mine, default, code = (
@@ -226,7 +229,8 @@ def _young(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
 
 
 def _failed_before(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """Its removal failed a while ago: others go first. An instant too far away comes from a clock that was wrong."""
+    """Return a reason if its removal failed recently, so that other nodes go first. An instant too far away comes from
+    a wrong clock."""
     world = sieve.world
     failed = world.groups[candidate.group].memory.failed_removals.get(candidate.node.name)
     if failed is None or not world.now < failed.until <= world.now + world.options.max_node_group_backoff_duration:
@@ -235,20 +239,21 @@ def _failed_before(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
 
 
 def _growing(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """An increase that is not recorded yet may be asked for once more after a crash, if the size is what it was before.
-    A removal in between would make it so, and a machine would be bought twice (tests/faults, seed 190)."""
+    """Return a reason while a scale-up of the group is not recorded yet. It may be requested again after a crash if the
+    size is what it was before; a removal in between would restore that size, and a node would be bought twice
+    (tests/faults, seed 190)."""
     growing = candidate.group in sieve.grown or sieve.world.groups[candidate.group].growing
     return Reason.of(ReasonCode.GROUP_GROWING) if growing else None
 
 
 def _group_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """Nodes on their way out and those picked before are gone already (cases.md S5)."""
+    """Check the group's minimum; nodes in removal and those selected before count as gone."""
     least, size = sieve.world.groups[candidate.group].group.min, sieve.sizes[candidate.group]
     return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
 
 
 def _pool_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """The same for all groups of a pool together (huaweicloud-cce.md A6.1)."""
+    """Check the shared minimum of all groups of a pool."""
     return at_minimum(sieve.world.groups[candidate.group].group, sieve.spares)
 
 
@@ -257,7 +262,7 @@ def _cluster_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | Non
 
 
 def _metric_rules(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    """A zero-or-max group is asked as a whole: what is between all of it and nothing never comes about."""
+    """Check metric rules; a zero-or-max group is checked as a whole because it is never removed in part."""
     del candidate
     return sieve.needed
 

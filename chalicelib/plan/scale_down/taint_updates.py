@@ -1,8 +1,8 @@
-"""Which taints are to be put on or taken off outside of any removal (scale-down.md §9, §13).
+"""Determines which taints to add or remove independently of removals.
 
-Upstream takes every hard taint off when its process starts, for then nothing can be under way. There is no such moment
-here: functions die and are started all the time. So every pass compares the taints with the operations that are open,
-and gives back what nobody is coming for. The soft taint asks the scheduler to leave unneeded nodes empty if it can.
+Cluster Autoscaler removes every hard taint when its process starts, because no removal can be in progress then.
+Functions have no such moment, since they start and stop all the time. Every pass therefore compares the taints with the
+open operations and removes those without one. The soft taint asks the scheduler to keep unneeded nodes empty if it can.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from chalicelib.plan.state.cluster_state import ClusterState
 
 REMOVE_STALE_TAINT, REMOVE_SOFT_TAINT, ADD_SOFT_TAINT = "cleanup", "unsoften", "soften"
 _AHEAD = 86400.0
-"""Seconds by which a foreign clock may be ahead; what lies farther in the future is no time of a taint."""
+"""Seconds by which another program's clock may be ahead; a value further in the future is not a valid taint time."""
 
 
 def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
-    """First all `cleanup`s, then `unsoften`, then `soften`, each by node name. unneeded: names of the nodes that are
-    unneeded after this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled, are
-    left alone. How many soft ones are written in a pass is up to handlers/marking.py."""
+    """Return first the removals of stale hard taints, then the removals of soft taints, then the new soft taints, each
+    sorted by node name. unneeded: names of the nodes that are unneeded after this pass. Nodes of open operations,
+    and of groups that could not be read or are not autoscaled, are not touched. reconciler/taint_writer.py limits
+    how many soft taints are written per pass."""
     busy = frozenset(
         target.node for operation in world.memory.operations if operation.is_open for target in operation.spec.targets
     )
@@ -51,16 +52,17 @@ def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[Taint
 
 
 def _ours(node: Node, world: ClusterState) -> bool:
-    """It belongs to a group that was read without an error."""
+    """Return whether the node belongs to a group that was read without an error."""
     facts = world.groups.get(world.group_of.get(node.name, ""))
     return facts is not None and not facts.group.error
 
 
 def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
-    """Hard taints that nobody is coming for. One with our note is given back at once when its operation is over, and
-    uncordoned if the note says that the cordon is ours. One of another program is left until it must have been
-    forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
-    its mark, also after our operation has stopped waiting for it: pods that came to it now would die with it."""
+    """Return hard taints without an open operation. A taint with our annotation is removed as soon as its operation is
+    over, and the node is uncordoned if the annotation says that the cordon is ours. A taint of another program is
+    left until it must be stale; then its cordon is removed too, as Cluster Autoscaler does. A node whose instance
+    the vendor is still removing keeps its taint, even after our operation has stopped waiting for it: pods placed on
+    it now would die with it."""
     opened = frozenset(operation.spec.id for operation in world.memory.operations if operation.is_open)
     going = frozenset(
         name
@@ -84,7 +86,7 @@ def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
 
 
 def _forgotten(value: str, now: float, options: Options) -> bool:
-    """A foreign taint older than the longest a removal may take, or one that does not say since when."""
+    """Return whether a foreign taint is older than the longest possible removal, or has no timestamp."""
     if not (value.isascii() and value.isdecimal() and len(value) <= 12):
         return True
     groups = sum(seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config)

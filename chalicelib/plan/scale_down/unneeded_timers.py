@@ -1,7 +1,9 @@
-"""Since when a node is unneeded (scale-down.md §7, §13): kept while it stays so, paused while nobody can tell.
+"""Tracks since when a node is unneeded: the timer continues while it stays unneeded, and pauses while this cannot be
+judged.
 
-A timer is lost only when a pass looked at the node and found it needed. What a pass could not judge (its group is sick
-or unreadable, the time ran out, nobody looked at all) does not count, and is not held against the node either.
+A timer is reset only when a pass checked the node and found it needed. A pass that could not judge the node (its group
+is unhealthy or unreadable, the time ran out, no pass ran at all) adds no time and does not reset the timer. See
+docs/reference/scale-down.md "Unneeded timers".
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from chalicelib.model.reason import ReasonCode
 from chalicelib.plan.state.cluster_state import ClusterState
 
 UNSEEN = 900.0
-"""Seconds without a look after which nobody can say what a node was needed for meanwhile."""
+"""Seconds without a pass after which it is unknown whether a node was needed in between."""
 
 NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCode.NOT_EVALUATED, ReasonCode.PROMISED})
-"""Verdicts of a node that nobody could judge. One that pending pods are expected on is among them: the scheduler may
-put them elsewhere, and while other nodes are drained there are always some that are on their way."""
+"""Verdicts of a node that could not be judged. They include a node on which pending pods are expected: the scheduler
+may place them on another node, and while other nodes are drained there are always such pods."""
 
 
 def unneeded(node: Node, known: NodeMemory, world: ClusterState, assumed: float | None) -> NodeMemory:
-    """The next memory of a node found unneeded. assumed: treat it as unneeded for so many seconds at least."""
+    """Return the next memory of a node found unneeded. assumed: treat it as unneeded for at least this many seconds."""
     since = _since(node, known, world)
     if assumed is not None:
         since = min(since, world.now - assumed)
@@ -30,7 +32,7 @@ def unneeded(node: Node, known: NodeMemory, world: ClusterState, assumed: float 
 
 
 def paused(known: NodeMemory, now: float) -> NodeMemory | None:
-    """The next memory of a node that could not be judged: its time so far, not a second more."""
+    """Return the next memory of a node that could not be judged: its elapsed time is kept unchanged."""
     if not known.unneeded_since:
         return known if known.unremovable_until > now else None
     return msgspec.structs.replace(
@@ -39,8 +41,8 @@ def paused(known: NodeMemory, now: float) -> NodeMemory | None:
 
 
 def _since(node: Node, known: NodeMemory, world: ClusterState) -> float:
-    """Time in which nobody looked (an outage, mode off) does not count: the timer goes on from where it was last
-    confirmed."""
+    """Return the start of the timer. Time without passes (an outage, mode off) does not count: the timer continues from
+    where it was last confirmed."""
     if not known.unneeded_since:
         return _tainted_since(node, world)
     unseen = world.now - known.confirmed_at
@@ -49,8 +51,8 @@ def _since(node: Node, known: NodeMemory, world: ClusterState) -> float:
 
 
 def _tainted_since(node: Node, world: ClusterState) -> float:
-    """With nodeDeletionCandidateTtl the time of a soft taint that is not older counts for a node that memory does not
-    know: what another autoscaler, or a table that was lost, had found out."""
+    """Return the time of a soft taint that is not older than nodeDeletionCandidateTtl, for a node without memory: it
+    preserves the time recorded by another autoscaler or before the table was lost."""
     soft, ttl = node.taint(DELETION_CANDIDATE), world.options.node_deletion_candidate_ttl
     if soft is None or not ttl or not (soft.value.isascii() and soft.value.isdigit()):
         return world.now

@@ -1,7 +1,8 @@
-"""How much of every node is asked for (scale-down.md §4): requests over allocatable, the larger of cpu and memory.
+"""Computes the utilization of every node: requests divided by allocatable, the larger of cpu and memory.
 
-On a GPU node only the GPU counts. DaemonSet and mirror pods may be left out of both sides; a pod that has been
-terminating for long is left out of what is used. Summed for all nodes at once, from the pass's occupancy.
+On a GPU node only the GPU counts. DaemonSet and mirror pods may be excluded from both sides; a pod that has been
+terminating for long is excluded from the requests. Computed for all nodes at once, from the pass's index of pods by
+node.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from chalicelib.plan.state.readiness import lacks_device
 from chalicelib.plan.tables.array_types import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
-_DAEMON, _MIRROR = 1, 2  # kinds of pods, added up; 0: neither
+_DAEMON, _MIRROR = 1, 2  # kinds of pods as bit flags; 0: neither
 _KINDS = 4
 
 
@@ -31,12 +32,12 @@ class Utilization(msgspec.Struct, frozen=True):
 
 
 def is_long_terminating(pod: Pod, now: float) -> bool:
-    """deletionTimestamp + grace + 30 s is past (scale-down.md §6 rule 2)."""
+    """Return whether deletionTimestamp + grace + 30 s is past."""
     return bool(pod.deleted) and pod.deleted + pod.deletion_grace + 30.0 < now
 
 
 class Usage:
-    """What the pods of every node ask for, by kind of pod; expendable ones are not counted."""
+    """The requests of the pods of every node, by kind of pod; expendable pods are not counted."""
 
     def __init__(self, world: ClusterState) -> None:
         options, occupancy, classes = world.options, world.occupancy, world.snapshot.classes
@@ -67,7 +68,7 @@ class Usage:
         self._live = self._all - sums(gone) if gone.any() else self._all
 
     def of(self, node: Node, *, ignore_daemonsets: bool) -> Utilization | None:
-        """A node's utilisation, None if it has no allocatable cpu or memory to compare with."""
+        """Return a node's utilization, None if it has no allocatable cpu or memory."""
         gpu = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), None)
         if gpu is None and lacks_device(node):
             return Utilization(GPU_RESOURCES[0], 0.0, gpu=True)
@@ -92,7 +93,8 @@ class Usage:
         return Utilization(name, share, gpu=gpu is not None)
 
     def share(self, node: Node) -> float:
-        """How full a node is by what all its pods ask for: the largest share of cpu, memory or GPUs; 1 if unknown."""
+        """Return how full a node is by the requests of all its pods: the largest share of cpu, memory or GPUs; 1 if
+        unknown."""
         at = self._index[node.name]
         asked = self._all[:, at].sum(axis=1)
         shares = [float(asked[row]) / room for row, name in enumerate(_NAMES) if (room := node.allocatable.get(name))]

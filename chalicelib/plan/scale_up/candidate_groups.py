@@ -1,7 +1,7 @@
-"""The node groups that may grow, and which pod classes an empty new node of each would take.
+"""Selects the node groups that may scale up, and the pod classes that an empty new node of each would take.
 
-A group that cannot be read, has no template, is sick, backed off or already growing is left out with its reason and
-stops nothing else (scale-up.md §6).
+A group that cannot be read, has no template, is unhealthy, backed off or already scaling up is skipped with its reason
+and does not affect other groups.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 class Candidates:
-    """able: groups that may grow, in the order of their ids; skipped: the others with the reason."""
+    """able: groups that may scale up, sorted by id; skipped: the other groups with the reason."""
 
     def __init__(self, world: ClusterState, floor: SimulatedCluster, ledger: ResourceLimiter) -> None:
         self._floor = floor
@@ -44,7 +44,8 @@ class Candidates:
         self._fits: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
-        """Per able group, whether one pod of a class passes every filter on an empty new node, other pods aside."""
+        """Return per able group whether one pod of a class passes every predicate on an empty new node, regardless of
+        other pods."""
         found = self._fits.get(cls)
         if found is None:
             floor, pod = self._floor, self._floor.classes[cls]
@@ -62,12 +63,12 @@ class Candidates:
         return found
 
     def confine(self, cls: int, groups: Collection[str]) -> None:
-        """New nodes for a class, that of virtual pods, only in these groups."""
+        """Restrict new nodes for a class of virtual pods to these groups."""
         inside = np.fromiter((facts.id in groups for facts in self.able), dtype=np.bool_, count=len(self.able))
         self._fits[cls] = self.fits(cls) & inside
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Why an empty new node of the row-th able group takes no pod of a class as things stand, () if it does."""
+        """Return why an empty new node of the row-th able group takes no pod of a class at present, () if it does."""
         floor = self._floor
         found = floor.nowhere(cls) or predicates.reasons(cls, floor.classes[cls], self.table, row)
         if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
@@ -81,7 +82,7 @@ class Candidates:
         return NewNodeTopology(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
 
     def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """A reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
+        """Return a reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
         limits = self.shapes[self.able[row].id].template.volume_limits
         for driver, (each, shared) in self._floor.volumes.attaches(cls).items():
             if each + shared > limits.get(driver, each + shared):
@@ -90,8 +91,8 @@ class Candidates:
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
-    """Whether a pod could only run on such a node for labels that are not promised (huaweicloud-cce.md A1.2), by what
-    it asks of them or by what it forbids: that a template has not got them must not look like a wish come true."""
+    """Return whether a pod's fit on such a node depends on labels that are not guaranteed, because the pod requires or
+    forbids them. A label that is missing from a template must not count as a met requirement."""
     if not labels:
         return False
     terms = pod.required_affinity
@@ -107,7 +108,7 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
 
 
 def _template_table(able: Sequence[NodeGroupState], floor: SimulatedCluster) -> NodeTable:
-    """One row per group: an empty new node, its DaemonSet pods on it."""
+    """Return a table with one row per group: an empty new node with its DaemonSet pods."""
     table = NodeTable([facts.template.node for facts in able if facts.template is not None], floor.table.columns)
     one: Ints = np.ones(1, dtype=np.int64)
     for row, facts in enumerate(able):
@@ -118,7 +119,7 @@ def _template_table(able: Sequence[NodeGroupState], floor: SimulatedCluster) -> 
 
 
 def _skip(facts: NodeGroupState, ledger: ResourceLimiter) -> Reason | None:
-    """Why a group is not asked, in the order of scale-up.md §6; None if it is."""
+    """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler."""
     mine = facts.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
         (bool(facts.group.error), Reason.of(ReasonCode.GROUP_UNREADABLE, detail=facts.group.error)),

@@ -1,9 +1,9 @@
-"""How many new nodes of one template a set of pods needs (scale-up.md §7), by arithmetic on bins.
+"""The estimator: how many new nodes of one template a set of pods needs, by arithmetic on bins.
 
-The order is upstream's: classes by how much of the template one pod takes, largest first; earlier nodes before later
-ones; a new node only when no earlier one has room. A class with rules about other pods is asked again after others
-were placed; one that spreads over host names may go back to nodes that exist, as upstream's does, but those are not
-counted as new.
+The order is Cluster Autoscaler's: classes by the share of the template that one pod takes, largest first; earlier nodes
+before later ones; a new node only when no earlier one has room. A class with rules about other pods is tried again
+after others were placed. A class that spreads over host names may return to existing nodes, as in Cluster Autoscaler,
+but those do not count as new. See docs/reference/scale-up.md "Estimator".
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from chalicelib.plan.tables.host_ports import HeldPorts
 from chalicelib.plan.tables.node_table import least_fit
 
 _PACKED = -1  # the row of all packed pods, as long as they only take free volumes
-_ROUNDS = 4  # how often classes that found no room are tried again because others were placed meanwhile
+_ROUNDS = 4  # maximum number of retries of classes without room because others were placed meanwhile
 
 
 class PodRequest(msgspec.Struct, frozen=True):
-    """So many pods of a class; first: the key of the first, for the order among equals."""
+    """A number of pods of a class; first: the sort key of the first pod, for the order among equals."""
 
     cls: int
     count: int
@@ -40,7 +40,7 @@ class PodRequest(msgspec.Struct, frozen=True):
 
 
 class NodeShape(msgspec.Struct, frozen=True):
-    """An empty new node. free: its room with the DaemonSet pods on it; ports: what these take."""
+    """An empty new node. free: its room with the DaemonSet pods on it; ports: the ports these use."""
 
     template: Template
     free: Ints
@@ -48,8 +48,8 @@ class NodeShape(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """nodes: how many new ones; placed: class -> pods on them; refused: classes of which some found no room for want of
-    nodes; order: the classes in the order in which they were packed; out_of_time: some were not looked at."""
+    """nodes: number of new nodes; placed: class -> pods on them; refused: classes of which some pods found no room
+    because of the node limit; order: the classes in packing order; out_of_time: some classes were not checked."""
 
     nodes: int
     placed: dict[int, int]
@@ -59,12 +59,12 @@ class Estimate(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Pods placed in all."""
+        """Return the total number of placed pods."""
         return sum(self.placed.values())
 
 
 def shape_of(template: Template, floor: SimulatedCluster) -> NodeShape:
-    """A template as an empty new node."""
+    """Return a template as an empty new node."""
     columns = floor.table.columns
     free = columns.vector(template.node.allocatable)
     ports: tuple[HostPort, ...] = ()
@@ -75,8 +75,8 @@ def shape_of(template: Template, floor: SimulatedCluster) -> NodeShape:
 
 
 def orders(asks: Sequence[PodRequest], template: Template, floor: SimulatedCluster) -> list[list[PodRequest]]:
-    """In which orders to try: upstream's, by the share of the template that one pod takes, largest first; and, where
-    there are classes of which a node holds one pod only, with these first, since others fit in beside them.
+    """Return the orders to try: Cluster Autoscaler's, by the share of the template that one pod takes, largest first;
+    and, if some classes allow only one pod per node, an order with these first, since other pods fit next to them.
 
     Equal shares: classes with rules about other pods first, then by namespace and name of the first pod.
     """
@@ -94,7 +94,7 @@ def orders(asks: Sequence[PodRequest], template: Template, floor: SimulatedClust
 
 
 def _apart(needs: PodConstraints | None) -> bool:
-    """Whether no two pods of a class may share a node."""
+    """Return whether no two pods of a class may share a node."""
     return needs is not None and any(each.own and each.key == HOSTNAME_LABEL for each in needs.repulsions)
 
 
@@ -105,8 +105,9 @@ def estimate(
     limit: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> Estimate:
-    """Pack what passes the template's static filters onto at most `limit` new nodes: the order that places most pods,
-    then the one that needs fewest nodes. The floor is left as it was. stop: asked before every class."""
+    """Pack the classes that pass the template's constant predicates onto at most `limit` new nodes: prefers the order
+    that places most pods, then the one that needs fewest nodes. The simulated cluster is left unchanged. stop:
+    called before every class."""
     best: Estimate | None = None
     for order in orders(asks, shape.template, floor):
         mark = floor.checkpoint()
@@ -166,7 +167,7 @@ class _Packer:
         )
 
     def _place(self, ask: PodRequest) -> int:
-        """Place pods of one class; returns how many found a new node."""
+        """Place pods of one class; returns how many were placed on new nodes."""
         floor, needs = self.floor, self.needs[ask.cls]
         asked, need = floor.table.columns.asked(ask.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
@@ -203,7 +204,7 @@ class _Packer:
         return ask.count - rest - elsewhere
 
     def _fill(self, cls: int, quota: Ints, count: int) -> int:
-        """Up to so many pods of a class into the bins; returns how many found room."""
+        """Place up to `count` pods of a class into the bins; returns how many were placed."""
         done = self.bins.fill(self.at.get(cls, -1), self.floor.table.columns.need(cls), quota, count)
         if done and self.floor.volumes.concerns(cls) and self.floor.volumes.counting(cls):
             self._bind(cls, done)
@@ -211,12 +212,12 @@ class _Packer:
         return done
 
     def _bind(self, cls: int, count: int) -> None:
-        """So many pods take free volumes, as on a node like the template, or give them back."""
+        """Let pods take free volumes, as on a node like the template, or release them."""
         node, counting = self.shape.template.node, self.floor.volumes.counting(cls)
         self.floor.attached.held.add(cls, counting, (_PACKED, node), count)
 
     def _cap(self, cls: int, needs: PodConstraints | None) -> Cap:
-        """What rules, ports and volumes allow on the bins and on one more node."""
+        """Return what rules, ports and volumes allow on the bins and on one more node."""
         bins, floor = self.bins, self.floor
         cap = (
             self.fresh.cap(cls, needs, bins.pods, bins.mult)
@@ -234,7 +235,7 @@ class _Packer:
         return cap
 
     def _volumes(self, cls: int, cap: Cap) -> None:
-        """Disk conflicts, claims that one pod may use, and the attach limits of the template's drivers."""
+        """Apply disk conflicts, ReadWriteOncePod claims, and the attach limits of the template's drivers."""
         volumes, pods = self.floor.volumes, self.bins.pods
         mine, held = pods[self.at[cls]], self.floor.attached.held
         if held and volumes.waits(cls) and not volumes.bindable(cls, self.shape.template.node, held):
@@ -259,7 +260,8 @@ class _Packer:
         self._attach(cls, cap)
 
     def _attach(self, cls: int, cap: Cap) -> None:
-        """The attach limits of the template's drivers. A volume counts once per node, however many pods use it."""
+        """Apply the attach limits of the template's drivers. A volume counts once per node, however many pods use
+        it."""
         pods, volumes = self.bins.pods, self.floor.volumes
         for driver, (each, shared) in volumes.attaches(cls).items():
             limit = self.shape.template.volume_limits.get(driver)
@@ -281,7 +283,7 @@ class _Packer:
             cap.fresh = min(cap.fresh, 0 if alone < 0 else alone // each if each else UNLIMITED)
 
     def _common(self, driver: str) -> dict[Attachment, Bools]:
-        """Volumes that several pods may use -> the planned nodes that attach them already."""
+        """Return volumes that several pods may use -> the planned nodes that already attach them."""
         found: dict[Attachment, Bools] = {}
         for other, at in self.at.items():
             shared = self.floor.volumes.shared(other) if self.floor.volumes.concerns(other) else frozenset[Attachment]()
@@ -292,8 +294,9 @@ class _Packer:
         return found
 
     def _wanted(self, cls: int, needs: PodConstraints | None, count: int, each: int, alone: int) -> int:
-        """How many new nodes for so many pods. With a spread over host names a node holds more once its neighbours do:
-        then as few as could do in the end, and after that one at a time."""
+        """Return how many new nodes to add for these pods. With a spread over host names, a node can take more pods
+        once other nodes have more: the first step adds the fewest nodes that could suffice in the end, later steps
+        add one at a time."""
         even = _by_host(needs)
         if even is None or needs is None:
             return -(-count // each)
@@ -302,7 +305,8 @@ class _Packer:
         return -(-count // max(1, min(alone, self._ceiling(cls, even, needs))))
 
     def _ceiling(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
-        """How many pods of a class one host name may hold in the end: the rows that take none of it hold the least."""
+        """Return how many pods of a class one host name may have in the end, given that rows that take no pod of the
+        class keep the lowest count."""
         floor = self.floor
         codes, _ = floor.table.label(even.key)
         level = floor.rows.level(cls, even, needs.spread_keys)
@@ -311,12 +315,13 @@ class _Packer:
         return int(level.counts[codes[stuck]].min()) + even.max_skew if stuck.any() else UNLIMITED
 
     def _lend(self, cls: int, needs: PodConstraints | None, count: int) -> int:
-        """Pods that spread over host names back onto nodes that exist, because new ones have raised the least count."""
+        """Place pods that spread over host names on existing nodes, because new nodes have raised the lowest count."""
         even = _by_host(needs)
         if even is None or needs is None or not self.made:
             return 0
         if len(needs.evenness) > 1 or needs.attraction is not None or needs.repulsions:
-            return 0  # its other rules would have to know of the new nodes too; the next look at the floor does
+            # its other rules would need to know the new nodes too; the next check of the simulated cluster does
+            return 0
         each, _ = self.fresh.counts(even.counter, self.bins.pods)
         least, _ = self.fresh.host_level(cls, even, needs, each, self.bins.mult)
         codes, _ = self.floor.table.label(even.key)
@@ -335,5 +340,5 @@ class _Packer:
 
 
 def _by_host(needs: PodConstraints | None) -> SpreadConstraint | None:
-    """The constraint that spreads a class itself over host names, if there is one."""
+    """Return the constraint that spreads a class itself over host names, if there is one."""
     return next((even for even in needs.evenness if even.key == HOSTNAME_LABEL and even.own), None) if needs else None

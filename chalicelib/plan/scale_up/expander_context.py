@@ -1,4 +1,4 @@
-"""What expanders may know of a pass (choose/situation.py), gathered in one place."""
+"""Builds the context that expanders may use in a pass (expanders/context.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chalicelib.plan.state.cluster_state import ClusterState
 
 
 def expander_context(world: ClusterState, seed: int) -> ExpanderContext:
-    """The situation of a pass; seed: for expanders that draw lots."""
+    """Return the expander context of a pass; seed: for expanders that draw at random."""
     return ExpanderContext(
         seed=seed,
         cluster_nodes=len(world.snapshot.nodes),

@@ -1,9 +1,10 @@
-"""Everybody's place, settled before anything is promised (scale-up.md §7, §9).
+"""Determines the final place of every pod before anything is promised. See docs/reference/scale-up.md "Final
+placement".
 
-Packing puts the largest pods first, the scheduler takes them by priority and age. In a small plan everybody is placed
-once more in the scheduler's own order, first fit, and that is promised if nobody loses his place by it; else, and in a
-large plan, the places that packing found are. Nodes that stay empty are not bought, nor is a node without which
-everybody still finds a place.
+The estimator places the largest pods first, but the scheduler takes pods by priority and age. In a small plan all pods
+are placed once more in the scheduler's own order, first fit, and these places are promised if no pod loses its place.
+Otherwise, and in a large plan, the estimator's places are used. Nodes that stay empty are not bought, nor is a node
+without which all pods still find a place.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from chalicelib.plan.simulation.simulated_cluster import Placements
 from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.tables.array_types import Ints
 
-_TRIES = 3  # how often is planned for pods that lost their place
-_EXACT = 1_000  # rows times runs of pods up to which everybody is placed again to find out
+_TRIES = 3  # maximum number of plans for pods that lost their place
+_EXACT = 1_000  # rows times runs of pods up to which all pods are placed again as a check
 
 
 _State = tuple[dict[str, int], list[str], Placements]  # nodes per group, the group of every planned row, places
 
 
 def finalize_placement(settling: FinalPlacer) -> None:
-    """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it."""
+    """Scale up for the queue and place all pods; plan/scale_up/worst_case.py determines which places may be
+    promised."""
     search = settling.search
     left: Sequence[PodBatch] = settling.left
     for _ in range(_TRIES):
@@ -55,19 +57,18 @@ def _count(left: Sequence[PodBatch]) -> int:
 
 
 class FinalPlacer:
-    """A plan while it is being made."""
+    """A plan under construction."""
 
     def __init__(
         self, search: ScaleUpSearch, queue: Sequence[PodBatch], kept: dict[str, int], way: Way | None = None
     ) -> None:
-        """kept: group -> new nodes that stay even if they are empty. way: how pods are put on nodes that exist; None:
-        in the scheduler's order, first fit or dealt in turn. early: who stands where before any new
-        node, to compare."""
+        """kept: group -> new nodes that stay even if they are empty. way: how pods are placed on existing nodes; None:
+        in the scheduler's order, first fit or in turn. early: the placements before any new node, for comparison."""
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
-        self.most: dict[int, int] = {}  # class -> pods that packing ever had a place for
-        self.doubtful: set[int] = set()  # refused classes that one more node would take as things stand
+        self.most: dict[int, int] = {}  # class -> highest number of pods that the estimator has placed
+        self.doubtful: set[int] = set()  # refused classes that one more node would take in the current state
         self.new: dict[int, tuple[str, int]] = {}
-        # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
+        # Pods that fit existing or upcoming nodes are placed there now, before any new node is added.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
         ordered, around = way(queue, self.floor) if way is not None else (queue, False)
         place(self.floor, ordered, lambda: watch.over(limit), around=around)
@@ -78,18 +79,18 @@ class FinalPlacer:
         standing = self.floor.standing()
         self.early = tuple((cls, rows.tobytes(), counts.tobytes()) for cls, (rows, counts) in standing.items())
         self.choice = bool(self.rest and standing)
-        # Pods wait that fit nodes which are there: the scheduler has not seen the cluster as it is now.
+        # Some pending pods fit existing nodes: the scheduler has not seen the current state of the cluster yet.
         self.fresh = self.choice and any((rows < self.floor.real).any() for rows, _ in standing.values())
         self.mark = self.floor.checkpoint()
-        # Nodes for minimum sizes come whatever is pending, and join together with the others.
+        # Nodes for minimum sizes are added regardless of pending pods, and together with the other new nodes.
         for group, nodes in kept.items():
             search.add(group, nodes)
         self.left = place(self.floor, self.rest) if kept else self.rest
         self._number()
 
     def _unserved(self) -> tuple[PodBatch, ...]:
-        """Those for whom a node may be bought and who have no place. Pods of a class are alike, so that its places are
-        theirs before they are those of pods that do not count, whoever was placed first."""
+        """Return the unplaced pods for which a node may be bought. Pods of a class are equal, so its places go to the
+        counted pods first, whichever pods were placed first."""
         served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
         left: list[PodBatch] = []
         for demand in self.queue:
@@ -101,8 +102,8 @@ class FinalPlacer:
         return tuple(left)
 
     def _in_turn(self) -> None:
-        """The same once more, dealing pods over the nodes in turn as upstream does (scale-up.md §2), which is nearer to
-        how the scheduler spreads them; first fit where that leaves fewer."""
+        """Place the pods again, distributed over the nodes in turn as Cluster Autoscaler does, which is closer to how
+        the scheduler spreads them; first fit is kept if it places more pods."""
         first, count = self.floor.standing(), _count(self.rest)
         self.floor.rollback(0)
         place(self.floor, self.queue, around=True)
@@ -114,24 +115,24 @@ class FinalPlacer:
             self.floor.put_all(first)
 
     def begin_at(self, mark: int) -> None:
-        """What was placed before this mark is on nodes that exist or are on their way."""
+        """Treat what was placed before this checkpoint as pods on existing or upcoming nodes."""
         self.mark, self.rest = mark, self._unserved()
 
     def late(self) -> bool:
-        """Whether the time for packing is over, or that of the whole search for growth."""
+        """Return whether the time of the estimator, or of the whole scale-up search, is over."""
         return self.floor.late() or self.search.watch.over(self.search.world.options.max_binpacking_time)
 
     def idle(self) -> bool:
-        """Whether a planned node has no pod."""
+        """Return whether a planned node has no pod."""
         return not self._crowd()[self.floor.base :].all()
 
     @property
     def small(self) -> bool:
-        """Whether placing everybody again is cheap."""
+        """True if placing all pods again is fast."""
         return len(self.floor.table) * (len(self.queue) + 1) <= _EXACT
 
     def grow(self, left: Sequence[PodBatch]) -> None:
-        """New nodes for these."""
+        """Add new nodes for these pods."""
         start = self.state()
         rest = self.search.search(asks_of(left))
         self._number()
@@ -142,7 +143,7 @@ class FinalPlacer:
         self.drop_empty()
 
     def _alone(self, cls: int) -> bool:
-        """Whether least-cost weighs a class: one without rules, ports or claims."""
+        """Return whether least-cost handles a class: one without rules, ports or claims."""
         return (
             self.floor.needs(cls) is None
             and not self.floor.classes[cls].ports
@@ -150,7 +151,8 @@ class FinalPlacer:
         )
 
     def _cheaper(self, left: Sequence[PodBatch], rest: Sequence[PodRequest], start: _State) -> None:
-        """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
+        """Run the rest of the chain without least-cost and keep the cheaper result: with the pods that least-cost does
+        not handle, its mix may cost more in total."""
         search, mixed = self.search, self.state()
         mix = sum(ask.count for ask in rest), search.cost()
         self._back_to(start)
@@ -160,11 +162,11 @@ class FinalPlacer:
             self._back_to(mixed)
 
     def state(self) -> _State:
-        """Nodes and places, to go back to."""
+        """Return nodes and placements, for `_back_to`."""
         return dict(self.search.grown), self.groups(), self.floor.standing()
 
     def _back_to(self, state: _State) -> None:
-        """Nodes and places as they were."""
+        """Restore nodes and placements."""
         grown, groups, standing = state
         for group, nodes in list(self.search.grown.items()):
             self.search.undo_scale_up(group, nodes - grown.get(group, 0))
@@ -179,22 +181,22 @@ class FinalPlacer:
             self.new[row] = (group, numbers[group])
 
     def spare(self, group: str) -> int:
-        """New nodes of a group beyond those it gets for its minimum size."""
+        """Return the number of a group's new nodes beyond those for its minimum size."""
         return self.search.grown.get(group, 0) - self.kept.get(group, 0)
 
     def _rows(self) -> list[int]:
-        """Rows of planned nodes."""
+        """Return the rows of planned nodes."""
         return list(range(self.floor.base, len(self.floor.table)))
 
     def _crowd(self) -> Ints:
-        """Pods per row."""
+        """Return the number of pods per row."""
         crowd: Ints = np.zeros(len(self.floor.table), dtype=np.int64)
         for rows, counts in self.floor.standing().values():
             crowd[rows] += counts
         return crowd
 
     def drop_empty(self) -> bool:
-        """Planned nodes on which nobody is are not bought; the others keep what is on them. Whether there were any."""
+        """Remove planned nodes without pods; the others keep their pods. Returns whether there were any."""
         crowd = self._crowd()
         idle: dict[str, list[int]] = {}
         for row in self._rows():
@@ -210,7 +212,7 @@ class FinalPlacer:
         return bool(drop)
 
     def _without(self, rows: Sequence[int]) -> None:
-        """The same places on the nodes that stay."""
+        """Remove these rows and keep the placements on the other nodes."""
         if not rows:
             return
         gone = set(rows)
@@ -223,7 +225,7 @@ class FinalPlacer:
         self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
 
     def lay(self, groups: Sequence[str]) -> None:
-        """Planned nodes of these groups, in this order, empty."""
+        """Add empty planned nodes of these groups, in this order."""
         have: dict[str, int] = {}
         for group, run in groupby(groups):
             nodes = len(list(run))
@@ -232,7 +234,7 @@ class FinalPlacer:
         self._number()
 
     def worth(self) -> list[int]:
-        """Pods that have a place, per priority, the highest first: what an arrangement is measured by."""
+        """Return the number of placed pods per priority, the highest first, which is the measure of a placement."""
         classes, standing = self.floor.classes, self.floor.standing()
         placed: dict[int, int] = {}
         for cls in dict.fromkeys(demand.cls for demand in self.queue):
@@ -242,7 +244,7 @@ class FinalPlacer:
         return [placed[priority] for priority in sorted(placed, reverse=True)]
 
     def unjust(self) -> bool:
-        """Whether somebody has a place on a new node while a pod of higher priority has none."""
+        """Return whether a pod has a place on a new node while a pod of higher priority has none."""
         classes, crowd = self.floor.classes, self.floor.standing()
         on_new = [classes[cls].priority or 0 for cls, (rows, _) in crowd.items() if (rows >= self.floor.base).any()]
         left = [
@@ -253,7 +255,8 @@ class FinalPlacer:
         return bool(on_new) and bool(left) and max(left) > min(on_new)
 
     def arrange(self) -> None:
-        """First fit in the scheduler's order, if that serves nobody worse and there is time; else as packed."""
+        """Place pods first fit in the scheduler's order if that is not worse for any priority and there is time;
+        otherwise keep the estimator's places."""
         if self.floor.late():
             return
         standing, groups, count = self.floor.standing(), self.groups(), self.worth()
@@ -267,14 +270,14 @@ class FinalPlacer:
                     self.in_queue_order()
                 return
         elif all(self.floor.needs(cls) is None for cls in standing):
-            return  # nobody depends on others: what was packed is accepted in any order
+            return  # no class depends on other pods: the estimator's places are valid in any order
         self.restore(groups, {})
         self._as_promised(standing)
         self.drop_empty()
 
     def _as_promised(self, standing: Placements) -> None:
-        """Everybody onto the place that packing found, in the scheduler's order and as often as it would try. Who is
-        not taken there was placed by luck, before others whose presence forbids it, and is promised nothing."""
+        """Place pods where the estimator placed them, in the scheduler's order and with its retries. A pod that is
+        refused there was placed by chance, before others whose presence forbids it, and is promised nothing."""
         here = self.floor.standing()
         waiting: dict[int, Ints] = {}
         for cls, (rows, counts) in standing.items():
@@ -299,32 +302,32 @@ class FinalPlacer:
                     moved = True
 
     def top_up(self) -> Sequence[PodBatch]:
-        """Who has no place, once everybody has been tried on what is planned."""
+        """Retry the unplaced pods on the planned nodes, and return those without a place."""
         left = self.settled().left
         return place(self.floor, left) if left and self.search.grown else left
 
     def groups(self) -> list[str]:
-        """The group of every planned row."""
+        """Return the group of every planned row."""
         return [self.new[row][0] for row in self._rows()]
 
     def restore(self, groups: Sequence[str], standing: Placements) -> None:
-        """Planned nodes and places as they were."""
+        """Restore planned nodes and placements."""
         self.floor.reset(self.mark)
         self.lay(groups)
         self.floor.put_all(standing)
 
     def lay_all(self) -> None:
-        """Planned nodes by group, empty."""
+        """Add the planned nodes by group, empty."""
         self.lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
 
     def in_queue_order(self) -> None:
-        """Everybody who is not served by nodes that exist once more, first fit, onto what is planned."""
+        """Place all pods that existing nodes do not serve again, first fit, on the planned nodes."""
         self.floor.reset(self.mark)
         self.lay_all()
         place(self.floor, self.rest)
 
     def drop_needless(self, group: str) -> None:
-        """Nodes of a group without which everybody still finds a place are not bought."""
+        """Remove nodes of a group without which all pods still find a place."""
         if self.atomic(group) or self.floor.late():
             return
         if not self.small:
@@ -342,8 +345,8 @@ class FinalPlacer:
                 self.in_queue_order()
 
     def _shed(self, group: str) -> list[int]:
-        """The group's emptiest new nodes, as long as their pods find room elsewhere as things stand; then they are
-        there."""
+        """Move the pods of the group's emptiest new nodes to other nodes while they find room there; returns the rows
+        of the emptied nodes."""
         floor, crowd = self.floor, self._crowd()
         mine = sorted((row for row in self._rows() if self.new[row][0] == group), key=lambda row: (crowd[row], -row))
         on: dict[int, dict[int, int]] = {row: {} for row in mine}
@@ -373,11 +376,11 @@ class FinalPlacer:
         return gone
 
     def atomic(self, group: str) -> bool:
-        """Whether the group goes from nothing to its maximum at once."""
+        """Return whether the group scales from zero to its maximum at once."""
         return self.search.world.groups[group].group.options.zero_or_max
 
     def settled(self) -> FinalPlacement:
-        """Pods to their places: within a class in the scheduler's order, rows in order."""
+        """Assign pods to places: within a class in the scheduler's order, rows in order."""
         waiting: dict[int, list[Pod]] = {}
         bystanders: set[str] = set()
         for demand in sorted(self.queue, key=lambda demand: not demand.counts):

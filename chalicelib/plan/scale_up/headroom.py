@@ -1,12 +1,13 @@
-"""Spare capacity that is kept free (demands.md 17): virtual pods that come after all others and move nobody.
+"""Headroom: spare capacity, modelled as virtual pods that are placed after all real pods and displace none of them.
 
-    wanted  ► a class per entry of spec.headroom, and how many pods of it
-    keep    ► room on nodes that exist, on their way or planned for others; for the rest new nodes, by the same search
-              that serves pods
-    (removal/reserve.py ► what nodes that exist hold is held by those that stay)
+    headroom_demand  ► a class per entry of spec.headroom, and its number of pods
+    plan_headroom    ► room on existing nodes, upcoming nodes or nodes planned for other pods; for the rest, new nodes
+    by
+                       the same search as for pods
+    (removal_simulation/headroom_reserve.py ► nodes that stay must offer the headroom that existing nodes offer)
 
-Virtual pods never stand on the floor while anything else is decided: real pods come first, and take their room as if
-they were not there; then headroom is refilled.
+Virtual pods are never in the simulated cluster while anything is decided for real pods. Real pods come first and use
+that room as if there were no headroom; then headroom is refilled.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
 from chalicelib.plan.state.pools import PoolNames
 
-_CORE = 1000  # millicores that a virtual pod of a percentage asks for at most
-_MEMORY = 4 * 2**30  # bytes, where the pods ask for no cpu at all
-_NAMESPACE = "(headroom)"  # no namespace is called so: nobody's rules about other pods mean virtual ones
+_CORE = 1000  # maximum millicores of a virtual pod of a percentage
+_MEMORY = 4 * 2**30  # bytes, where the pods request no cpu at all
+_NAMESPACE = "(headroom)"  # not a valid namespace name, so no pod's rules about other pods select virtual ones
 
 
 class VirtualPods(msgspec.Struct, frozen=True):
-    """Virtual pods of one entry. groups: ids of those that may hold them. held: why none is added in this pass,
-    whatever happens, because of which group."""
+    """Virtual pods of one entry. groups: ids of the groups that may run them. held: why none is added in this pass, and
+    because of which group."""
 
     name: str
     cls: int
@@ -47,13 +48,13 @@ class VirtualPods(msgspec.Struct, frozen=True):
 
 
 class HeadroomDemand(msgspec.Struct, frozen=True):
-    """The virtual pods of a pass, in the order in which they are placed."""
+    """The virtual pods of a pass, in placement order."""
 
     pods: tuple[VirtualPods, ...] = ()
 
 
 class HeadroomResult(msgspec.Struct, frozen=True):
-    """What headroom came to. by_group: group -> names of the headroom that nodes are added for."""
+    """The result of headroom planning. by_group: group -> names of the headroom for which nodes are added."""
 
     verdicts: tuple[HeadroomVerdict, ...] = ()
     by_group: dict[str, tuple[str, ...]] = {}
@@ -65,11 +66,12 @@ class _Scope(msgspec.Struct, frozen=True):
 
 
 def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
-    """The world with the classes of the virtual pods at the end of its snapshot's, and what is wanted.
+    """Return the cluster state with the classes of the virtual pods appended to the snapshot's classes, and the
+    headroom demand.
 
-    Those that fewest groups may hold come first, then the largest. An entry with groups tolerates every taint, one for
-    the whole cluster none. A percentage is of what the pods in scope ask for, those aside that come with their node
-    (DaemonSets, static pods) and those that are not counted on (expendable).
+    Entries that the fewest groups may run come first, then the largest. An entry with groups tolerates every taint; an
+    entry for the whole cluster tolerates none. A percentage refers to the requests of the pods in scope, without pods
+    that come with their node (DaemonSets, static pods) and expendable pods.
     """
     if not world.policy.headroom:
         return world, HeadroomDemand()
@@ -99,7 +101,8 @@ def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
 
 
 def _scope(entry: Headroom, world: ClusterState, names: PoolNames) -> _Scope:
-    """Which groups may hold an entry. What cannot be read may hold it too: nothing is added on the strength of it."""
+    """Return which groups may run an entry. A group that cannot be read may run it too, so nothing is added while that
+    is unknown."""
     unread = [gap.detail for gap in world.snapshot.gaps if gap.kind.startswith("provider/")]
     groups: set[str] = set()
     held: dict[str, Reason] = {}
@@ -124,7 +127,7 @@ def _unreadable(group: NodeGroup) -> Reason:
 
 
 class _Asked:
-    """What pods ask for, by the group of their node. One look at all pods, however many entries there are."""
+    """The requests of pods by the group of their node, computed in one scan over all pods for all entries."""
 
     def __init__(self, world: ClusterState) -> None:
         snapshot, occupancy = world.snapshot, world.occupancy
@@ -144,7 +147,7 @@ class _Asked:
         self._groups, self._cls = groups[keep], occupancy.cls[keep]
 
     def by(self, groups: Iterable[str]) -> tuple[int, int]:
-        """cpu (millicores) and memory (bytes) of the pods on nodes of these groups."""
+        """Return cpu (millicores) and memory (bytes) requested by the pods on nodes of these groups."""
         inside = np.zeros(len(self._ids) + 1, dtype=np.bool_)
         inside[[self._ids[group] for group in groups]] = True
         counts = np.bincount(self._cls[inside[self._groups]], minlength=len(self._classes)).tolist()
@@ -156,7 +159,7 @@ class _Asked:
 
 
 def _empty(groups: Iterable[str], world: ClusterState) -> list[tuple[int, int]]:
-    """cpu and memory of an empty new node of every group that has a template, less what its DaemonSets take."""
+    """Return cpu and memory of an empty new node of every group with a template, less its DaemonSets' requests."""
     found = []
     for group in sorted(groups):
         template = world.groups[group].template
@@ -171,8 +174,8 @@ def _empty(groups: Iterable[str], world: ClusterState) -> list[tuple[int, int]]:
 
 
 def _cut(asked: tuple[int, int], percent: int, nodes: Sequence[tuple[int, int]]) -> tuple[dict[str, int], int]:
-    """So many percent of what is asked for, cut into equal pods: of one core at most, and no larger than what the
-    largest empty node in scope takes."""
+    """Divide a percentage of the requests into equal pods: at most one core each, and no larger than the largest empty
+    node in scope takes."""
     cpu, memory = (-(-amount * percent // 100) for amount in asked)
     if cpu <= 0 and memory <= 0:
         return {CPU: 0, MEMORY: 0}, 0
@@ -182,7 +185,7 @@ def _cut(asked: tuple[int, int], percent: int, nodes: Sequence[tuple[int, int]])
 
 
 def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
-    """Into how many pods these amounts must be cut for one to fit an empty node; 0: none does."""
+    """Return the smallest number of equal pods such that one fits an empty node; 0: there is none."""
     pairs = [(amount, offers) for amount, offers in zip(amounts, node, strict=True) if amount > 0]
     if any(offers <= 0 for _, offers in pairs):
         return 0
@@ -190,8 +193,8 @@ def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
 
 
 def plan_headroom(search: ScaleUpSearch, virtual: HeadroomDemand) -> HeadroomResult:
-    """Place the virtual pods on the floor, and add nodes for those that find no room; then they are taken off again,
-    and floor.spare says what nodes that exist hold. Nothing is added while the cluster is unhealthy."""
+    """Place the virtual pods in the simulated cluster, and add nodes for those without room. Afterwards they are
+    removed again, and its `spare` says what existing nodes offer. Nothing is added while the cluster is unhealthy."""
     return _Keeping(search, virtual).kept() if virtual.pods else HeadroomResult()
 
 
@@ -199,10 +202,10 @@ class _Keeping:
     def __init__(self, search: ScaleUpSearch, virtual: HeadroomDemand) -> None:
         self.search, self.floor, self.world, self.pods = search, search.floor, search.world, virtual.pods
         self.by_group: dict[str, tuple[str, ...]] = {}
-        self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing more
+        self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
 
     def kept(self) -> HeadroomResult:
-        """Place, add, count, and take off."""
+        """Place the virtual pods, add nodes, count, and remove the virtual pods."""
         mark = self.floor.checkpoint()
         for each in self.pods:
             self.floor.confine(each.cls, _Inside(self.search, each.groups))
@@ -211,7 +214,7 @@ class _Keeping:
         shut = blocking_reason(self.world)
         for each in self.pods:
             rest = left[each.cls]
-            if rest and self.search.grown:  # nodes that others have got may have room by now
+            if rest and self.search.grown:  # nodes planned for other demand may have room by now
                 rest -= self._fill(each, rest)
             if rest and shut is None and not each.held:
                 self._grow(each, rest)
@@ -235,15 +238,15 @@ class _Keeping:
                 spare.append(Spare(each.name, each.cls, here))
         self.floor.rollback(mark)
         self.floor.spare = tuple(spare)
-        self.floor.unsettled |= self.floor.late()  # what nodes hold of it is not known in full
+        self.floor.unsettled |= self.floor.late()  # its use of existing nodes is not fully known
         return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
     def _fill(self, each: VirtualPods, count: int) -> int:
         return sum(here for _, here in self.floor.place_first_fit(each.cls, count)) if count > 0 else 0
 
     def _grow(self, each: VirtualPods, count: int) -> None:
-        """New nodes, by the chain of expanders without least-cost. What was said to pods stays said: it is their answer
-        that search.first, stops and notes are for."""
+        """Add new nodes by the chain of expanders without least-cost. The search's first, stops and notes are restored
+        because they belong to the report on real pods."""
         search = self.search
         before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
         search.stops = {}
@@ -255,7 +258,7 @@ class _Keeping:
                 self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), each.name}))
 
     def _reasons(self, each: VirtualPods, shut: Reason | None) -> dict[str, Reason]:
-        """Why there is not more of it, group by group; for a name that no group answers to, that."""
+        """Return per group why there is not more headroom; for an unknown group name, that reason."""
         search, candidates = self.search, self.search.candidates
         reasons = {name: reason for name, reason in each.held if name}
         if not each.groups:
@@ -277,7 +280,7 @@ class _Keeping:
 
 
 class _Inside:
-    """Whether a row of the floor is a node of one of these groups."""
+    """Tells whether a row of the simulated cluster is a node of one of these groups."""
 
     def __init__(self, search: ScaleUpSearch, groups: frozenset[str]) -> None:
         self._nodes, self._real, self._groups = search.floor.table.nodes, search.floor.real, groups
@@ -287,5 +290,5 @@ class _Inside:
         name = self._nodes[row].name
         if row < self._real:
             return self._group_of.get(name, "") in self._groups
-        # A node on its way is called by its group (build.py).
+        # The group of an upcoming node comes from its name (cluster_builder.py).
         return self._planned.get(name) in self._groups or name.partition("-for-")[2] in self._groups

@@ -1,11 +1,11 @@
-"""How many nodes a group may still be grown by (scale-up.md §6, §7, §9): the group's own maximum, that of the pool that
-it shares with others (huaweicloud-cce.md A6.1, A6.3), and the cluster's.
+"""Limits of a scale-up: the maximum of the group, of the pool that it shares with other groups, and of the cluster.
 
 The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
-ledger is reduced as options are taken within a pass, so that two groups never spend the same room.
+limiter is reduced as options are taken within a pass, so that two groups never use the same room.
 
-gpu-total holds for any provider. A limit's type is either the value of a node's GPU label or the name of a resource:
-`nvidia-tesla-t4:0:8` counts the GPUs of nodes so labelled, `nvidia.com/gpu:0:8` those of every node that has some.
+gpu-total applies to any provider. A limit's type is either the value of a node's GPU label or the name of a resource:
+`nvidia-tesla-t4:0:8` counts the GPUs of nodes with that label value, `nvidia.com/gpu:0:8` those of every node with that
+resource.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.plan.state.pools import rooms
 from chalicelib.plan.state.readiness import Bucket
 
 _UNLIMITED = 10**9
-# Labels whose value is the type of a node's GPUs: ours, those of the five providers, those of the large clouds.
+# Labels whose value is the GPU type of a node: our own, those of the five providers, and those of large clouds.
 GPU_TYPE_LABELS = (
     "cluster-api/accelerator",
     "aliyun.accelerator/nvidia_name",
@@ -38,15 +38,15 @@ GPU_TYPE_LABELS = (
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """So many nodes, and what stops more."""
+    """A number of nodes, and what prevents more."""
 
     nodes: int
     stop: Reason
 
 
 def may_grow(facts: NodeGroupState) -> bool:
-    """Whether a group may be touched at all (scale-up.md §6): readable, healthy, not backed off, not being grown by an
-    earlier plan, its nodes known. Sizes are not looked at."""
+    """Return whether a group may be changed at all: readable, healthy, not backed off, not scaling up by an earlier
+    plan, and its nodes known. Sizes are not checked."""
     return (
         not facts.group.error
         and facts.healthy
@@ -57,7 +57,7 @@ def may_grow(facts: NodeGroupState) -> bool:
 
 
 class ResourceLimiter:
-    """What is left of the limits that groups share: the cluster's and their pools'."""
+    """The remaining room of the limits that groups share: the cluster's and their pools'."""
 
     def __init__(self, world: ClusterState) -> None:
         options = world.options
@@ -75,36 +75,38 @@ class ResourceLimiter:
         for node in counted if options.gpu_total else ():
             self._spend(self._gpus_to_come(node, world), 1)
         for facts in world.groups.values():
-            ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])  # those are nodes of the cluster already
+            # those already count as nodes of the cluster
+            ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])
             self._nodes += ahead
             if facts.template is not None and ahead:
                 self._spend(self._amounts(facts.template.node), ahead)
 
     def copy(self) -> ResourceLimiter:
-        """One to try things out on."""
+        """Return a copy for trial calculations."""
         other = copy(self)
         other._used = dict(self._used)
         other._pools = dict(self._pools)
         return other
 
     def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
-        """Spend room for `count` new nodes like this one. group: whose they are, for the bounds of its pool."""
+        """Use room for `count` new nodes like this one. group: their group, for the limits of its pool."""
         self._nodes += count
         self._spend(self._amounts(node), count)
         if group is not None and group.pool is not None and group.pool.id in self._pools:
             self._pools[group.pool.id] -= count
 
     def pool_room(self, group: NodeGroup) -> int:
-        """How many nodes the bounds of a group's pool leave room for; never negative, and huge where it has none."""
+        """Return how many nodes the limits of a group's pool leave room for; never negative, and very large without a
+        pool limit."""
         return max(0, self._pools.get(group.pool.id, _UNLIMITED)) if group.pool is not None else _UNLIMITED
 
     def room(self, node: Node) -> int:
-        """How many nodes like this one the cluster-wide limits leave room for; never negative."""
+        """Return how many nodes like this one the cluster-wide limits leave room for; never negative."""
         return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
 
     def shared(self, able: Sequence[NodeGroupState]) -> list[tuple[tuple[int, ...], int]]:
-        """The limits that several groups share: what one node of each counts for, and how much is left. able: groups
-        that have a template."""
+        """Return the limits that several groups share: what one node of each counts, and how much is left. able: groups
+        with a template."""
         nodes = [facts.template.node for facts in able if facts.template is not None]
         each = [self._amounts(node) for node in nodes]
         limits = [
@@ -122,8 +124,8 @@ class ResourceLimiter:
         return limits
 
     def allowance(self, facts: NodeGroupState, grown: int, beside: int = 0) -> Allowance:
-        """How many more nodes a group may get in this pass. grown: what the pass already gave it. beside: the free
-        capacity of the groups it is balanced with. A zero-or-max group may get all or nothing."""
+        """Return how many more nodes a group may get in this pass. grown: nodes that the pass already gave it. beside:
+        the free capacity of the groups it is balanced with. A zero-or-max group gets all nodes or none."""
         assert facts.template is not None
         most, own = facts.group.max, max(0, facts.group.max - facts.target - grown)
         full = Reason.of(ReasonCode.GROUP_MAX_SIZE, max=most)
@@ -143,7 +145,7 @@ class ResourceLimiter:
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
     def atomic(self, facts: NodeGroupState, grown: int) -> Reason | None:
-        """Why a zero-or-max group cannot get all the nodes it lacks (scale-up.md §6), None if it can."""
+        """Return why a zero-or-max group cannot get all its missing nodes, None if it can."""
         assert facts.template is not None
         lacks = facts.group.max - facts.target - grown
         if lacks <= 0:
@@ -173,7 +175,7 @@ class ResourceLimiter:
         return offers
 
     def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
-        """All resources that leave no room, and the numbers of the first: cores or bytes or pieces."""
+        """Return all resources without room, and the amounts of the first one: cores, bytes or pieces."""
         first = names[0]
         return Reason.of(
             ReasonCode.RESOURCE_LIMIT,
@@ -191,7 +193,8 @@ class ResourceLimiter:
         ]
 
     def _amounts(self, node: Node) -> dict[str, int]:
-        """Per limited resource what a node counts for: cores, rounded up per node, bytes and GPUs of its capacity."""
+        """Return per limited resource what a node counts: cores, rounded up per node, bytes and GPUs of its
+        capacity."""
         source = node.capacity or node.allocatable
         amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
         if len(self._max) > len(amounts):
@@ -202,7 +205,8 @@ class ResourceLimiter:
         return amounts
 
     def _gpus_to_come(self, node: Node, world: ClusterState) -> dict[str, int]:
-        """GPUs that a node of a GPU group will have and does not show yet, for want of its driver."""
+        """Return the GPUs that a node of a GPU group will have but does not report yet because its driver is not
+        ready."""
         source = node.capacity or node.allocatable
         facts = world.groups.get(world.group_of.get(node.name, ""))
         if facts is None or facts.template is None or any(source.get(name) for name in GPU_RESOURCES):

@@ -1,10 +1,10 @@
-"""Groups that are below their minimum are raised to it, if the user wants that (scale-up.md §9).
+"""Raises groups that are below their minimum size, if enforceNodeGroupMinSize is set.
 
-Nothing pending is needed for it: a minimum raised later, or a group made smaller by hand, would else stay as it is.
-Upstream compares maxNodesTotal with the size of the *group* here, so that a full cluster grows on; ours compares it
-with the size of the cluster, as everywhere else.
+This needs no pending pods: otherwise, after the minimum was raised or a group was shrunk manually, the group would stay
+below it. Cluster Autoscaler compares maxNodesTotal with the size of the *group* here, so that a full cluster continues
+to grow; this module compares it with the size of the cluster, as everywhere.
 
-A minimum that a schedule sets is always wanted (plan/timetable.py): it is there to have nodes ready in time.
+A minimum set by a schedule is always enforced (schedules/apply.py), because its purpose is to have nodes ready in time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chalicelib.plan.state.pools import pools
 
 
 def enforce_min_size(world: ClusterState, ledger: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
-    """group -> the nodes it lacks, by id, as far as the cluster's limits and its pool's allow; and the nodes that a
-    pool of several groups lacks, by its best groups: the highest rank first.
+    """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow; and the nodes that
+    a pool of several groups lacks, given to its best groups, the highest rank first.
 
-    Empty where no minimum is enforced, and while the whole cluster is unhealthy. A zero-or-max group gets all its
-    nodes or none. Groups that may not be grown just now (limits.may_grow) are left for a later pass. grown: what the
-    pass already gave each group. The ledger stays as it is: taking is the caller's.
+    Empty if no minimum is enforced and while the whole cluster is unhealthy. A zero-or-max group gets all its nodes or
+    none. Groups that may not scale up now (limits.may_grow) are left for a later pass. grown: nodes that the pass
+    already gave each group. The limiter is not changed: the caller uses the room.
     """
     enforced = [facts for _, facts in sorted(world.groups.items()) if _is_enforced(facts, world)]
     if not enforced or not world.health.healthy:
@@ -40,18 +40,18 @@ def _is_enforced(facts: NodeGroupState, world: ClusterState) -> bool:
 
 
 class _Raised:
-    """What groups get, on a copy of the ledger."""
+    """What groups get, computed on a copy of the limiter."""
 
     def __init__(self, ledger: ResourceLimiter, grown: Mapping[str, int]) -> None:
         self._spare, self._grown = ledger.copy(), grown
         self.nodes: dict[str, int] = {}
 
     def size(self, facts: NodeGroupState) -> int:
-        """Its size with what it has been given."""
+        """Return a group's size including what it has been given."""
         return facts.target + self._grown.get(facts.id, 0) + self.nodes.get(facts.id, 0)
 
     def give(self, facts: NodeGroupState, lacks: int) -> int:
-        """As many of so many nodes as a group may have; returns how many."""
+        """Give a group as many of `count` nodes as it may have; returns how many."""
         if lacks <= 0 or not may_grow(facts) or facts.template is None:
             return 0
         own = facts.group.max - self.size(facts)
@@ -68,7 +68,7 @@ class _Raised:
 
 
 def _pools(world: ClusterState, raised: _Raised) -> None:
-    """Pools of several groups to the minimum that they share; enforced where it is for every group."""
+    """Raise pools of several groups to their shared minimum; enforced where it is for every group."""
     for _, pool in sorted(pools(world).items()):
         members = [world.groups[name] for name in pool.groups]
         if any(facts.group.error for facts in members):

@@ -1,4 +1,4 @@
-"""One way to help: a group, so many new nodes, and the pods they would take."""
+"""A scale-up option: a group, a number of new nodes, and the pods they would take."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from chalicelib.model.node import Node
 
 
 class Option(msgspec.Struct, frozen=True):
-    """pods: class -> how many of its pods. requested: what those pods ask for in all, cpu in millicores.
-    preference: how well soft preferences of the pods are met, more is better; decides among otherwise equal options.
-    order: classes in the order in which they were packed."""
+    """pods: class -> number of its pods. requested: total requests of those pods, cpu in millicores. preference: how
+    well soft preferences of the pods are met, higher is better; decides among otherwise equal options. order:
+    classes in the order in which they were packed."""
 
     group: str
     nodes: int
@@ -22,5 +22,5 @@ class Option(msgspec.Struct, frozen=True):
 
     @property
     def pod_count(self) -> int:
-        """Pods placed in all."""
+        """Return the total number of pods."""
         return sum(self.pods.values())

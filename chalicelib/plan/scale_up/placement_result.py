@@ -1,7 +1,7 @@
-"""What planning for the pending pods comes to: where each pod is expected, and who is left.
+"""The result of planning for pending pods: the expected place of each pod, and the unplaced pods.
 
-It is apart from how it is found (plan/settle.py), because what is promised of it (plan/worst.py) and what is reported
-(plan/growth.py) need the result only.
+It is separate from the computation (plan/scale_up/final_placement.py) because the promised outcome
+(plan/scale_up/worst_case.py) and the report (plan/scale_up/planner.py) need the result only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from chalicelib.plan.state.pending_pods import PodBatch
 
 
 class FinalPlacement(msgspec.Struct, frozen=True):
-    """places: (row, class, pods); left: pods without a place; new: row -> (group, number from 1) of planned nodes.
-    lost: classes of which packing had placed more than the scheduler will. expected: row of a node that exists or is on
-    its way -> one of the pods, also of those that do not count, that will come to it. worth: how many pods of each
-    priority have a place, the highest first.
-    small: placing everybody again is cheap. choice: some pods are on nodes that exist while others found no room."""
+    """places: (row, class, pods); left: unplaced pods; new: row -> (group, number from 1) of planned nodes. lost:
+    classes of which the estimator placed more pods than the scheduler will. expected: row of an existing or upcoming
+    node -> one of the pods, including uncounted ones, that will be placed on it. worth: number of placed pods per
+    priority, highest priority first. small: placing all pods again is fast. choice: some pods are on existing nodes
+    while others found no room."""
 
     places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
     left: tuple[PodBatch, ...]
@@ -31,11 +31,11 @@ class FinalPlacement(msgspec.Struct, frozen=True):
     worth: tuple[int, ...] = ()
     small: bool = False
     choice: bool = False
-    contests: tuple[Contest, ...] = ()  # classes of which no single pod is sure of a place
+    contests: tuple[Contest, ...] = ()  # classes of which no single pod has a guaranteed place
 
 
 def asks_of(left: Sequence[PodBatch]) -> list[PodRequest]:
-    """Pods that found no place, per class."""
+    """Return the unplaced pods, per class."""
     counts: dict[int, int] = {}
     first: dict[int, str] = {}
     for demand in left:

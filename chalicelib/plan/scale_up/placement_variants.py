@@ -1,8 +1,9 @@
-"""Several ways to put pending pods on nodes that exist, of which the best whole plan counts.
+"""Several ways to place pending pods on existing nodes; the best whole plan is used.
 
-Who is put on existing nodes first decides who needs new ones, and no single order is best. The scheduler's own order
-comes first, and stays unless another way serves more pods, or as many with fewer new nodes. Only small plans are tried
-again, and only where some pods fit existing nodes and others do not: else all ways are the same.
+Which pods are placed on existing nodes first decides which need new ones, and no single order is always best. The
+scheduler's own order comes first, and is used unless another way places more pods, or as many with fewer new nodes.
+Only small plans are tried again, and only if some pods fit existing nodes and others do not; otherwise all ways give
+the same result.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.pending_pods import PodBatch
 
 Way = Callable[[Sequence[PodBatch], SimulatedCluster], tuple[list[PodBatch], bool]]
-"""What of the queue is left to be placed, in another order, in which pods of higher priority stay first; and whether
-pods are dealt over the rows in turn, else first fit."""
+"""(queue, simulated cluster) -> the queue in another order, in which pods of higher priority stay first, and whether
+pods are placed on the rows in turn instead of first fit."""
 
-_BY_LOT = 4  # orders by lot; the same lots for the same pods
+_BY_LOT = 4  # random orders, equal for the same pods
 
 
 def _share(demand: PodBatch, floor: SimulatedCluster) -> float:
-    """What one pod takes of all the room that there is, of the scarcest resource."""
+    """Return one pod's share of all existing room, of the scarcest resource."""
     need = floor.table.columns.need(demand.cls)
     room = floor.table.free[: floor.base].sum(axis=0)
     return max(
@@ -43,7 +44,7 @@ def _by(key: Callable[[PodBatch, SimulatedCluster], float], *, around: bool) -> 
 
 
 def _lot(seed: int) -> Way:
-    """By lot. The first row of dealing in turn is drawn too."""
+    """Order at random. The first row of round-robin placement is random too."""
 
     def drawn(text: str) -> int:
         lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
@@ -58,7 +59,7 @@ def _lot(seed: int) -> Way:
 
 
 def sparing(rows: Collection[int]) -> Way:
-    """Everybody onto other rows than these first, as far as those take them."""
+    """Place all pods on other rows than these first, as far as those take them."""
 
     def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
         shut = [row for row in rows if floor.open[row]]

@@ -1,4 +1,5 @@
-"""The growing half of a plan: what is grown for whom, where everybody is expected, and why the others get nothing."""
+"""Plans the scale-up: which groups grow and for which pods, the expected place of each pod, and why other pods get no
+node."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ from chalicelib.plan.state.pending_pods import PendingPods, PodBatch
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
 
-_TRYING = 2.0  # seconds for which other ways are tried, where there is a clock
-_SERVED = 4  # ways that are tried to save nodes only, when everybody has a place
+_TRYING = 2.0  # seconds for trying alternatives, where there is a clock
+_SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
 
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
-    """fits: pods with a place on nodes that exist or are on their way. acted: what rules came to; spare: headroom."""
+    """fits: pods with a place on existing or upcoming nodes. acted: the results of scaling rules; spare: headroom."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -47,7 +48,7 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
 
 
 class _Tried(NamedTuple):
-    """One plan for the pending pods, as the floor has it until the next one is tried."""
+    """One plan for the pending pods, as in the simulated cluster until the next plan is tried."""
 
     search: ScaleUpSearch
     settling: FinalPlacer
@@ -76,14 +77,14 @@ def plan_scale_up(
 def _planned(
     world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
 ) -> _Tried:
-    """A whole plan for the pending pods; the floor keeps it."""
+    """Return a whole plan for the pending pods; the simulated cluster keeps it."""
     return _finished(_begun(world, floor, pending, seed, watch, way))
 
 
 def _begun(
     world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
 ) -> FinalPlacer:
-    """A plan before any node is bought: pods stand on nodes that exist or are on their way."""
+    """Return a plan before any node is bought: pods are placed on existing or upcoming nodes."""
     floor.reset()
     search = ScaleUpSearch(world, floor, expander_context(world, seed), watch)
     kept = {
@@ -105,7 +106,8 @@ def _best(
     watch: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
-    """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
+    """Return the plan that places the most pods, over several ways to place them on existing nodes
+    (plan/scale_up/placement_variants.py)."""
     best, chosen = _planned(world, floor, pending, seed, watch, None), None
     if not best.settled.small:
         return best
@@ -116,13 +118,13 @@ def _best(
         if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
         settling = _begun(world, floor, pending, seed, watch, way)
-        if settling.early in seen:  # the rest of the plan would be the same as well
+        if settling.early in seen:  # the rest of the plan would also be the same
             continue
         seen.add(settling.early)
         found = _finished(settling)
         if not _better(found, best):
             continue
-        # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.
+        # Nodes are saved only if the scheduler's own order also works without them, or did not work before either.
         if (
             found.settled.worth > best.settled.worth
             or _in_order(found, floor, pending)
@@ -141,8 +143,8 @@ def _sparing(
     best: _Tried,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
-    """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
-    go, and pods of nodes that are being drained would hold one such node after the other."""
+    """Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is not
+    removed, and pods of draining nodes would otherwise block one removable node after another."""
     may_go = removable(world, floor) if best.settled.expected else frozenset[int]()
     if not may_go & best.settled.expected.keys():
         return best
@@ -155,7 +157,8 @@ def _sparing(
 
 
 def _in_order(found: _Tried, floor: SimulatedCluster, pending: PendingPods) -> bool:
-    """Whether all who have a place get one in the scheduler's own order too, first fit by row. It clears the floor."""
+    """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
+    simulated cluster."""
     search, settled = found.search, found.settled
     left = {pod.key for demand in settled.left for pod in demand.pods}
     served = [
@@ -171,7 +174,8 @@ def _in_order(found: _Tried, floor: SimulatedCluster, pending: PendingPods) -> b
 
 
 def _better(found: _Tried, best: _Tried) -> bool:
-    """More pods of the highest priority in which the numbers differ; or as many, and of no group more nodes."""
+    """Return whether a plan places more pods of the highest priority in which the numbers differ, or as many pods with
+    no more nodes in any group."""
     if found.settled.worth != best.settled.worth:
         return found.settled.worth > best.settled.worth
     ours, theirs = found.search.grown, best.search.grown
@@ -239,7 +243,7 @@ class _Report:
         )
 
     def _verdict(self, demand: PodBatch) -> UnschedulablePods:
-        """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
+        """Return why pods of a class get no node, group by group, and the reasons of existing nodes."""
         nowhere = self.floor.nowhere(demand.cls)
         if self.floor.late():
             return self._unlooked(demand, nowhere)
@@ -258,7 +262,7 @@ class _Report:
         )
 
     def _unlooked(self, demand: PodBatch, nowhere: tuple[Reason, ...]) -> UnschedulablePods:
-        """What can be said at once, where there is no time to ask every group and node."""
+        """Return a short verdict where there is no time to check every group and node."""
         stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
         why = {
             **{facts.id: nowhere or (stop,) for facts in self.candidates.able},
@@ -272,7 +276,7 @@ class _Report:
         )
 
     def _stop(self, cls: int, facts: NodeGroupState) -> Reason:
-        """What kept a group that would take the pods from growing (more)."""
+        """Return what kept a group that would take the pods from growing (further)."""
         allowance = self.ledger.allowance(facts, self.search.grown.get(facts.id, 0))
         if allowance.nodes <= 0:
             return allowance.stop
@@ -287,7 +291,7 @@ class _Report:
         return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
 
     def _group(self, facts: NodeGroupState) -> GroupVerdict:
-        """What a group could have done in this pass, or why it was not asked."""
+        """Return what a group could have done in this pass, or why it was skipped."""
         option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
         late = len(facts.long_unregistered)
         return GroupVerdict(
@@ -312,7 +316,7 @@ class _Report:
 
 
 def _backoff(facts: NodeGroupState) -> Reason | None:
-    """Until when a group is backed off, and for what (state.md §7, §10); None if it is not."""
+    """Return until when a group is backed off and why; None if it is not."""
     failed = facts.memory.backoff
     if failed is None or not facts.backed_off:
         return None
@@ -328,7 +332,7 @@ def _backoff(facts: NodeGroupState) -> Reason | None:
 
 
 def _contests(settled: FinalPlacement) -> dict[int, Contest]:
-    """Class -> the pods with which its pods compete."""
+    """Return class -> the pods with which its pods compete."""
     pods: dict[int, list[str]] = {}
     for cls, here in (
         *((cls, here) for _, cls, here in settled.places),
@@ -344,7 +348,8 @@ def _contests(settled: FinalPlacement) -> dict[int, Contest]:
 
 
 def _merged(promises: list[PodPlacement]) -> tuple[PodPlacement, ...]:
-    """By place, one entry for pods that are sure of theirs and one for those that compete with the same others."""
+    """Return per place one entry for pods with a guaranteed place and one for those that compete with the same
+    others."""
     pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
     contests: dict[tuple[str, ...], Contest | None] = {}
     for each in promises:

@@ -1,8 +1,8 @@
-"""Who of the pods in a plan is sure of a place, and who competes for one.
+"""Distinguishes pods with a guaranteed place in a plan from pods that compete for one.
 
-A limit, or the order in which the scheduler takes pods, can leave room for some of several pods. Who of them gets it is
-the scheduler's choice, so no single one is promised a place: so many places are promised to all of them together. Pods
-of one class are alike, so that a class competes as a whole; classes that take places from each other compete together.
+A limit, or the order in which the scheduler takes pods, can leave room for only some of several pods. The scheduler
+chooses among them, so no single pod is promised a place; the number of places is promised to all of them together. Pods
+of one class are equal, so a class competes as a whole; classes that take places from each other compete together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.plan.scale_up.scheduling_replay import ReplayOutcome
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """So many places, in the worst order, for the pods of these classes."""
+    """A number of places, in the worst order, for the pods of these classes."""
 
     places: int
     classes: tuple[int, ...]
@@ -25,9 +25,9 @@ class Contest(msgspec.Struct, frozen=True):
 def contests(
     pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int], outcomes: Sequence[ReplayOutcome]
 ) -> tuple[Contest, ...]:
-    """pods: class -> pods that want a place; placed: of these, how many have one in the plan; uncounted: more pods of
-    the class, which take a place and are promised none. Without outcomes (a large plan) a class competes if the plan
-    has places for some of its pods only."""
+    """Return the contests of a plan. pods: class -> pods that need a place; placed: how many of these the plan has
+    placed; uncounted: further pods of the class, which take a place but are promised none. Without outcomes (a large
+    plan) a class competes if the plan places only some of its pods."""
     if not outcomes:
         return tuple(Contest(placed[cls], (cls,)) for cls in sorted(placed) if placed[cls] < pods[cls])
     least = {cls: min(each.served[cls] for each in outcomes) for cls in pods}

@@ -1,6 +1,4 @@
-"""Reasons to grow nothing at all for pods in this pass (scale-up.md §1, state.md §4; huaweicloud-cce.md A1.1). Pods
-keep their place in the answer.
-"""
+"""Preconditions for scaling up for pending pods in this pass. When one fails, pods keep their place in the report."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from chalicelib.plan.state.pending_pods import PendingPods
 
 
 def blocking_reason(world: ClusterState) -> Reason | None:
-    """Why nothing is grown in this pass, whoever wants it; None if it may be."""
+    """Return why no scale-up is allowed in this pass, whatever requests it; None if it is allowed."""
     health = world.health
     checks = (
         (
@@ -34,7 +32,7 @@ def blocking_reason(world: ClusterState) -> Reason | None:
 
 
 def apply_preconditions(world: ClusterState, pending: PendingPods) -> PendingPods:
-    """The same, or nothing wanted and everybody told why."""
+    """Apply the preconditions: if one fails, drop all demand and give every pod the reason."""
     reason = blocking_reason(world)
     if not pending.queue:
         return pending
@@ -44,12 +42,13 @@ def apply_preconditions(world: ClusterState, pending: PendingPods) -> PendingPod
 
 
 def _put_aside(pending: PendingPods) -> PendingPods:
-    """Only rules make groups grow (A1.1): pods take the room that there is, and keep a node that they will come to."""
+    """Handle rules-only scale-up: pods use the existing room and keep a node that they will run on, but buy no
+    nodes."""
     queue = tuple(msgspec.structs.replace(demand, counts=False) for demand in pending.queue)
     return msgspec.structs.replace(pending, queue=queue, ignored=_with(pending, Reason.of(ReasonCode.PODS_OFF)))
 
 
 def _with(pending: PendingPods, reason: Reason) -> tuple[IgnoredPods, ...]:
-    """What is ignored, and with it all pods that a node might have been bought for."""
+    """Return the ignored pods, including all pods for which a node might have been bought."""
     pods = tuple(sorted(pod.key for demand in pending.queue if demand.counts for pod in demand.pods))
     return (*pending.ignored, IgnoredPods(pods, reason)) if pods else pending.ignored

@@ -1,7 +1,7 @@
-"""Soft preferences as a number (demands.md 26): they steer among otherwise equal options and never block.
+"""Scores soft preferences: they decide among otherwise equal options and never block.
 
-Per pod between 0 and 1: the weight of the preferred node terms that the template meets, and how empty its domains are
-for ScheduleAnyway spreads.
+The score per pod is between 0 and 1: the weight of the preferred node terms that the template meets, and how empty its
+domains are for ScheduleAnyway spreads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 
 
 def preference(pods: Mapping[int, int], template: Node, floor: SimulatedCluster) -> float:
-    """The mean over these pods (class -> how many), 0 where none prefers anything; the higher the better."""
+    """Return the mean over these pods (class -> count), 0 if none has preferences; higher is better."""
     total, count = 0.0, 0
     for cls, many in sorted(pods.items()):
         pod = floor.classes[cls]

@@ -1,8 +1,9 @@
-"""Two last checks of a small plan: that every new node is needed, and that no pod is refused which a node would take.
+"""Two final checks of a small plan: every new node is needed, and no pod is refused that one more node would take.
 
-They exist because the scheduler takes pods one at a time, while packing and `place` move runs of equal pods at once. A
-node that no promised pod needs is given back. A refused pod that one more node would take gets this node, if the
-scheduler's order then serves more pods; else its refusal says so. Both stop when the time for packing is over.
+They are needed because the scheduler takes pods one at a time, while the estimator and `place` move runs of equal pods
+at once. A node that no promised pod needs is removed from the plan. For a refused pod that one more node would take,
+this node is added if the scheduler's order then places more pods; otherwise its refusal says so. Both checks stop when
+the estimator's time is over.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from chalicelib.plan.state.pending_pods import PodBatch
 if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
-_ROUNDS = 3  # how often nodes are bought for pods that were refused
-_SINGLES = 200  # promised pods up to which they are placed one at a time, and as runs of equal pods above that
+_ROUNDS = 3  # maximum number of purchases for refused pods
+_SINGLES = 200  # up to this many promised pods are placed one at a time, more as runs of equal pods
 
 
 def refine(settling: FinalPlacer) -> None:
-    """Give back what nobody needs, and buy what was overlooked. A large plan stays as it is."""
+    """Remove unneeded nodes, and buy nodes that the search missed. A large plan is not changed."""
     if not settling.small:
         return
     for bought in range(_ROUNDS + 1):
@@ -40,7 +41,7 @@ def refine(settling: FinalPlacer) -> None:
 
 
 def tidy(settling: FinalPlacer) -> None:
-    """The same without buying, after nodes were given back for another reason."""
+    """Remove unneeded nodes without buying, after nodes were removed for another reason."""
     settling.top_up()
     _Spare(settling).drop()
     settling.top_up()
@@ -48,7 +49,7 @@ def tidy(settling: FinalPlacer) -> None:
 
 
 class Saved:
-    """Nodes and places as they are, those of pods on nodes that exist included; the planned nodes are taken off."""
+    """A saved state of nodes and places, including pods on existing nodes; the planned nodes are removed."""
 
     def __init__(self, settling: FinalPlacer) -> None:
         self._settling, floor = settling, settling.floor
@@ -58,7 +59,7 @@ class Saved:
         self._early = floor.standing()
 
     def restore(self) -> None:
-        """As they were."""
+        """Restore the saved state."""
         settling, floor, search = self._settling, self._settling.floor, self._settling.search
         for group, nodes in list(search.grown.items()):
             search.undo_scale_up(group, nodes - self._grown.get(group, 0))
@@ -70,13 +71,13 @@ class Saved:
 
 
 class _Spare:
-    """New nodes without which the promised pods still find places, one after another, in the order of the queue."""
+    """New nodes without which the promised pods still find places, checked one by one in the order of the queue."""
 
     def __init__(self, settling: FinalPlacer) -> None:
         self.settling, self.floor, self.search = settling, settling.floor, settling.search
 
     def drop(self) -> None:
-        """Give them back, group by group."""
+        """Remove them, group by group."""
         for group in sorted(self.search.grown, reverse=True):
             while self.settling.spare(group) > 0 and not self.settling.atomic(group) and not self.settling.late():
                 if not self._drop_one(group):
@@ -97,7 +98,7 @@ class _Spare:
         return False
 
     def _promised(self) -> list[PodBatch]:
-        """Pods that have a place, and those that only take room, in the order of the queue."""
+        """Return placed pods and uncounted pods that take room, in the order of the queue."""
         served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
         kept: list[tuple[int, Pod, bool]] = []
         for demand in sorted(self.settling.queue, key=lambda demand: not demand.counts):
@@ -115,14 +116,14 @@ class _Spare:
 
 
 class _Refused:
-    """Pods that were refused although one more node of a group that may grow would take them."""
+    """Pods that were refused although one more node of a group that may scale up would take them."""
 
     def __init__(self, settling: FinalPlacer) -> None:
         self.settling, self.floor, self.search = settling, settling.floor, settling.search
 
     def buy(self) -> bool:
-        """One more node for such a pod, if all pods in the order of the queue are then served better. Whether it was
-        bought."""
+        """Buy one more node for such a pod if placing all pods in queue order then succeeds better. Returns whether it
+        was bought."""
         settling, search = self.settling, self.search
         for group, classes in self._overlooked():
             if not self._chosen(group, classes):
@@ -137,7 +138,7 @@ class _Refused:
         return False
 
     def _chosen(self, group: str, classes: Sequence[int]) -> bool:
-        """Whether the group was asked in time, and the expander takes one node of it for these."""
+        """Return whether the group was asked in time and the expander takes one node of it for these pods."""
         search, requested = self.search, Counter[str]()
         stop = search.stops.get(group)
         if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
@@ -148,12 +149,13 @@ class _Refused:
         return choose_option([option], search.world.options.expander, search.situation)[0] is not None
 
     def note(self) -> None:
-        """What remains is not refused for the choice of a group, but for the order of the scheduler."""
+        """Record that the remaining pods are refused because of the scheduler's order, not because of the choice of a
+        group."""
         for _, classes in self._overlooked():
             self.settling.doubtful.update(classes)
 
     def _overlooked(self) -> list[tuple[str, list[int]]]:
-        """Groups that may grow, with the refused classes that one more node would take."""
+        """Return groups that may scale up, with the refused classes that one more node would take."""
         settling, search, floor = self.settling, self.search, self.floor
         candidates, found = search.candidates, []
         left = dict.fromkeys(demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any())

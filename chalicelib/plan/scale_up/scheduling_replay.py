@@ -1,10 +1,11 @@
-"""What the scheduler may make of a small plan: the same nodes and pods, placed in several orders that it could take.
+"""Simulates how the scheduler may place the pods of a small plan: the same nodes and pods, in several orders that it
+could use.
 
 A plan has one place for every pod, but kube-scheduler does not read plans. It takes pods by priority and then by the
-time at which they were queued, which it draws anew for pods that it refused; it draws lots among nodes of one score;
-and new nodes open together or one after another. Each rehearsal is one such order. What a class gets in the worst of
-them is what may be promised. Scores are kube-scheduler's, simplified; a little chance on top of them stands for what is
-left out. Chance is the same in every pass, so that a plan can be foretold.
+time at which they were queued, which is renewed for refused pods. It picks at random among nodes of equal score, and
+new nodes become ready together or one after another. Each rehearsal is one such order. What a class gets in the worst
+of them is what may be promised. Scores are kube-scheduler's, simplified; a small random amount stands for what is left
+out. The random numbers are the same in every pass, so that a plan is predictable.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
-_FIRST, _MORE = 8, 20  # rehearsals of any plan, and more of one in which pods compete
-_PODS = 300  # waiting pods up to which a plan is rehearsed
-_NOISE = (0.0, 20.0, 100.0, 1_000.0)  # the largest chance on top of a score; plugins together reach 1,100
-_LIKELY = 100.0  # up to so much chance an outcome says which nodes stay empty
-_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # the step of splitmix64
-_SPREAD, _AFFINITY, _TAINTS = 2, 2, 3  # kube-scheduler's weights of these plugins; 1 of the others
+_FIRST, _MORE = 8, 20  # rehearsals of any plan, and additional ones if pods compete
+_PODS = 300  # pending pods up to which a plan is rehearsed
+_NOISE = (0.0, 20.0, 100.0, 1_000.0)  # the largest random amount added to a score; plugins together reach 1,100
+_LIKELY = 100.0  # up to this random amount an outcome reports which nodes stay empty
+_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1  # the increment of splitmix64
+_SPREAD, _AFFINITY, _TAINTS = 2, 2, 3  # kube-scheduler's weights of these plugins; 1 for the others
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One pod in the queue. at: its place in the queue of the plan, which is by priority and age."""
+    """One pod in the queue. at: its position in the queue of the plan, which is by priority and age."""
 
     cls: int
     priority: int
@@ -46,37 +47,40 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class ReplayOutcome(msgspec.Struct, frozen=True):
-    """Pods per class that got a place, and planned rows that got no pod; none where chance ruled over the scores."""
+    """Pods per class that got a place, and planned rows without a pod; no such rows are reported where randomness
+    dominated the scores."""
 
     served: Counter[int]
     empty: tuple[int, ...]
 
 
 def rehearse(settling: FinalPlacer) -> list[ReplayOutcome]:
-    """Outcomes of several orders, the plan being left as it was; none if it is too large, or the time is over."""
+    """Return the outcomes of several orders, leaving the plan unchanged; none if it is too large or the time is
+    over."""
     return _Stage(settling).outcomes()
 
 
 class _Chance:
-    """Numbers that look drawn, and are the same for the same start (the additive generator splitmix64)."""
+    """Deterministic pseudo-random numbers for a given seed (the additive generator splitmix64)."""
 
     def __init__(self, start: int) -> None:
-        # Not a multiple of the step: the sequences of two starts would be the same but for an offset.
+        # Hash the seed so that it is not a multiple of the step: otherwise two seeds would give shifted copies of
+        # one sequence.
         self._state = int.from_bytes(blake2b(str(start).encode(), digest_size=8).digest(), "big")
 
     def random(self) -> float:
-        """From 0 up to, but not, 1."""
+        """Return a number in [0, 1)."""
         self._state = (self._state + _GOLDEN) & _MASK
         mixed = (self._state ^ self._state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
         mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
         return ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
 
     def randrange(self, stop: int) -> int:
-        """From 0 up to, but not, stop."""
+        """Return an integer in [0, stop)."""
         return int(self.random() * stop)
 
     def shuffled(self, items: Sequence[int]) -> list[int]:
-        """All of them in a drawn order."""
+        """Return all items in random order."""
         return [item for _, item in sorted((self.random(), item) for item in items)]
 
 
@@ -94,7 +98,7 @@ class _Stage:
         self.score = _Score(settling)
 
     def outcomes(self) -> list[ReplayOutcome]:
-        """The first few, and more if these show that pods compete."""
+        """Return the first few outcomes, and more if these show that pods compete."""
         settling, floor = self.settling, self.floor
         if not self.turns or len(self.turns) > _PODS or not settling.small:
             return []
@@ -115,14 +119,14 @@ class _Stage:
         return found
 
     def _contested(self, found: Sequence[ReplayOutcome]) -> bool:
-        """Whether the outcomes differ, or a class always gets some of its places only."""
+        """Return whether the outcomes differ, or a class always gets only some of its places."""
         pods = Counter(turn.cls for turn in self.turns)
         return any(each != found[0] for each in found) or any(
             0 < found[0].served[cls] < count for cls, count in pods.items()
         )
 
     def _orders(self) -> list[Ints]:
-        """Ranks of rows for first fit: as they stand, and new nodes by the names of their groups."""
+        """Return ranks of rows for first fit: in row order, and with new nodes sorted by their groups' names."""
         named = sorted(self.new.tolist(), key=self.settling.new.__getitem__)
         ranks: Ints = np.arange(len(self.floor.table))
         if named == self.new.tolist():
@@ -132,7 +136,7 @@ class _Stage:
         return [ranks, by_name]
 
     def first_fit(self, standing: Placements, ranks: Ints) -> ReplayOutcome:
-        """Only the pods of the plan, in the order of its queue, each onto the node of the lowest rank that takes it."""
+        """Place only the pods of the plan, in queue order, each on the node of the lowest rank that takes it."""
         floor = self.floor
         left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
         planned = []
@@ -148,14 +152,14 @@ class _Stage:
         return ReplayOutcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
 
     def _clear(self) -> None:
-        """Nothing placed, and the new nodes not there yet."""
+        """Remove all placements and the new nodes."""
         self.floor.rollback(0)
         for row in self.new.tolist():
             self.floor.close(row)
             self.floor.remove_node(row)
 
     def outcome(self, number: int) -> ReplayOutcome:
-        """One order. Every second one opens the new nodes one after another."""
+        """Simulate one order. Every second one makes the new nodes ready one after another."""
         floor, draw = self.floor, _Chance(number)
         self._clear()
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
@@ -172,7 +176,8 @@ class _Stage:
         return ReplayOutcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
     def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
-        """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
+        """Return the pods by priority; among equals in queue order, or at random, with one class before or after all
+        others."""
         by_age = number % 4 == 0
         apart, behind = self._apart(number), number % 2 == 1
         lots = {turn.at: draw.random() for turn in turns}
@@ -187,12 +192,14 @@ class _Stage:
         )
 
     def _apart(self, number: int) -> int | None:
-        """Each class in turn comes behind the others of its priority (odd numbers), or before them (2, 6, 10 ...)."""
+        """Return the class that is moved after the others of its priority (odd numbers) or before them (2, 6, 10 ...);
+        each class in turn."""
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
     def _place(self, queue: Sequence[Turn], draw: _Chance | Ints) -> list[Turn]:
-        """Each onto the node with the best score, in rounds until nobody moves; or onto that of the lowest rank."""
+        """Place each pod on the node with the best score, in rounds until nothing changes, or on the node of the lowest
+        rank."""
         floor, waiting = self.floor, list(queue)
         full: dict[int, int] = {}
         while True:
@@ -218,7 +225,7 @@ class _Stage:
 
 
 def _takers(cls: int, floor: SimulatedCluster) -> Ints:
-    """All rows that take one more pod of a class; a quota would name only the first rows of each domain."""
+    """Return all rows that take one more pod of a class; a quota would name only the first rows of each domain."""
     fits = floor.capacity(cls) > 0
     needs = floor.needs(cls)
     if needs is not None and fits.any():
@@ -228,7 +235,7 @@ def _takers(cls: int, floor: SimulatedCluster) -> Ints:
 
 
 class _Score:
-    """kube-scheduler's scores, as far as they move pods between the nodes of one plan."""
+    """kube-scheduler's scores, as far as they affect the choice among the nodes of one plan."""
 
     def __init__(self, settling: FinalPlacer) -> None:
         self.floor = settling.floor
@@ -239,17 +246,17 @@ class _Score:
         self.zone_weight, self.host_weight = np.log(len(zones) + 2), np.log(len(table) + 2)
         self.count = len(zones)
         self.crowd: Ints = np.zeros(len(table), dtype=np.int64)
-        self.own: dict[tuple[str, Owner | int], Ints] = {}  # by what pods are spread by: their owner
+        self.own: dict[tuple[str, Owner | int], Ints] = {}  # by the owner, over which pods are spread
         self.soft: dict[int, Floats | None] = {}
         self.noise = 0.0
 
     def begin(self, noise: float) -> None:
-        """A new order."""
+        """Start a new order."""
         self.crowd = np.zeros(len(self.crowd), dtype=np.int64)
         self.own, self.noise = {}, noise
 
     def put(self, cls: int, row: int) -> None:
-        """A pod was placed."""
+        """Record that a pod was placed."""
         self.crowd[row] += 1
         kin = self._kin(cls)
         own = self.own.get(kin)
@@ -262,7 +269,7 @@ class _Score:
         return pod.namespace, cls if pod.owner is None else pod.owner
 
     def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
-        """One of the rows with the best score, by lot."""
+        """Return one of the rows with the best score, at random."""
         table = self.floor.table
         need = table.columns.need(cls)[self.columns]
         left = (table.free[rows][:, self.columns] - need) / self.have[rows]
@@ -279,7 +286,7 @@ class _Score:
         return int(best[0] if len(best) == 1 else best[draw.randrange(len(best))])
 
     def _spread(self, cls: int, rows: Ints) -> Floats | float:
-        """Pods of a class over hosts and zones; what they ask for themselves instead, if they do."""
+        """Score the spread of a class over hosts and zones, or by its own constraints if it has any."""
         counters = self.floor.society.soft_spread(cls)
         raw: Floats = np.zeros(len(rows))
         if counters:
@@ -296,7 +303,7 @@ class _Score:
         return _SPREAD * 100.0 * (high + low - raw) / high if high else 0.0
 
     def _soft(self, cls: int) -> Floats | None:
-        """Preferred node affinity and PreferNoSchedule taints, which do not change."""
+        """Score preferred node affinity and PreferNoSchedule taints, which do not change."""
         if cls not in self.soft:
             pod, nodes = self.floor.classes[cls], self.floor.table.nodes
             met = (
@@ -320,7 +327,7 @@ class _Score:
 
 
 def _unwelcome(pod: PodClass, taints: Sequence[Taint]) -> int:
-    """PreferNoSchedule taints without a toleration."""
+    """Return the number of PreferNoSchedule taints without a toleration."""
     return sum(
         taint.effect == "PreferNoSchedule" and not any(tolerates(each, taint) for each in pod.tolerations)
         for taint in taints

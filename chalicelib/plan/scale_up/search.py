@@ -1,7 +1,8 @@
-"""Which groups are grown and by how much: the whole backlog in one pass (architecture §4).
+"""Searches the scale-up: which groups to grow and by how much, for all pending pods in one pass.
 
-Every group that may grow is asked what it could do for all pods that are left; the expander takes one option; its nodes
-and pods go onto the floor and the rest is asked again, until nothing more fits or a limit is met.
+Every group that may scale up is asked what it could do for all unplaced pods. The expander takes one option, whose
+nodes and pods are added to the simulated cluster. This repeats with the rest until nothing more fits or a limit is
+reached.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from chalicelib.plan.state.time_budget import TimeBudget
 
 
 class ScaleUpSearch:
-    """One pass over the backlog; what it learns on the way is what the explanations are made of.
+    """One search over all pending pods; it also records what explanations need.
 
-    grown: group -> new nodes so far. first: the option each group had when it was first asked. stops: what kept a group
-    from doing more. notes: what the expanders had to tell.
+    grown: group -> new nodes so far. first: each group's first option. stops: what kept a group from growing further.
+    notes: messages of the expanders.
     """
 
     def __init__(
@@ -44,17 +45,17 @@ class ScaleUpSearch:
         self.notes: dict[object, Reason] = {}
         self._likeness = Likeness(floor.classes, world.options)
         self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
-        self._mates: dict[str, list[NodeGroupState]] = {}  # pool -> those of its groups that may grow
+        self._mates: dict[str, list[NodeGroupState]] = {}  # pool -> its groups that may scale up
         for facts in self.candidates.able:
             if facts.group.pool is not None:
                 self._mates.setdefault(facts.group.pool.id, []).append(facts)
         self._barren: set[str] = set()
-        self._cut: set[str] = set()  # groups whose last option was cut short by a limit
+        self._cut: set[str] = set()  # groups whose last option was cut by a limit
         self._packed: dict[tuple[object, ...], Estimate] = {}
 
     def search(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
-        """Take the best option until there is none; returns what is left. mixed: let least-cost buy first, if the chain
-        names it."""
+        """Take the best option until there is none; returns the unplaced pods. mixed: let least-cost buy first, if the
+        chain names it."""
         left, mark = list(asks), self.floor.checkpoint()
         if mixed and LEAST_COST in self.world.options.expander:
             left = self._mix(left)
@@ -73,7 +74,7 @@ class ScaleUpSearch:
         return left
 
     def _late(self) -> bool:
-        """Whether nothing more is looked for; then every group that might have grown says so."""
+        """Return whether the search must stop; every group that might have grown then reports that."""
         late = self.watch.late()
         if late:
             stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
@@ -81,8 +82,9 @@ class ScaleUpSearch:
         return late
 
     def _refilled(self, asks: Sequence[PodRequest], left: list[PodRequest], mark: int) -> list[PodRequest]:
-        """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
-        the queue onto what is there, if more find a place that way. Upstream does so at the beginning of every loop."""
+        """After a limit has cut an option and the largest pods took its nodes: place all pods again in queue order on
+        the nodes of the simulated cluster, if more pods find a place that way. Cluster Autoscaler does so at the
+        beginning of every loop."""
         standing, before = self.floor.standing(), sum(ask.count for ask in left)
         self.floor.rollback(mark)
         now = [PodRequest(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
@@ -93,7 +95,7 @@ class ScaleUpSearch:
         return left
 
     def _mix(self, asks: list[PodRequest]) -> list[PodRequest]:
-        """What least-cost buys; returns what is left for the rest of the chain."""
+        """Buy what least-cost chooses; returns what is left for the rest of the chain."""
         from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
         from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
 
@@ -132,7 +134,7 @@ class ScaleUpSearch:
         ]
 
     def cost(self) -> float:
-        """What the new nodes cost per hour; groups without a price count nothing."""
+        """Return the hourly cost of the new nodes; groups without a price count as 0."""
         prices, groups = self.world.policy.prices, self.world.groups
         return sum(
             nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
@@ -140,7 +142,7 @@ class ScaleUpSearch:
         )
 
     def options(self, asks: Sequence[PodRequest]) -> list[Option]:
-        """What every group could do for these pods."""
+        """Return what every group could do for these pods."""
         found: list[Option] = []
         limit = self.world.options.max_binpacking_time
         for row, facts in enumerate(self.candidates.able):
@@ -188,7 +190,7 @@ class ScaleUpSearch:
         )
 
     def _pack(self, facts: NodeGroupState, asks: Sequence[PodRequest], limit: int) -> Estimate:
-        """Packings are the same for groups whose new nodes are alike to these pods."""
+        """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
         shape = self.candidates.shapes[facts.id]
         labels = shape.template.node.labels
         keys = sorted({key for ask in asks if (needs := self.floor.needs(ask.cls)) is not None for key in needs.keys})
@@ -208,20 +210,20 @@ class ScaleUpSearch:
         return found
 
     def _alarm(self) -> Callable[[], bool]:
-        """Whether counting one group, begun now, has taken its time; 0: it may take any."""
+        """Return a function that reports when the time limit for one group, started now, is over; 0: no limit."""
         limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
         return lambda: (limit > 0 and self.watch.spent() - started > limit) or self.watch.late()
 
     def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
-        """What similar groups could take of an increase."""
+        """Return how much of an increase similar groups could take."""
         return free_capacity(
             (other.target + self.grown.get(other.id, 0), other.group.max)
             for other in self._similar(facts, [ask.cls for ask in asks])
         )
 
     def _similar(self, facts: NodeGroupState, classes: Sequence[int]) -> list[NodeGroupState]:
-        """The groups that an increase is spread over: flavours of the same pool that the user ranks alike in any case
-        (huaweicloud-cce.md A6.7), others with balanceSimilarNodeGroups; never flavours of the pool of another rank."""
+        """Return the groups over which an increase is spread: flavours of the same pool with the same rank in any case,
+        other groups with balanceSimilarNodeGroups; never flavours of the same pool with another rank."""
         pool = facts.group.pool
         mates = self._mates.get(pool.id, []) if pool is not None else []
         others = [other for other in mates if other.group.rank == facts.group.rank and other.id != facts.id]
@@ -235,14 +237,14 @@ class ScaleUpSearch:
         )
 
     def _take(self, option: Option, asks: list[PodRequest]) -> list[PodRequest]:
-        """Put an option's nodes and pods on the floor; returns what is left."""
+        """Add an option's nodes and pods to the simulated cluster; returns the unplaced pods."""
         facts = self.world.groups[option.group]
         shares = [(option.group, option.nodes)]
         similar = self._similar(facts, list(option.pods))
         if similar or self.world.options.balance_similar_node_groups:
             shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
         if not any(self._most(group) for group, _ in shares):
-            shares = [(option.group, option.nodes)]  # the others have had their share of this scale-up
+            shares = [(option.group, option.nodes)]  # the other groups already have their share of this scale-up
         for group, nodes in shares:
             if nodes := min(nodes, self._most(group)):
                 self.add(group, nodes)
@@ -260,20 +262,20 @@ class ScaleUpSearch:
         ]
 
     def _most(self, group: str) -> int:
-        """How many more nodes a group may get by itself."""
+        """Return how many more nodes a group may get without balancing."""
         return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
 
     def _fill(self, ask: PodRequest) -> int:
         return sum(count for _, count in self.floor.place_first_fit(ask.cls, ask.count))
 
     def add(self, group: str, nodes: int) -> None:
-        """So many more new nodes of a group, empty."""
+        """Add `count` empty new nodes to a group."""
         self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.world.groups[group].group)
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
     def put_nodes(self, group: str, have: int, nodes: int) -> None:
-        """New nodes onto the floor, numbered on from those it has."""
+        """Add new nodes to the simulated cluster, numbered after those the group already has."""
         shape = self.candidates.shapes[group]
         names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
         self.group_of.update(dict.fromkeys(names, group))
@@ -283,15 +285,15 @@ class ScaleUpSearch:
         )
 
     def undo_scale_up(self, group: str, nodes: int) -> None:
-        """So many nodes of a group fewer; the floor is for the caller to clear."""
+        """Remove `count` planned nodes from a group; the caller clears the simulated cluster."""
         self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.world.groups[group].group)
         self.grown[group] -= nodes
 
     def redo_scale_up(self, group: str, nodes: int) -> None:
-        """Undo `take_back`."""
+        """Undo `undo_scale_up`."""
         self.undo_scale_up(group, -nodes)
 
 
 def new_name(group: str, number: int) -> str:
-    """What a planned node is called within a pass."""
+    """Return the name of a planned node within a pass."""
     return f"new-{number}-for-{group}"

@@ -1,9 +1,10 @@
-"""The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
+"""The last step of a plan: decides which nodes it keeps and what it promises, by the worst order that the scheduler
+could use.
 
-A new node that stays empty in one of the rehearsed orders is given back if that costs at most three pods their places
-for every two empty nodes that it spares, in the mean over the orders: those pods wait for the next pass, an empty node
-for ten minutes and more. While pods wait that fit nodes which exist, it may cost no place at all. The orders differ
-most by who goes there, and the scheduler settles that before the node comes.
+A new node that stays empty in one of the rehearsed orders is removed from the plan if, on average over the orders, that
+costs at most three pods their places for every two empty nodes saved: those pods wait for the next pass, while an empty
+node would exist for ten minutes or more. While pending pods fit existing nodes, it may cost no place at all. The orders
+differ most in which pods use those nodes, and the scheduler decides that before the new node arrives.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from chalicelib.plan.scale_up.scheduling_replay import ReplayOutcome, rehearse
 if TYPE_CHECKING:
     from chalicelib.plan.scale_up.final_placement import FinalPlacer
 
-_TRIES = 6  # nodes that one plan tries to do without
+_TRIES = 6  # nodes that one plan tries to save
 _WORTH = 1.5  # pods that may wait for the next pass, per new node that would stay empty
 
 
 def keep_worst_case(settling: FinalPlacer) -> FinalPlacement:
-    """Everybody's place, and how sure it is."""
+    """Return the place of every pod, and how certain it is."""
     outcomes = _without_idle_nodes(settling, rehearse(settling))
     wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
     for demand in settling.queue:
@@ -51,7 +52,7 @@ def _without_idle_nodes(settling: FinalPlacer, outcomes: list[ReplayOutcome]) ->
 
 
 def _one_less(settling: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
-    """Outcomes without one node of a group, which is then given back; none if it stays."""
+    """Return outcomes without one node of a group, which is then removed; none if it stays."""
     if settling.spare(group) <= 0 or settling.atomic(group):
         return []
     before, doubtful = Saved(settling), set(settling.doubtful)
@@ -70,10 +71,10 @@ def _one_less(settling: FinalPlacer, group: str, outcomes: Sequence[ReplayOutcom
 
 
 def _idle(outcomes: Sequence[ReplayOutcome]) -> float:
-    """New nodes that stay empty, in the mean."""
+    """Return the average number of new nodes that stay empty."""
     return sum(len(each.empty) for each in outcomes) / max(1, len(outcomes))
 
 
 def _served(outcomes: Sequence[ReplayOutcome]) -> float:
-    """Pods that get a place, in the mean."""
+    """Return the average number of pods that get a place."""
     return sum(each.served.total() for each in outcomes) / max(1, len(outcomes))

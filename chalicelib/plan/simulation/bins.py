@@ -1,6 +1,6 @@
-"""New nodes of one template: those in the same state are one bin with a multiplicity (architecture §4).
+"""Simulated new nodes of one template, with equal nodes stored as one bin and a multiplicity.
 
-Placing n pods of a class where k fit per node is arithmetic over all bins at once, and splits one bin at most.
+Placing n pods of a class where k fit per node is arithmetic over all bins at once and splits at most one bin.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class Bins:
         self.pods: Ints = np.zeros((tracked, 0), dtype=np.int64)
 
     def room(self, asked: Ints, need: Ints) -> Ints:
-        """How many more of these needs each node of every bin holds."""
+        """Return how many more pods with these requests each node of every bin takes."""
         return np.maximum(least_fit(self.free, asked, need), 0)
 
     def add(self, empty: Ints, count: int) -> None:
-        """So many more empty nodes, at the end."""
+        """Append `count` empty nodes."""
         self.free = np.concatenate([self.free, empty[None, :]])
         self.mult = np.append(self.mult, count)
         self.pods = np.concatenate([self.pods, np.zeros((len(self.pods), 1), dtype=np.int64)], axis=1)
 
     def fill(self, track: int, need: Ints, quota: Ints, count: int) -> int:
-        """Up to `count` pods, at most `quota` on each node of a bin, first fit. Returns how many found room.
+        """Place up to `count` pods, at most `quota` on each node of a bin, first fit. Returns how many were placed.
 
-        track: the row of the class in `pods`, -1 for a class that nobody counts.
+        track: the row of the class in `pods`, -1 for a class that is not counted.
         """
         holds = quota * self.mult
         total = np.cumsum(holds)
@@ -54,7 +54,8 @@ class Bins:
         return done
 
     def _split(self, at: int, track: int, need: Ints, each: int, count: int) -> None:
-        """Some nodes of a bin get `each` pods, one perhaps fewer, the others none: up to three bins in its place."""
+        """Put `each` pods on some nodes of a bin and possibly fewer on one node; the remaining nodes get none. The bin
+        becomes up to three bins."""
         full, part = divmod(count, each)
         pieces = [(full, each), (1 if part else 0, part), (int(self.mult[at]) - full - (1 if part else 0), 0)]
         pieces = [piece for piece in pieces if piece[0]]

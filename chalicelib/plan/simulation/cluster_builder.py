@@ -1,4 +1,4 @@
-"""The floor of a pass: nodes that exist and nodes on their way (scale-up.md §2, §3), with the pods they carry."""
+"""Builds the simulated cluster of a pass: existing and upcoming nodes with the pods on them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.tables.array_types import Bools, Ints
 from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
 
-_UPCOMING = 10_000  # nodes on their way of one group that are looked at: a vendor that says millions holds up none
+# upcoming nodes simulated per group, so that a vendor's wrong count of millions does not stall the pass
+_UPCOMING = 10_000
 
 
 def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns) -> SimulatedCluster:
-    """The table of real and upcoming nodes with the pods that occupy them."""
+    """Build the simulated cluster of real and upcoming nodes with the pods that occupy them."""
     snapshot, options = world.snapshot, world.options
     late = {name for name, kind in world.buckets.items() if kind is Bucket.NOT_STARTED and name in world.group_of}
     real = sorted((node for node in snapshot.nodes if node.name not in late), key=attrgetter("name"))
     coming = _upcoming(world)
     table = NodeTable([*real, *(node for node, _ in coming)], columns)
-    # What a malformed pod takes is unknown, so its node offers nothing.
+    # What a malformed pod requests is unknown, so its node offers no room.
     unknown = {gap.node for gap in snapshot.gaps if gap.node}
     unready = {name for name, kind in world.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
     held, barred = _held(world)
@@ -70,8 +71,8 @@ def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColu
 
 
 def _held(world: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
-    """Nodes with a pod that exceeds a limit, and why they stay; and those of them that may keep other pods away by what
-    was not read of that pod."""
+    """Return the blocked nodes, those with a pod that exceeds a reading limit, with the reasons; and which of them may
+    repel other pods by the unread part of that pod."""
     classes, options = world.snapshot.classes, world.options
     excess = [bool(cls.excess) and not is_expendable(cls, options) for cls in classes]
     if not any(excess):
@@ -86,7 +87,7 @@ def _held(world: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def _occupying(world: ClusterState, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
-    """Row, class and whether it is terminating, of every pod that takes room; the order does not matter."""
+    """Return row, class and terminating flag of every pod that takes room, in any order."""
     index, occupancy, classes = table.index, world.occupancy, world.snapshot.classes
     row_of = np.array([*(index.get(node.name, -1) for node in world.snapshot.nodes), -1], dtype=np.int64)
     expendable = np.array([*(is_expendable(cls, world.options) for cls in classes), False], dtype=np.bool_)
@@ -102,7 +103,7 @@ def _occupying(world: ClusterState, nominated: tuple[Pod, ...], table: NodeTable
 
 
 def _upcoming(world: ClusterState) -> list[tuple[Node, Template]]:
-    """A copy of its group's template per node on its way."""
+    """Return one copy of the group's template per upcoming node."""
     coming: list[tuple[Node, Template]] = []
     for _, facts in sorted(world.groups.items()):
         if facts.template is not None:

@@ -1,7 +1,8 @@
-"""Pods onto the floor in the scheduler's order: higher priority first, then older, then by name; first fit by row.
+"""Places pods in the simulated cluster in the scheduler's order: higher priority first, then older, then by name; first
+fit by row.
 
-Used for "schedulable elsewhere" (scale-up.md §2) and again to see where the scheduler will put what a plan promises.
-Pods that wait for others to be placed are tried again until nothing moves, as the scheduler does on every event.
+Used to find pods that fit existing nodes, and again to determine where the scheduler will put the pods of a plan. Pods
+that wait for others to be placed are retried until nothing changes, as the scheduler does on every event.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ def place(
     *,
     around: bool = False,
 ) -> tuple[PodBatch, ...]:
-    """Place what fits; it stays placed. Returns what found no room. stop: asked before every demand; what was not tried
-    by then is left. around: deal pods over the rows in turn."""
+    """Place what fits; it stays placed. Returns what found no room. stop: called before every batch; batches not tried
+    by then are left over. around: distribute pods over the rows in turn."""
     waiting = list(queue)
     while True:
         left: list[PodBatch] = []
-        full: dict[int, int] = {}  # class -> the floor's generation when it found no room
+        full: dict[int, int] = {}  # class -> the simulated cluster's generation when it found no room
         for demand in waiting:
             if full.get(demand.cls) == floor.generation or stop() or floor.late():
                 left.append(demand)

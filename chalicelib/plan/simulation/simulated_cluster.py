@@ -1,8 +1,8 @@
-"""The cluster's room in this pass: nodes that exist, are on their way or are being planned, and the pods on them.
+"""The simulated cluster of this pass: existing, upcoming and planned nodes, and the pods on them.
 
-All questions about where a pod may go are asked here, for all rows at once: what does not change is remembered per
-class, the rest is arithmetic over columns and counters. What is put down stays down for the rest of the pass, so that
-no room is promised twice; `rewind` takes back what was only tried.
+All questions about pod placement are answered here, for all rows at once. Constant results are cached per class; the
+rest is arithmetic over columns and counters. Placed pods stay for the rest of the pass, so that no room is promised
+twice; `rollback` undoes trial placements.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from chalicelib.plan.tables.host_ports import PortRivals
 from chalicelib.plan.tables.node_table import NodeTable
 
 _LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
-_ASKED = 200  # rows of which each says itself why its volumes do not let a pod in
+_ASKED = 200  # rows that are checked individually for volume reasons
 Put = tuple[int, Ints, Ints]  # class, rows, pods on each
 Placements = dict[int, tuple[Ints, Ints]]  # class -> rows, pods on each
 
 
 class Spare(msgspec.Struct, frozen=True):
-    """Headroom that nodes that exist hold: so many virtual pods of a class."""
+    """Headroom on existing nodes: a number of virtual pods of a class."""
 
     name: str
     cls: int
@@ -43,7 +43,7 @@ class Spare(msgspec.Struct, frozen=True):
 
 
 class ConstraintState(msgspec.Struct, frozen=True):
-    """What the floor asks: the rules between pods, volumes, and what is not simulated."""
+    """The constraint state of the simulated cluster: rules between pods, volumes, and what is not simulated."""
 
     classes: tuple[PodClass, ...]
     society: PodConstraintTable
@@ -65,13 +65,13 @@ class SimulatedCluster:
         limits: Sequence[Mapping[str, int]],
         nominated: Sequence[tuple[int | None, int]] = (),
     ) -> None:
-        """real: rows of nodes that exist; limits: per row, what its CSI drivers attach at most; nominated: row and
-        class of pods that have a node to come to."""
+        """real: rows of existing nodes; limits: per row, the attach limits of its CSI drivers; nominated: row and class
+        of pods that are nominated to a node."""
         self.table, self.open, self.classes = table, is_open, parts.classes
-        self.real = real  # rows of nodes that exist; those on their way and planned ones come after
+        self.real = real  # rows of existing nodes; upcoming and planned ones follow
         self.base = len(table)  # rows without planned nodes
         self.promised: dict[str, str] = {}  # node name -> a pending pod that is expected there
-        self.spare: tuple[Spare, ...] = ()  # headroom; its pods do not stand here (plan/headroom.py)
+        self.spare: tuple[Spare, ...] = ()  # headroom; its pods are not placed here (plan/scale_up/headroom.py)
         self.society, self.volumes, self.unsure, self.counting = (
             parts.society,
             parts.volumes,
@@ -80,10 +80,10 @@ class SimulatedCluster:
         )
         self.rivals = PortRivals([cls.ports for cls in parts.classes])
         self.held: Mapping[str, str] = {}  # node name -> why it is neither removed nor given more pods
-        self.late: Callable[[], bool] = lambda: False  # whether the search must come to its end
-        self.unsettled = False  # whether it ended before everybody was tried on the nodes that exist
+        self.late: Callable[[], bool] = lambda: False  # whether the search must stop
+        self.unsettled = False  # whether the search stopped before all pods were tried on existing nodes
         self.rows = ExistingNodeTopology(table, self.counts_in_spread)
-        self.generation = self.turn = 0  # turn: the row at which dealing in turn begins
+        self.generation = self.turn = 0  # turn: the row at which round-robin placement starts
         self.attached = Attached(parts.volumes, table, limits)
         for row, cls in nominated:
             if parts.volumes.concerns(cls):
@@ -96,10 +96,8 @@ class SimulatedCluster:
         self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
 
-    # -- asking ---------------------------------------------------------------------------------------------------
-
     def static(self, cls: int) -> Bools:
-        """Rows that a class may use by the filters that do not change, closed ones included."""
+        """Return the rows that a class may use by the constant predicates, closed rows included."""
         found = self._static.get(cls)
         if found is None or len(found) != len(self.table):
             found = self._alike(self.classes[cls], cls)
@@ -112,12 +110,12 @@ class SimulatedCluster:
         return found
 
     def confine(self, cls: int, inside: Callable[[int], bool]) -> None:
-        """A class, that of virtual pods, may use only rows of which this is true, those to come included."""
+        """Restrict a class of virtual pods to the rows for which `allowed` is true, future rows included."""
         self._confined[cls] = inside
         self._static.pop(cls, None)
 
     def _alike(self, pod: PodClass, cls: int) -> Bools:
-        """Many classes ask the same of a node; they share one mask, which nobody writes into."""
+        """Return a shared mask: many classes have equal node requirements and share one read-only mask."""
         key = (pod.tolerations, pod.required_affinity, tuple(pod.node_selector.items()))
         found = self._masks.get(key)
         if found is None or len(found) != len(self.table):
@@ -125,18 +123,18 @@ class SimulatedCluster:
         return found
 
     def nowhere(self, cls: int, *, moving: bool = False) -> tuple[Reason, ...]:
-        """Reasons for which a class fits no node whatever: not simulated, or its claims. moving: a running pod is
-        looked at, which takes its own use of a claim along."""
+        """Return the reasons for which a class fits no node at all: not simulated, or its claims. moving: the pod is a
+        running pod, which releases its own use of a claim."""
         unsure = self.unsure.reasons(cls)
         reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
 
     def is_plain(self, cls: int) -> bool:
-        """Whether resources, what does not change and rules between pods are all that decides where it may go."""
+        """Return whether only resources, constant predicates and rules between pods decide the placement of a class."""
         return not (self.classes[cls].ports or self.volumes.concerns(cls) or self.unsure.reasons(cls))
 
     def capacity(self, cls: int, *, moving: bool = False) -> Ints:
-        """How many more pods of a class every row takes now, the rules between pods aside."""
+        """Return how many more pods of a class every row takes now, regardless of rules between pods."""
         if self.nowhere(cls, moving=moving):
             return np.zeros(len(self.table), dtype=np.int64)
         ports = self.classes[cls].ports
@@ -147,7 +145,7 @@ class SimulatedCluster:
         return self.attached.narrowed(cls, counts) if self.volumes.concerns(cls) else counts
 
     def quota(self, cls: int, *, moving: bool = False) -> tuple[Ints, bool]:
-        """How many more pods of a class the rows may take at once, and whether to ask again afterwards."""
+        """Return how many more pods of a class the rows may take at once, and whether to ask again afterwards."""
         counts = self.capacity(cls, moving=moving)
         needs, again = self.society.needs(cls), False
         if needs is not None and counts.any():
@@ -158,7 +156,7 @@ class SimulatedCluster:
         return counts, again
 
     def reasons(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """Why a row takes no more pod of a class: the first failing filter's reasons, () if it does."""
+        """Return why a row takes no further pod of a class: the first failing predicate's reasons, () if it does."""
         found = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
         if not found and self.volumes.concerns(cls):
             found = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
@@ -166,7 +164,7 @@ class SimulatedCluster:
         return found or (self.rows.reasons(cls, needs, row) if needs is not None else ())
 
     def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
-        """Of these rows, how many each filter turns away, as the scheduler counts them; commonest first."""
+        """Count how many of these rows each predicate rejects, as the scheduler does; most frequent first."""
         pod = self.classes[cls]
         nowhere = self.nowhere(cls)
         if nowhere:
@@ -186,8 +184,9 @@ class SimulatedCluster:
         )
 
     def _by_claims(self, cls: int, left: Bools) -> list[tuple[Reason, int]]:
-        """What claims and attach limits turn away of these rows, which are struck out. Rows are asked one by one up to
-        a number; beyond it the first speaks for all, since a class for every pod of a StatefulSet is the rule here."""
+        """Count the rows rejected by claims and attach limits, and remove them from the mask. Up to a number, rows are
+        checked one by one; beyond it the first row's reasons stand for all, because a StatefulSet often has one
+        class for every pod."""
         most = self.attached.most(cls)
         bindable = self.volumes.mask(cls, self.table) & self.attached.bindable(cls)
         failing = left & ~(bindable & (most > 0 if most is not None else True))
@@ -202,15 +201,14 @@ class SimulatedCluster:
         return counts
 
     def counts_in_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
-        """Rows that count for a spread constraint now."""
+        """Return the rows that count for a spread constraint now."""
         found = self.of_spread(cls, even, keys)
         if even.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
             found = found & ~self._ghosts
         return found & ~self._gone if self._gone.any() else found
 
     def of_spread(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Bools:
-        """Rows that count for a spread constraint (scale-up.md §5.4 rule 1), closed ones and those on their way out
-        included."""
+        """Return the rows that count for a spread constraint, closed and leaving rows included."""
         key = (cls, even.key, keys, even.honors_affinity, even.honors_taints)
         found = self._counted.get(key)
         if found is None or len(found) != len(self.table):
@@ -225,11 +223,12 @@ class SimulatedCluster:
         return found
 
     def tolerates_removal(self, cls: int) -> bool:
-        """Whether a class tolerates the taint of a node on its way out, which goes on counting for it then."""
+        """Return whether a class tolerates the removal taint; the leaving node then still counts for its spread
+        constraints."""
         return taint_toleration.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
     def place(self, cls: int, rows: Ints, counts: Ints) -> None:
-        """Pods of a class onto rows, each named once; negative counts take them off."""
+        """Place pods of a class on rows, each row named once; negative counts remove them."""
         self.table.put(cls, rows, counts, self.classes[cls].ports)
         counted = self.counting.add(rows, cls, counts)
         if self.volumes.concerns(cls):
@@ -241,12 +240,12 @@ class SimulatedCluster:
         self.generation += 1
 
     def put_one(self, cls: int, row: int, count: int = 1) -> None:
-        """The same for one row."""
+        """Place pods of a class on one row."""
         self.place(cls, np.array([row]), np.array([count]))
 
     def place_first_fit(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
-        """Up to `count` pods of a class, first fit by row, fewer once it is late. Returns (row, pods) in the order
-        placed. around: one pod a row in turn, beginning after the last row that took one (scale-up.md §2)."""
+        """Place up to `count` pods of a class, first fit by row, fewer once the time is up. Returns (row, pods) in
+        placement order. around: place one pod per row in turn, beginning after the last row that took one."""
         done: list[tuple[int, int]] = []
         again = True
         while count > 0 and again and not self.late():
@@ -262,11 +261,11 @@ class SimulatedCluster:
         return done
 
     def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
-        """So many pods dealt over the rows in turn, at most the quota on each."""
+        """Distribute `count` pods over the rows in turn, at most the quota on each."""
         order = np.roll(np.arange(len(quota)), -self.turn)
         most = quota[order]
         low, high = 0, int(most.max(initial=0))
-        while low < high:  # the most full turns that do not deal too many
+        while low < high:  # the largest number of full turns that does not exceed the count
             middle = (low + high + 1) // 2
             if int(np.minimum(most, middle).sum()) <= count:
                 low = middle
@@ -285,17 +284,17 @@ class SimulatedCluster:
         return rows, here[rows]
 
     def checkpoint(self) -> int:
-        """A point to rewind to."""
+        """Return a checkpoint for `rollback`."""
         return len(self._log)
 
     def rollback(self, mark: int) -> None:
-        """Take back everything put down since."""
+        """Undo all placements since a checkpoint."""
         for cls, rows, counts in reversed(self._log[mark:]):
             self.place(cls, rows, -counts)
         del self._log[mark:]
 
     def standing(self) -> Placements:
-        """What was placed in this pass: class -> (rows, pods on each), rows in order."""
+        """Return what was placed in this pass: class -> (rows, pods on each), rows in order."""
         found: Placements = {}
         by_class: dict[int, list[tuple[Ints, Ints]]] = {}
         for cls, rows, counts in self._log:
@@ -310,7 +309,7 @@ class SimulatedCluster:
         return found
 
     def put_all(self, standing: Placements) -> None:
-        """Pods until these stand; what stands already is not put again."""
+        """Place pods until the given placements exist; pods already placed are not placed again."""
         here = self.standing()
         for cls, (rows, counts) in standing.items():
             more: Ints = np.zeros(len(self.table), dtype=np.int64)
@@ -322,7 +321,7 @@ class SimulatedCluster:
                 self.place(cls, where, more[where])
 
     def reset(self, mark: int = 0) -> None:
-        """As it was built, without planned nodes, but for what was placed before the mark."""
+        """Restore the initial state without planned nodes, except for placements made before the checkpoint."""
         self.rollback(mark)
         self.table.truncate(self.base)
         self.open, self._ghosts, self._gone = (each[: self.base] for each in (self.open, self._ghosts, self._gone))
@@ -334,7 +333,8 @@ class SimulatedCluster:
         self.rows.forget()
 
     def extend(self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int], limits: Mapping[str, int]) -> range:
-        """New alike nodes, each already carrying the pods of these classes (free says what is left). Returns rows."""
+        """Add equal new nodes that already carry the pods of these classes (`free` is what is left). Returns their
+        rows."""
         first = len(self.table)
         self.table.extend(nodes, free)
         self.open = np.concatenate([self.open, np.full(len(nodes), not nodes[0].unschedulable)])
@@ -353,42 +353,41 @@ class SimulatedCluster:
         return added
 
     def claimed(self, cls: int) -> tuple[Reason, ...]:
-        """A reason if a claim that only one pod may use is taken by a pod placed in this pass."""
+        """Return a reason if a pod placed in this pass has taken a ReadWriteOncePod claim of the class."""
         claim = self.attached.exclusive(cls) if self.volumes.concerns(cls) else ""
         return (Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
 
     def needs(self, cls: int) -> PodConstraints | None:
-        """What a class asks of other pods; None for most."""
+        """Return the constraints of a class on other pods; None for most classes."""
         return self.society.needs(cls)
 
     def close(self, row: int, *, is_open: bool = False) -> None:
-        """No more pods onto a row, or open it again."""
+        """Close a row for further pods, or open it again."""
         self.open[row] = is_open
 
     def mark_leaving(self, row: int) -> None:
-        """A node on its way out: no more pods onto its row, which goes on counting as a domain as the tainted node
-        does (scale-down.md §5.2)."""
+        """Mark a node as leaving: its row takes no more pods but still counts as a domain, as the tainted node does."""
         self.open[row], self._ghosts[row] = False, True
         self.rows.forget()
 
     def remove_node(self, row: int) -> None:
-        """It has left, and is no domain any more (§5.4)."""
+        """Remove a node that was leaving; it does not count as a domain any more."""
         self._gone[row] = True
         self.rows.forget()
 
     def restore_node(self, row: int, *, is_open: bool) -> None:
-        """Take either back."""
+        """Undo `mark_leaving` and `remove_node`."""
         self.open[row], self._ghosts[row], self._gone[row] = is_open, False, False
         self.rows.forget()
 
     def adjust_counts(self, cls: int, row: int, count: int) -> None:
-        """Pods of a class counted on a row, or no more (negative), for others' rules; their room is not touched."""
+        """Adjust the counters of a class on a row for the rules of other pods, without changing the row's room."""
         if self.counting.add_one(row, cls, count):
             self.rows.forget()
 
 
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
-    """The first rows that take `count` pods in all under these quotas, and how many each."""
+    """Return the first rows that take `count` pods in total under these quotas, and how many each takes."""
     rows = np.flatnonzero(quota)
     total = np.cumsum(quota[rows])
     if not len(rows) or total[-1] <= count:
@@ -400,5 +399,5 @@ def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:
-    """Copies of a node under other names, host name label included."""
+    """Return copies of a node under other names, with the host name label changed accordingly."""
     return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]

@@ -1,7 +1,7 @@
-"""What pods placed in this pass do to volumes: attach limits of CSI drivers (NodeVolumeLimits), disks, claims that only
-one pod may use, and free volumes that are taken.
+"""Tracks what pods placed in this pass do to volumes: attach limits of CSI drivers (NodeVolumeLimits), disk conflicts,
+ReadWriteOncePod claims, and free volumes that are taken.
 
-Attached volumes are counted once per node, however many pods use them. Only nodes whose drivers publish a limit count.
+An attached volume counts once per node, however many pods use it. Only nodes whose drivers publish a limit count.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ UNLIMITED = 2**31
 
 
 class Attached:
-    """Volumes on rows. Rows are named when they are added; new nodes bring the limits of their template."""
+    """Volumes on rows of the simulated cluster. Rows get their names when they are added; new nodes use the limits of
+    their template."""
 
     def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
         self._volumes, self._table = volumes, table
         self.held = ClaimedVolumes()
-        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}  # class -> as of when, rows
+        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}  # class -> generation, rows
         self._names: list[str] = []
         self._limits: dict[str, Ints] = {}
         self._used: dict[str, Ints] = {}
         self._here: dict[tuple[int, int], int] = {}  # (row, class) -> pods placed in this pass
-        self._common: dict[tuple[int, Attachment], int] = {}  # (row, volume of several pods) -> those placed with it
+        # (row, volume shared by several pods) -> pods placed with it
+        self._common: dict[tuple[int, Attachment], int] = {}
         self._start = volumes.attached()
         self._claims: dict[str, int] = {}  # ReadWriteOncePod claim -> pods placed with it
         self.extend([node.name for node in table.nodes], limits)
 
     def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
-        """More rows with the limits of their drivers."""
+        """Add rows with the limits of their drivers."""
         before, count = len(self._names), len(names)
         self._names += names
         for driver in {name for limit in limits for name in limit} | self._limits.keys():
@@ -54,15 +56,15 @@ class Attached:
         assert before + count == len(self._names)
 
     def truncate(self, count: int) -> None:
-        """Only the first rows stay."""
+        """Keep only the first rows."""
         del self._names[count:]
         for vectors in (self._limits, self._used):
             for driver in vectors:
                 vectors[driver] = vectors[driver][:count]
 
     def narrowed(self, cls: int, counts: Ints) -> Ints:
-        """How many more pods of a class each row takes, if it takes so many by everything else; running pods' disks and
-        what free volumes there were at first are in the floor's masks."""
+        """Reduce `counts`, the pods of a class that each row takes by all other rules, to what volumes allow. The masks
+        of the simulated cluster already cover running pods' disks and the volumes that were free at the start."""
         if self.exclusive(cls):
             return np.zeros_like(counts)
         for row in self.conflicts(cls):
@@ -75,7 +77,7 @@ class Attached:
         return np.where(self.bindable(cls), counts, 0) if self.held else counts
 
     def bindable(self, cls: int) -> Bools:
-        """The rows on which the claims of a class still find volumes."""
+        """Return the rows on which the claims of a class still find volumes."""
         if not self.held or not self._volumes.waits(cls):
             return np.ones(len(self._table), dtype=np.bool_)
         now = self.held.generation, len(self._table)
@@ -85,13 +87,13 @@ class Attached:
         return found[1]
 
     def at_once(self, cls: int, count: int) -> int:
-        """How many of so many pods of a class may be placed before the rows are asked again: 1 where each takes a free
-        volume that the next one would have counted on."""
+        """Return how many of `count` pods of a class may be placed before the rows are checked again: 1 if each pod
+        takes a free volume that the next pod would have counted on."""
         single = count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
         return 1 if single else count
 
     def one_of(self, cls: int, counts: Ints) -> Ints:
-        """Of pods for several rows, those that may be placed at once: all of them, or the first."""
+        """Return which of the pods for several rows may be placed at once: all of them, or only the first."""
         total = int(counts.sum())
         if self.at_once(cls, total) == total:
             return counts
@@ -100,11 +102,11 @@ class Attached:
         return first
 
     def unbound(self, cls: int, row: int, table: NodeTable | None = None) -> tuple[Reason, ...]:
-        """Why the volumes of a class cannot be had on a row (of another table), () if they can."""
+        """Return why the volumes of a class are not available on a row (of `table` if given), () if they are."""
         return self._volumes.reasons(cls, self._table if table is None else table, row, self.held)
 
     def most(self, cls: int) -> Ints | None:
-        """How many more pods of a class each row takes; None: as many as it likes."""
+        """Return how many more pods of a class each row takes, None if there is no limit."""
         found: Ints | None = None
         for driver, (each, _) in self._volumes.attaches(cls).items():
             if driver in self._limits:
@@ -113,42 +115,43 @@ class Attached:
         return found
 
     def _more(self, cls: int, driver: str, each: int) -> Ints:
-        """How many more pods of a class one driver attaches volumes for, per row."""
+        """Return per row for how many more pods of a class one driver attaches volumes."""
         missing = self._still(cls, driver)
         left = self._limits[driver] - self._used[driver] - missing
-        # A row may be over its limit: the scheduler asks only where something new would be attached.
+        # A row may already exceed its limit: the scheduler checks the limit only where a pod would attach a new volume.
         many: Ints = np.where((left < 0) & (missing + each > 0), 0, left // each if each else UNLIMITED)
         return many
 
     def full(self, cls: int, row: int) -> tuple[Reason, ...]:
-        """A reason if a driver of a row attaches no more volumes of the class."""
+        """Return a reason if a driver of the row cannot attach another volume of the class."""
         for driver, (each, _) in self._volumes.attaches(cls).items():
             if driver in self._limits and self._more(cls, driver, each)[row] <= 0:
                 return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
         return ()
 
     def exclusive(self, cls: int) -> str:
-        """The claim that only one pod may use and that a pod placed in this pass has taken; empty if there is none."""
+        """Return the ReadWriteOncePod claim of the class that a pod placed in this pass has taken, "" if there is
+        none."""
         return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), "")
 
     def expect(self, row: int | None, cls: int) -> None:
-        """A pod that has a node to come to; None: one that is not among the rows."""
+        """Record a pod that is nominated to a node; None stands for a node that is not among the rows."""
         if row is None:
             self.take_claims(cls, 1)
         else:
             self.add(row, cls, 1)
 
     def take_claims(self, cls: int, count: int) -> None:
-        """A class's ReadWriteOncePod claims are in use by so many pods more."""
+        """Count `count` more pods as users of the ReadWriteOncePod claims of a class."""
         for claim in self._volumes.exclusive(cls):
             self._claims[claim] = self._claims.get(claim, 0) + count
 
     def conflicts(self, cls: int) -> list[int]:
-        """Rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
+        """Return the rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
         return [row for (row, other), count in self._here.items() if count and self._volumes.clash(cls, other)]
 
     def _still(self, cls: int, driver: str) -> Ints:
-        """Of the volumes that all pods of a class share, how many each row would have to attach."""
+        """Return how many of the volumes that all pods of a class share each row would still have to attach."""
         shared = [each for each in self._volumes.shared(cls) if each[0] == driver]
         missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
         if shared:
@@ -158,7 +161,7 @@ class Attached:
         return missing
 
     def add(self, row: int, cls: int, count: int) -> None:
-        """Pods placed on a row, or taken off it (a negative count)."""
+        """Add pods to a row, or remove them with a negative count."""
         self._here[(row, cls)] = self._here.get((row, cls), 0) + count
         self.take_claims(cls, count)
         if counting := self._volumes.counting(cls):

@@ -1,13 +1,15 @@
-"""Back-off of a node group after a failed scale-up (state.md §7): pure arithmetic on three instants.
+"""Back-off of a node group after a failed scale-up, computed from three instants.
 
-    failure at t: no record -> first length; still backed off (until included) -> the same again; else doubled, capped
-    in back-off:   until >= now
-    forgotten:     last failure longer ago than the reset time. A success neither ends nor shortens it; only of a group
-                   of a vendor's pool it ends the sequence (plan/requests.py)
+    failure at t: no record -> first length; still backed off (until included) -> the same again; otherwise doubled,
+    capped
+    in back-off:  until >= now
+    forgotten:    when the last failure is longer ago than the reset time. A success neither ends nor shortens a
+    back-off.
+                  Only for a group of a vendor's pool does it end the sequence (plan/state/scale_up_requests.py).
 
-A machine that came and could not be installed is another matter (huaweicloud-cce.md A9.2): always the first length,
-never doubled. That it came shows that there is stock, so a sequence for want of stock ends with it, unless the group is
-backed off for that just now: then it stays what it is, and is never made shorter.
+An instance that was created but could not be installed is handled differently: its back-off always has the first length
+and is never doubled. Its creation shows that the vendor has capacity, so it ends a sequence of out-of-stock failures.
+If the group is still in such a back-off, that back-off stays as it is and is never shortened.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FLAT = frozenset({"InstallFailed"})
 def fail(
     backoff: Backoff | None, now: float, options: Options, cls: str = "Unknown", code: str = "", message: str = ""
 ) -> Backoff:
-    """The record after one more failure at `now`. cls: the provider error class."""
+    """Return the record after one more failure at `now`. cls: the provider error class."""
     if cls in FLAT and backoff is not None and in_backoff(backoff, now) and backoff.cls not in FLAT:
         until = max(backoff.until, now + options.initial_node_group_backoff_duration)
         return msgspec.structs.replace(backoff, until=until, last_failed=now)
@@ -47,10 +49,10 @@ def fail(
 
 
 def in_backoff(backoff: Backoff | None, now: float) -> bool:
-    """At exactly `until` it still is."""
+    """Return whether the group is backed off; at exactly `until` it still is."""
     return backoff is not None and backoff.until >= now
 
 
 def stale(backoff: Backoff, now: float, options: Options) -> bool:
-    """Strictly longer ago than the reset time."""
+    """Return whether the last failure is strictly longer ago than the reset time."""
     return backoff.last_failed + options.node_group_backoff_reset_timeout < now

@@ -1,7 +1,7 @@
-"""The facts of one pass, worked out once: who belongs where, what is ready, what is coming and what is leaving.
+"""The cluster state of one pass, derived once: node ownership, readiness, upcoming and leaving nodes.
 
-Everything after this reads facts instead of deriving them again. Operations in flight count: a group being grown has
-upcoming nodes, a node being removed is gone for every promise (architecture §5).
+Later stages read this state instead of deriving it again. Operations in flight count: a group that is scaling up has
+upcoming nodes, and a node in removal is unavailable for every placement.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from chalicelib.plan.state.readiness import Bucket, bucket, is_ready
 
 
 class NodeGroupState(msgspec.Struct, frozen=True):
-    """One group as this pass sees it. target: what the provider says or an open operation is about to make it.
-    unregistered: instances without a node, the late ones among them; failed: those that could not be created."""
+    """One group in this pass. target: the provider's value or the one that an open operation will set. unregistered:
+    instances without a node, including late ones; failed: those that could not be created."""
 
     group: NodeGroup
     memory: GroupMemory
@@ -46,14 +46,15 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     backed_off: bool
     healthy: bool
     missing: int
-    frozen: Reason | None = None  # GROUP_FROZEN: nothing is removed from it, and it is not grown
+    frozen: Reason | None = None  # GROUP_FROZEN: no removals and no scale-up
     failed: tuple[str, ...] = ()
-    contested: tuple[str, ...] = ()  # instances that exist and whose Node cannot be known (plan/identity.py)
-    zone: str = ""  # the only zone it lies in, if it is one
-    held: Mapping[str, str] = {}  # instance id or node name -> why the provider will not remove it just now
+    # instances that exist but whose Node cannot be determined (plan/state/node_identity.py)
+    contested: tuple[str, ...] = ()
+    zone: str = ""  # the zone of all its nodes, if there is only one
+    held: Mapping[str, str] = {}  # instance id or node name -> why the provider currently refuses to remove it
 
     def held_back(self, node: Node) -> str:
-        """Why the provider will not remove this node just now, empty where it would."""
+        """Return why the provider currently refuses to remove this node, "" if it does not."""
         return self.held.get(node.name) or self.held.get(node.provider_id, "")
 
     @property
@@ -63,15 +64,15 @@ class NodeGroupState(msgspec.Struct, frozen=True):
 
     @property
     def shares(self) -> Shares:
-        """How many of its machines are its nodes."""
+        """Return how many of its instances are its nodes."""
         joined = {word for node in self.nodes for word in (node.name, node.provider_id)}
         return shares(self.group, joined, self.contested)
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """The pass's facts. group_of: node name -> group id, only for nodes of a known group. timed_out: group id -> the
-    request that ran out in this very pass (plan/requests.py). contested: node name -> why it cannot be known which
-    machine it is; such a node is in no group."""
+    """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
+    id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
+    instance cannot be determined; such a node belongs to no group."""
 
     snapshot: Snapshot
     policy: Policy
@@ -93,7 +94,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
 
 def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> ClusterState:
-    """Derive the facts of a pass."""
+    """Build the cluster state of a pass."""
     options = policy.options
     doubtful = contested(snapshot.groups, snapshot.nodes)
     joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
@@ -145,14 +146,14 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
 
 
 def _credible(group: NodeGroup) -> NodeGroup:
-    """A group whose vendor says what cannot be is one that could not be read."""
+    """Return the group, marked as unreadable if its vendor reports impossible values."""
     if group.target >= 0 or group.error:
         return group
     return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
 
 
 def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
-    """Node name -> why it is in no group, from machines and the Nodes that claim them."""
+    """Return node name -> why it belongs to no group, from instances and the Nodes that claim them."""
     return {
         name: Reason.of(ReasonCode.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
         for instance, names in sorted(doubtful.items(), reverse=True)
@@ -161,7 +162,8 @@ def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
 
 
 def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
-    """Node name -> group, by the instance's node or provider id; and the nodes whose instance is being deleted."""
+    """Return node name -> group, by the instance's node or provider id; and the nodes whose instance is being
+    deleted."""
     by_id: dict[str, tuple[str, Instance]] = {}
     by_name: dict[str, tuple[str, Instance]] = {}
     for group in groups:
@@ -180,7 +182,7 @@ def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[st
 
 
 def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
-    """Nodes under removal whose instance their group, which was read, no longer has."""
+    """Return nodes in removal whose instance their group, which was read, no longer has."""
     listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
     return {
         target.node
@@ -192,10 +194,11 @@ def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set
 
 
 def _bucket(node: Node, startup: float | None, options: Options, now: float, *, gone: bool) -> Bucket:
-    """startup: of its own group; a node in none has the cluster's (upstream lets the node before it decide).
+    """startup: startup time of its own group; a node without a group has the cluster's (Cluster Autoscaler uses that of
+    the previous node).
 
-    A vendor that says a machine is gone or going is believed unless its kubelet still reports: then the node is there,
-    and only our own taint says otherwise."""
+    A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports: then the
+    node exists, and only our own taint can mark it as leaving."""
     return bucket(
         node,
         exists=not gone or is_ready(node, options),
@@ -206,7 +209,7 @@ def _bucket(node: Node, startup: float | None, options: Options, now: float, *, 
 
 
 class _Facts:
-    """Makes the facts of one group after the other."""
+    """Builds the state of one group after the other."""
 
     def __init__(
         self,
@@ -221,7 +224,7 @@ class _Facts:
         self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
 
     def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
-        """The facts of a group with these nodes."""
+        """Return the state of a group with these nodes."""
         mine = self.memory.groups.get(group.id, GroupMemory())
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
@@ -267,8 +270,8 @@ class _Facts:
         )
 
     def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:
-        """Ids of instances that are no node: all of them, those of them that are late, and besides them those that
-        could not be created. A vendor that lists one twice has it once."""
+        """Return ids of instances without a node: all of them, the late ones among them, and separately those that
+        could not be created. An instance that a vendor lists twice counts once."""
         joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
         apart = [
             i
@@ -286,22 +289,23 @@ class _Facts:
 
 
 def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
-    """Nodes on their way: those that have joined and are not complete (device, startup taint; demands.md 20), however
-    they came to be asked for; and, where some were asked for, what is due beyond the nodes that are there."""
+    """Return the number of upcoming nodes: those that have joined but are not complete (device, startup taint), however
+    they were requested; and, if some were requested, those due beyond the existing nodes."""
     here = sum(counts[kind] for kind in (Bucket.READY, Bucket.UNREADY, Bucket.SUSPENDED, Bucket.DELETED))
     starting = counts[Bucket.NOT_STARTED]
     return starting + (max(0, due - here - starting) if expected else 0)
 
 
 def _promised(mine: GroupMemory, now: float) -> int:
-    """Nodes on their way to a group that cannot be read now: those that were asked for, until they are late. An outage
-    of a vendor for one pass must not buy the same nodes again elsewhere."""
+    """Return the upcoming nodes of a group that cannot be read now: those requested, until they are late. A vendor's
+    outage in one pass must not cause the same nodes to be bought again in another group."""
     request = mine.request
     return request.increase if request is not None and now < request.expected_at else 0
 
 
 def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
-    """How many of its size are on their way out: what operations remove, and what could not be created."""
+    """Return how many of its size are leaving: nodes that operations remove, and instances that could not be
+    created."""
     named = {
         target.instance or target.node
         for op in operations
@@ -312,8 +316,8 @@ def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
 
 
 def _missing(group: NodeGroup, mine: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
-    """state.md §4: what should be there by now and is not. excused: late and failed instances and what was only just
-    asked for. Nodes that are starting have come; those that are leaving are let go."""
+    """Return the number of nodes that should exist by now but do not. excused: late and failed instances and recent
+    requests. Starting nodes count as arrived; leaving nodes are not expected."""
     coming = max(mine.request.increase if mine.request else 0, counts[Bucket.NOT_STARTED])
     expected = group.target - excused - coming - counts[Bucket.DELETED]
     return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])

@@ -1,16 +1,16 @@
-"""How far it is known that a group's machines are this cluster's.
+"""Determines how certain it is that a group's instances belong to this cluster.
 
-A group that the policy names, or that the vendor lists as the cluster's, is the cluster's own. A group that was only
-discovered through Nodes rests on what kubelets say of themselves: one Node with the providerID of another cluster's
-machine makes that cluster's group look like one of ours, with all its other machines as if they had never joined. Three
-rules keep such a group as it is.
+A group that the policy names, or that the vendor lists for the cluster, belongs to the cluster. A group that was only
+discovered through Nodes depends on what kubelets report about themselves: one Node with the providerID of another
+cluster's instance makes that cluster's group look like one of ours, and all its other instances look as if they had
+never joined. Three rules protect such a group.
 
-    a discovered group, until most of its machines have been seen as Nodes    nothing is changed in it
-    a discovered group, whenever most of its machines are no Nodes            nothing is discarded, no size is lowered
-    a machine that the vendor made before the group was first seen            never discarded as one that did not join
+    a discovered group, until most of its instances have been seen as Nodes    nothing is changed in it
+    a discovered group, whenever most of its instances are not Nodes           nothing is deleted, no size is lowered
+    an instance that the vendor made before the group was first seen           never deleted as one that did not join
 
-The last rule holds in every discovered group, and in a named group of which not most machines are Nodes: a policy may
-name the wrong group.
+The last rule applies to every discovered group, and to a named group of which not most instances are Nodes: a policy
+may name the wrong group. See docs/reference/node-groups.md "Group ownership".
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _OLDER = (
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """How many machines a group has, and how many of them are Nodes of the cluster, each known to be one."""
+    """How many instances a group has, and how many of them are known to be Nodes of the cluster."""
 
     ours: int
     machines: int
 
     @property
     def most(self) -> bool:
-        """Whether more than half of the machines are Nodes; of none, none are strangers."""
+        """True if more than half of the instances are Nodes, or if there are no instances."""
         return 2 * self.ours > self.machines or not self.machines
 
 
 def shares(group: NodeGroup, joined: Collection[str], doubtful: Collection[str]) -> Shares:
-    """joined: names and provider ids of the cluster's Nodes; doubtful: instances whose Node cannot be known. Machines
-    that are being deleted count no more, and those that could not be made count not at all."""
+    """joined: names and provider ids of the cluster's Nodes; doubtful: instances whose Node cannot be determined.
+    Instances that are being deleted or that could not be created do not count."""
     machines = {each.id: each for each in group.instances if exists(each)}
     ours = sum(
         name not in doubtful and bool({name, each.node}.intersection(joined) - {""}) for name, each in machines.items()
@@ -55,13 +55,14 @@ def shares(group: NodeGroup, joined: Collection[str], doubtful: Collection[str])
 
 
 def exists(instance: Instance) -> bool:
-    """Whether there is a machine, and it stays."""
+    """Return whether the instance exists and is not being deleted."""
     unmade = instance.state is InstanceState.CREATING and instance.error is not None and not instance.created
     return instance.state is not InstanceState.DELETING and not unmade
 
 
 def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doubtful: Collection[str]) -> NodeGroup:
-    """The group; with an error where it was only discovered and nothing has shown yet that it is this cluster's."""
+    """Return the group, with an error if it was only discovered and nothing has shown yet that it belongs to this
+    cluster."""
     if group.error or not group.discovered or memory.first_seen > 0.0:
         return group
     found = shares(group, joined, doubtful)
@@ -78,8 +79,8 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
 
 
 def why_kept(group: NodeGroup, instance: Instance, found: Shares, first_seen: float) -> str:
-    """Why a machine that is no Node is not discarded; "" where it may be. first_seen: of the group, epoch seconds. What
-    was made at that very instant was there when the group was seen."""
+    """Return why an instance that is not a Node is not deleted; "" if it may be. first_seen: of the group, epoch
+    seconds. An instance created at exactly that time counts as existing before."""
     unknown = exists(instance) and not instance.created
     older = 0.0 < instance.created <= first_seen
     rows = (

@@ -1,9 +1,9 @@
-"""Who is sick: the cluster, a zone, a node group (state.md §4; demands.md 9).
+"""Classifies health: of the cluster, a zone and a node group.
 
-Upstream knows one answer for the whole cluster, and counts nodes in it that it does not manage. So a fault in one zone,
-or in machines that are none of its business, stops everything. Here sickness is as narrow as what is seen of it: only
-nodes of known groups count, a zone is judged by its own nodes, and a group by its own; the whole cluster only holds
-still when the whole of it is sick. One pair of thresholds serves all of them, and both comparisons are strict.
+Cluster Autoscaler has one health state for the whole cluster, and includes nodes that it does not manage. A fault in
+one zone, or in nodes that it does not manage, therefore stops everything. Here, the unhealthy scope is as narrow as the
+evidence: only nodes of known groups count, a zone is judged by its own nodes, a group by its own, and the whole cluster
+stops only when all of it is unhealthy. The same thresholds apply to all three, and both comparisons are strict.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 def exceeds(bad: int, known: int, options: Options) -> bool:
-    """Whether so many bad ones of so many are too many: more than ok-total-unready-count and more than
-    max-total-unready-percentage of them (state.md §4)."""
+    """Return whether too many nodes are unready: more than ok-total-unready-count and more than
+    max-total-unready-percentage of the total."""
     return bad > options.ok_total_unready_count and bad > options.max_total_unready_percentage / 100 * known
 
 
 def health_of(
     nodes: Sequence[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
 ) -> Health:
-    """The cluster's health and its counts of nodes. managed: node -> group; others are counted and judge nothing.
-    What groups know (instances, upcoming nodes) is left at 0 for the caller."""
+    """Return the cluster's health and its node counts. managed: node -> group; other nodes are counted but do not
+    affect health. Figures that come from groups (instances, upcoming nodes) are left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
     unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
     sick = exceeds(sum(node.name in managed for node in unready), len(managed), options)
@@ -52,7 +52,7 @@ def health_of(
 def sick_zones(
     nodes: Iterable[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
 ) -> dict[str, str]:
-    """Zone -> what is wrong there, of the zones in which too many managed nodes are unready."""
+    """Return zone -> problem, for the zones in which too many managed nodes are unready."""
     known: dict[str, list[bool]] = {}
     for node in nodes:
         zone = node.labels.get(ZONE, "")
@@ -66,8 +66,8 @@ def sick_zones(
 
 
 def zone_of(nodes: Iterable[Node], template: Node | None) -> str:
-    """The one zone that a group lies in with all its nodes and its template; empty where it is several or not known.
-    A template that names no zone, as a provider's may, says nothing."""
+    """Return the single zone of all nodes and the template of a group; "" if there are several or it is unknown. A
+    template without a zone, as some providers return, is ignored."""
     zones = {node.labels.get(ZONE, "") for node in nodes}
     if template is not None and ZONE in template.labels:
         zones.add(template.labels[ZONE])
@@ -75,11 +75,11 @@ def zone_of(nodes: Iterable[Node], template: Node | None) -> str:
 
 
 def frozen(counts: Mapping[Bucket, int], missing: int, zone: str, options: Options) -> Reason | None:
-    """Why nothing is changed in a group, None if it is well. counts: its nodes by bucket; zone: what is wrong in the
+    """Return why a group is not changed, None if it is healthy. counts: its nodes by bucket; zone: the problem of the
     zone that it lies in.
 
-    Two ways of being sick by itself: nodes that are there and unready, and nodes that ought to be there and are not. Of
-    a group without any node the second alone is asked, and one that is missing is enough.
+    A group can be unhealthy in two ways: registered nodes are unready, or expected nodes are missing. For a group
+    without any node only the second applies, and one missing node suffices.
     """
     known = sum(counts[each] for each in (Bucket.READY, Bucket.UNREADY, Bucket.NOT_STARTED, Bucket.SUSPENDED))
     nodes, unready = sum(counts.values()), counts[Bucket.UNREADY]

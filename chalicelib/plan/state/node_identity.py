@@ -1,12 +1,12 @@
-"""Machines that more than one Node says it is, or whose only Node says that it is two machines.
+"""Finds instances that more than one Node claims to be, or whose only Node claims two instances.
 
-A kubelet writes its own Node's providerID. A kubelet that is not to be trusted can name another machine there: taken at
-its word, that machine would be removed as the idle Node that the kubelet serves. So a machine belongs to a Node only
-where no other Node names it. Where two do, the planner knows only that the machine exists: neither Node is one of the
-group's, and the machine is neither missing nor one that never joined.
+A kubelet writes the providerID of its own Node. An untrusted kubelet can name another instance there; if that were
+believed, that instance would be removed as the idle Node that the kubelet serves. An instance therefore belongs to a
+Node only if no other Node names it. If two do, the planner knows only that the instance exists: neither Node belongs to
+the group, and the instance is neither missing nor one that never joined.
 
-Providers know the spellings of their ids and say whom they found (Instance.claimants); Nodes with exactly the same
-providerID are found here for all of them.
+Providers know the spellings of their ids and report the matching Nodes (Instance.claimants); Nodes with exactly equal
+providerIDs are found here for all providers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 
 SHOWN = 5
-"""Nodes that a sentence names; a cluster may have thousands with one id."""
+"""Maximum nodes named in a message; a cluster may have thousands with one id."""
 
 
 def contested(groups: Iterable[NodeGroup], nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
-    """Instance id -> names of the Nodes that claim the machine, sorted; only for machines whose Node cannot be known.
-    A machine that the vendor is deleting is left out: its Nodes go with it."""
+    """Return instance id -> sorted names of the Nodes that claim the instance, for instances whose Node cannot be
+    determined. An instance that the vendor is deleting is left out: its Nodes go with it."""
     listed, bearers = set[str](), dict[str, set[str]]()
     for node in nodes:
         listed.add(node.name)
@@ -37,7 +37,7 @@ def contested(groups: Iterable[NodeGroup], nodes: Iterable[Node]) -> dict[str, t
 
 
 def _claimants(instance: Instance, bearers: Mapping[str, set[str]], listed: set[str]) -> set[str]:
-    """The Nodes that claim an instance, none where one Node is known to be it."""
+    """Return the Nodes that claim an instance, none if its Node is known."""
     if instance.claimants:
         return set(instance.claimants)
     claiming = bearers.get(instance.id, set()) | ({instance.node} & listed)
@@ -45,7 +45,7 @@ def _claimants(instance: Instance, bearers: Mapping[str, set[str]], listed: set[
 
 
 def some(names: Iterable[str]) -> str:
-    """The names for a sentence, SHOWN of them at most."""
+    """Return the names for a message, at most SHOWN of them."""
     listed = sorted(names)
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     return ", ".join(listed[:SHOWN]) + more

@@ -1,13 +1,13 @@
-"""What a node that does not exist yet would be like (scale-up.md §4).
+"""Builds node templates: the expected new node of each group.
 
-Source per group, the first that works: a real node that has been ready for over a minute; the template learnt from
-one earlier (memory), until it expires; the provider's own; a real but bad node. The result is a node of a name of its
-own, without the taints that go away by themselves, with what will run on it from the start and with the volumes its
-drivers can attach. Labels that its group does not promise (GroupOptions.unpromised_labels, huaweicloud-cce.md A1.2)
-have counted for its DaemonSets, which the kubelet's own labels will bring, and are gone from the result.
+The first available source of a group is used: a real node that has been ready for over a minute; the template learned
+from one earlier (memory), until it expires; the provider's own; a real node that is not ready. The result is a node
+with its own name, without temporary taints, with the pods that run on it from the start and with its drivers' attach
+limits. Labels that its group does not guarantee (GroupOptions.unpromised_labels) count for its DaemonSets, because the
+kubelet will set them, and are removed from the result. See docs/reference/scale-up.md "Node templates".
 
-A learnt template remembers the node alone, not its pods: the indices of classes mean nothing in another pass. So its
-DaemonSets are those that should run on it, as on a provider's template.
+A learned template stores the node alone, not its pods, because class indices are not valid in another pass. Its
+DaemonSets are those that should run on it, as for a provider's template.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from chalicelib.plan.predicates.taint_toleration import untolerated
 from chalicelib.plan.state.readiness import STATUS_PREFIX, is_ready, is_startup_taint
 
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
-_SETTLED = 60.0  # seconds a node must have been ready, strictly, before others are expected to be like it
+_SETTLED = 60.0  # seconds that a node must have been ready, strictly, to serve as a template
 _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the cluster, with pods on them
-_REFRESHES = 10  # a template that stays the same is learnt again so often before it would expire
+_REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
 _PASSING_TAINTS = frozenset(
     [
         f"node.kubernetes.io/{what}"
@@ -52,14 +52,14 @@ _PASSING_TAINTS = frozenset(
         TO_BE_DELETED,
         DELETION_CANDIDATE,
         "node.cluster.x-k8s.io/outdated-revision",
-    ]  # set while a rollout replaces this very node (clusterapi.md §9)
+    ]  # set while a rollout replaces this node
 )
 _BETA_LABELS = (
     ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"),
     ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
 )
-# Every DaemonSet pod gets these from its controller.
+# The DaemonSet controller adds these to every DaemonSet pod.
 _DAEMON_TOLERATIONS = tuple(
     Toleration(f"node.kubernetes.io/{key}", "Exists", "", effect)
     for key, effect in (
@@ -72,18 +72,18 @@ _DAEMON_TOLERATIONS = tuple(
     )
 )
 _HOST_NETWORK = Toleration("node.kubernetes.io/network-unavailable", "Exists", "", "NoSchedule")
-# What a kubelet of which nothing is known keeps back of a capacity. kubeadm and the kubelet reserve nothing for
-# themselves; the hard eviction thresholds are kept: memory.available<100Mi, nodefs.available<10%.
+# Default reservation of an unknown kubelet. kubeadm and the kubelet reserve nothing for themselves; the hard
+# eviction thresholds are reserved: memory.available<100Mi, nodefs.available<10%.
 _KEPT_BACK: tuple[tuple[str, Callable[[Mapping[str, int]], int]], ...] = (
-    # A huge page is memory that the kubelet offers under its own name only.
+    # A huge page is memory that the kubelet offers only under its own resource name.
     (MEMORY, lambda has: 100 * 2**20 + sum(has[name] for name in has if name.startswith("hugepages-"))),
     (EPHEMERAL, lambda has: -(-has[EPHEMERAL] // 10)),
 )
 
 
 class Template(msgspec.Struct, frozen=True):
-    """A node to come. daemons: the classes of the pods every such node starts with, one entry per pod. source: where it
-    was learnt. volume_limits: CSI driver -> most volumes; a driver without a limit is not in it."""
+    """An expected new node. daemons: the classes of the pods on every such node from the start, one entry per pod.
+    source: where it was learned. volume_limits: CSI driver -> most volumes; a driver without a limit is missing."""
 
     node: Node
     daemons: tuple[int, ...]
@@ -92,9 +92,9 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class _Cluster(msgspec.Struct, frozen=True):
-    """What of the cluster is put beside a node to make a template. pods: node name -> its pods, of the nodes that are
-    copied; limits: node name -> what its CSINode says; promised: group id -> NodeGroup.template_volumes;
-    unpromised: group id -> labels that no new node of it is bought for."""
+    """Cluster data that is combined with a node to make a template. pods: node name -> its pods, of the nodes that are
+    copied; limits: node name -> the limits of its CSINode; promised: group id -> NodeGroup.template_volumes;
+    unpromised: group id -> labels for which no new node of it is bought."""
 
     daemonsets: Sequence[DaemonSet]
     classes: Sequence[PodClass]
@@ -113,8 +113,8 @@ def templates(
     now: float,
     pods_on: Callable[[str], Sequence[Pod]],
 ) -> dict[str, Template]:
-    """The template of every group that has one. members: group id -> its nodes; learnt: Memory.templates; pods_on: a
-    node's pods, asked for the nodes that are copied."""
+    """Return the template of every group that has one. members: group id -> its nodes; learnt: Memory.templates;
+    pods_on: a node's pods, called for the nodes that are copied."""
     models = {
         group.id: found
         for group in snapshot.groups
@@ -138,7 +138,7 @@ def templates(
 def _model(
     group: NodeGroup, nodes: Sequence[Node], learnt: LearntTemplate | None, options: Options, now: float
 ) -> tuple[Node, str] | None:
-    """What is copied, and where it comes from."""
+    """Return the node that is copied, and its source."""
     ordered = sorted(nodes, key=_name)
     real = next((node for node in ordered if settled(node, now, options)), None)
     if real is not None:
@@ -148,7 +148,7 @@ def _model(
     if group.template is not None:
         alike = [learnt.node, *ordered] if learnt is not None else ordered
         return _with_beta_labels(with_allocatable(group.template, alike)), "provider"
-    # One that is leaving comes last of all: it is a worse model than any other node, and a better one than none.
+    # A leaving node comes last: it is a worse template than any other node, but better than none.
     bad = min(
         (node for node in ordered if node.allocatable),
         key=lambda node: node.taint(TO_BE_DELETED) is not None,
@@ -166,7 +166,7 @@ def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _
         asked = sorted(each.name for each in nodes)
     volumes = next((dict(cluster.limits[name]) for name in asked if cluster.limits.get(name)), None)
     if volumes is None:
-        # No node of the group has told its limits: what the provider says of a new one, where 0 is no limit.
+        # No node of the group reports its limits: use the provider's values for a new one, where 0 means no limit.
         volumes = {driver: limit for driver, limit in cluster.promised[group].items() if limit > 0}
     if unpromised := cluster.unpromised.get(group):
         labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
@@ -175,7 +175,8 @@ def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _
 
 
 def settled(node: Node, now: float, options: Options) -> bool:
-    """Whether a real node may serve as the model of its group: ready for over a minute, schedulable, not leaving."""
+    """Return whether a real node may serve as the template of its group: ready for over a minute, schedulable, not
+    leaving."""
     ready = node.condition("Ready")
     return (
         ready is not None
@@ -187,10 +188,10 @@ def settled(node: Node, now: float, options: Options) -> bool:
 
 
 def learn(nodes: Sequence[Node], known: LearntTemplate | None, now: float, options: Options) -> LearntTemplate | None:
-    """The template to remember of a group: the first settled node by name, else what is known already.
+    """Return the template to remember of a group: the first settled node by name, otherwise the known one.
 
-    An expired one stays: it is no template any more, but still tells what the group's kubelets keep back. While the
-    nodes stay the same it is renewed only now and then, for every renewal is a write.
+    An expired one is kept: it is not used as a template any more, but still shows what the group's kubelets reserve. An
+    unchanged template is renewed only occasionally, because every renewal is a write.
     """
     model = next((node for node in sorted(nodes, key=_name) if settled(node, now, options)), None)
     if model is None:
@@ -212,7 +213,7 @@ def learn(nodes: Sequence[Node], known: LearntTemplate | None, now: float, optio
 
 
 def sanitised(node: Node, name: str, options: Options) -> Node:
-    """A copy under another name, without the taints and marks that belong to one real node."""
+    """Return a copy under another name, without taints and labels that belong to one real node."""
     return msgspec.structs.replace(
         node,
         name=name,
@@ -229,11 +230,11 @@ def sanitised(node: Node, name: str, options: Options) -> Node:
 
 
 def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
-    """A node of which only the capacity is known (its allocatable is empty), with what is left of it for pods.
+    """Compute the allocatable of a node of which only the capacity is known.
 
-    alike: nodes of the group, real or learnt, surest first. The first with as many cores says per resource what its
-    kubelet keeps back; for the rest a kubelet's own defaults hold: 100Mi of memory and every huge page, a tenth of the
-    ephemeral storage, nothing else. A node that has an allocatable is left as it is.
+    alike: nodes of the group, real or learned, most reliable first. The first with as many cores shows per resource
+    what its kubelet reserves; for the rest the kubelet's defaults apply: 100Mi of memory and every huge page, a tenth
+    of the ephemeral storage, nothing else. A node with an allocatable is not changed.
     """
     has = node.capacity
     if node.allocatable or not has:
@@ -254,7 +255,7 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
 
 
 def _with_beta_labels(node: Node) -> Node:
-    """The names of old that some pods still ask for. Kubelets set them, providers do not."""
+    """Add the old label names that some pods still use. Kubelets set them, providers do not."""
     old = {beta: node.labels[stable] for stable, beta in _BETA_LABELS if stable in node.labels}
     return msgspec.structs.replace(node, labels={**old, **node.labels})
 
@@ -265,14 +266,15 @@ def _drops(taint: Taint, options: Options) -> bool:
 
 
 def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[PodClass]) -> tuple[int, ...]:
-    """The DaemonSets that would run on a node, by name. Room is not asked: one too big for the node takes it all."""
+    """Return the DaemonSets that would run on a node, by name. Room is not checked: one that is too big for the node
+    takes all of it."""
     ordered = sorted(daemonsets, key=lambda daemon: (daemon.namespace, daemon.name))
     return tuple(daemon.cls for daemon in ordered if _runs(classes[daemon.cls], node))
 
 
 def _carried(node: Node, pods: Iterable[Pod], cluster: _Cluster) -> tuple[int, ...]:
-    """What runs on the real node and will run on its like: mirror and DaemonSet pods. A DaemonSet that is missing there
-    may have found no room, and then finds none on the next either, unless it makes room for itself."""
+    """Return the pods of the real node that also run on similar ones: mirror and DaemonSet pods. A DaemonSet that is
+    missing there may have found no room, and then finds none on the next node either, unless it preempts other pods."""
     classes = cluster.classes
     kept = [pod.cls for pod in sorted(pods, key=lambda pod: pod.key) if _stays(pod, classes[pod.cls])]
     here = {
@@ -295,7 +297,7 @@ def _stays(pod: Pod, cls: PodClass) -> bool:
 
 
 def _makes_room(cls: PodClass) -> bool:
-    """Whether its pods push others off a node that is full (scale-up.md §4, table)."""
+    """Return whether its pods preempt others on a full node."""
     return cls.priority_class == "system-node-critical" and cls.preemption_policy in {"", "PreemptLowerPriority"}
 
 

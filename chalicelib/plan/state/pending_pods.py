@@ -1,7 +1,7 @@
-"""Which pods want a node (scale-up.md §2): sorted into those that count and those that do not, each with its reason.
+"""Collects pending pods: separates those that may cause a scale-up from those that may not, each with its reason.
 
-Pods that count stand in a queue in the order in which the scheduler takes them: higher priority first, then older, then
-by name, so that the order of the input does not matter. Neighbours of one class are one demand.
+Counted pods are queued in the order of the scheduler: higher priority first, then older, then by name, so that the
+input order does not matter. Consecutive pods of one class form one batch.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.state.cluster_state import ClusterState
 
-_SETTLE, _SETTLE_GPU = 2.0, 30.0  # seconds the oldest pending pod must have waited
+_SETTLE, _SETTLE_GPU = 2.0, 30.0  # seconds that the oldest pending pod must have waited
 _BYSTANDERS = frozenset(
     {ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG}
-)  # dropped only after "schedulable elsewhere" (§2)
+)  # dropped only after the search for room on existing nodes
 
 
 class PodBatch(msgspec.Struct, frozen=True):
-    """Pods of one class that want a node, in order. counts: whether a node may be bought for them; DaemonSet pods and
-    young ones only take the room that there is."""
+    """Pods of one class that need a node, in order. counts: whether a node may be bought for them; DaemonSet pods and
+    young pods only use existing room."""
 
     cls: int
     pods: tuple[Pod, ...]
@@ -36,12 +36,12 @@ class PodBatch(msgspec.Struct, frozen=True):
 
 
 class PendingPods(msgspec.Struct, frozen=True):
-    """What wants a node, what does not, and what occupies one without being bound to it yet."""
+    """Pods that need a node, pods that do not, and pods that occupy a node without being bound to it yet."""
 
     queue: tuple[PodBatch, ...]
     ignored: tuple[IgnoredPods, ...]
     nominated: tuple[Pod, ...]
-    hold: Reason | None = None  # why nothing is removed either
+    hold: Reason | None = None  # why removals are blocked as well
 
 
 def collect_pending_pods(world: ClusterState) -> PendingPods:
@@ -75,19 +75,22 @@ def collect_pending_pods(world: ClusterState) -> PendingPods:
 
 
 def is_expendable(cls: PodClass, options: Options) -> bool:
-    """A set priority strictly below the cutoff: neither a reason to grow nor one to keep a node."""
+    """Return whether a set priority is strictly below the cutoff: such a pod neither causes a scale-up nor keeps a
+    node."""
     return cls.priority is not None and cls.priority < options.expendable_pods_priority_cutoff
 
 
 def _reason(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | None:
-    """Why a pod without a node does not count, None if it does. First match wins, in the order of scale-up.md §2."""
+    """Return why a pod without a node does not count, None if it does. The first match wins, in Cluster Autoscaler's
+    order."""
     if options.allowed_scheduler_names and cls.scheduler not in options.allowed_scheduler_names:
         return Reason.of(ReasonCode.OTHER_SCHEDULER, scheduler=cls.scheduler)
     if pod.deleted:
         return Reason.of(ReasonCode.TERMINATING)
     gated = bool(cls.gates) or pod.scheduled_reason == "SchedulingGated"
     expendable = is_expendable(cls, options)
-    if pod.nominated and not gated and not expendable:  # the room of others is not for these, whoever nominates them
+    # these pods get no room of other pods, whatever they are nominated for
+    if pod.nominated and not gated and not expendable:
         return Reason.of(ReasonCode.NOMINATED, node=pod.nominated)
     unseen = pod.scheduled == "" or (pod.scheduled == "False" and not pod.scheduled_reason)
     refused = pod.scheduled == "False" and pod.scheduled_reason == "Unschedulable"
@@ -105,13 +108,13 @@ def _reason(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | N
 
 
 def _young(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | None:
-    """Looked at only when strictly older than its delay."""
+    """Return a reason if the pod is young: it counts only when strictly older than its delay."""
     delay, age = _delay(cls, options), now - pod.created
     return Reason.of(ReasonCode.TOO_YOUNG, age=max(0, int(age)), delay=delay) if delay > 0 and not age > delay else None
 
 
 def _delay(cls: PodClass, options: Options) -> float:
-    """The annotation may only lengthen the flag; one that cannot be read counts as absent."""
+    """Return the delay: the annotation may only lengthen the option's value, and an unreadable one counts as absent."""
     try:
         own = parse_duration(cls.scale_up_delay) if cls.scale_up_delay else 0.0
     except BadInput:
@@ -120,12 +123,13 @@ def _delay(cls: PodClass, options: Options) -> float:
 
 
 def _comes_back(pod: Pod, cls: PodClass) -> bool:
-    """Whether a pod on a leaving node will want another one: its controller makes it again."""
+    """Return whether a pod on a leaving node will need another node because its controller recreates it."""
     return not pod.deleted and not cls.mirror and not cls.is_daemonset and cls.owner is not None
 
 
 def _too_fresh(wanted: list[Pod], world: ClusterState) -> Reason | None:
-    """All of them very new: wait a moment, so that a Deployment finishes creating its pods (scale-up.md §2)."""
+    """Return a reason if all pods are very new: the planner waits briefly so that a Deployment can finish creating its
+    pods."""
     pending = [pod for pod in wanted if not pod.node]
     if not pending or world.options.bypassed_scheduler_names:
         return None
@@ -136,7 +140,7 @@ def _too_fresh(wanted: list[Pod], world: ClusterState) -> Reason | None:
 
 
 def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[PodBatch]:
-    """Runs of pods of one class, in the scheduler's order."""
+    """Return batches of consecutive pods of one class, in the scheduler's order."""
     everybody = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
     everybody.sort(
         key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace, each[0].name)

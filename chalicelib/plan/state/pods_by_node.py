@@ -1,5 +1,5 @@
-"""Which pods are on which node, found once per pass and kept as arrays: 170,000 pods are not gone through in Python
-more often than that."""
+"""Indexes which pods are on which node, once per pass and as arrays: a Python loop over 170,000 pods is too slow to run
+more than once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chalicelib.plan.tables.array_types import Bools, Ints
 
 
 class _Index(dict[str, int]):
-    """-1 for a name that no node has, without a call in Python for those that one has."""
+    """Returns -1 for an unknown node name, without a Python call for known names."""
 
     def __missing__(self, name: str) -> int:
         return -1
@@ -35,7 +35,7 @@ class Occupancy:
         self._starts: Ints | None = None
 
     def on(self, node: str) -> list[Pod]:
-        """The pods of a node, in the order of the snapshot."""
+        """Return the pods of a node, in the order of the snapshot."""
         at = self.index.get(node)
         if at is None:
             return []
@@ -45,9 +45,9 @@ class Occupancy:
         return [self._pods[pod] for pod in self._order[self._starts[at] : self._starts[at + 1]]]
 
     def waiting(self) -> list[Pod]:
-        """Pods without a node."""
+        """Return the pods without a node."""
         return [pod for at in np.flatnonzero(self.where < 0) if not (pod := self._pods[at]).node]
 
     def pods(self, which: Bools) -> list[tuple[int, Pod]]:
-        """(index, pod) of a mask over all pods."""
+        """Return (index, pod) for a mask over all pods."""
         return [(int(at), self._pods[at]) for at in np.flatnonzero(which)]

@@ -1,6 +1,7 @@
-"""Pools: the node groups of a vendor's pool seen together, and every other group as a pool of its own (A2, A6).
+"""Pools: combines the node groups of a vendor's pool, and treats every other group as a pool of its own.
 
-Rules name pools, bounds hold for pools, and a pool is scaling while any of its groups is.
+Rules name pools, limits apply to pools, and a pool counts as scaling while any of its groups does. See
+docs/reference/node-groups.md "Pools".
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 
 
 class PoolFacts(msgspec.Struct, frozen=True):
-    """One pool in this pass. groups: ids, sorted. size: targets of all of them, and what the pool has elsewhere. max:
-    -1 where there is none. whole: it has all groups of the vendor's pool, and not only one that was named."""
+    """One pool in this pass. groups: ids, sorted. size: targets of all of them, and the pool's nodes in other groups.
+    max: -1 if there is none. whole: it includes all groups of the vendor's pool, not only one that was named."""
 
     id: str
     name: str
@@ -28,7 +29,7 @@ class PoolFacts(msgspec.Struct, frozen=True):
 
 
 def pools(world: ClusterState) -> dict[str, PoolFacts]:
-    """Every pool by its id."""
+    """Return every pool by its id."""
     members: dict[str, list[str]] = {}
     for name, facts in sorted(world.groups.items()):
         members.setdefault(facts.group.pool.id if facts.group.pool else name, []).append(name)
@@ -36,7 +37,8 @@ def pools(world: ClusterState) -> dict[str, PoolFacts]:
 
 
 def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
-    """Pool -> how many more nodes its maximum allows, for every pool that has one; negative where it is passed."""
+    """Return pool -> how many more nodes its maximum allows, for every pool that has one; negative if it is
+    exceeded."""
     found: dict[str, int] = {}
     most: dict[str, int] = {}
     for facts in groups.values():
@@ -48,7 +50,8 @@ def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
 
 
 def spares(groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState], int]) -> dict[str, int]:
-    """Pool -> how many nodes it has above its minimum, for every pool that has one. size: what counts of a group."""
+    """Return pool -> how many nodes it has above its minimum, for every pool that has one. size: how many nodes of a
+    group count."""
     found: dict[str, int] = {}
     least: dict[str, int] = {}
     for facts in groups.values():
@@ -60,7 +63,7 @@ def spares(groups: Mapping[str, NodeGroupState], size: Callable[[NodeGroupState]
 
 
 def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
-    """Why nothing may be removed from a group for its pool's sake (A6.1, A8.3). spare: from `spares`."""
+    """Return why its pool's minimum prevents removals from a group. spare: from `spares`."""
     pool = group.pool
     if pool is None or spare.get(pool.id, 1) > 0:
         return None
@@ -68,20 +71,21 @@ def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
 
 
 class PoolNames:
-    """Pools by whatever people and rules call them. Made once where many names are asked for: rules have thousands."""
+    """Finds pools by any name that users and rules use. Create it once for many look-ups: rules can have thousands of
+    names."""
 
     def __init__(self, world: ClusterState) -> None:
         self._world, self._pools = world, pools(world)
-        self._called: dict[str, dict[str, list[str]]] = {}  # another name -> pool -> the groups that it means
+        self._called: dict[str, dict[str, list[str]]] = {}  # other name -> pool -> the groups with that name
         for pool in self._pools.values():
             for group in pool.groups:
                 for name in {pool.name, *world.groups[group].group.aliases} - {""}:
                     self._called.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:
-        """The pool that is meant: by its id or name, or by a group's id or alias; None: there is none, or several.
+        """Return the pool with this id or name, or with a group of this id or alias; None: there is none, or several.
 
-        One group of a pool by a name that is its own is that group alone.
+        If the name identifies only one group of a pool, the result is that group alone.
         """
         if name in self._pools:
             return self._pools[name]
@@ -97,7 +101,7 @@ class PoolNames:
 
 
 def resolve(name: str, world: ClusterState) -> PoolFacts | None:
-    """As `Names.find`, for one name."""
+    """Run `Names.find` for one name."""
     return PoolNames(world).find(name)
 
 

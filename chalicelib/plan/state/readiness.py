@@ -1,4 +1,5 @@
-"""In which bucket a node is counted (state.md §2), and when a node is ready at all (scale-up.md §1)."""
+"""Classifies nodes into readiness buckets, and defines when a node is ready. See docs/reference/node-groups.md
+"Readiness"."""
 
 from __future__ import annotations
 
@@ -13,16 +14,16 @@ _NOT_READY_TAINTS = frozenset(
 )
 STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup-taint.cluster-autoscaler.kubernetes.io/")
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
-# Cluster API's kubeadm nodes carry it until they are initialised (clusterapi.md §9).
+# kubeadm nodes of Cluster API have it until they are initialised.
 STARTUP_TAINTS = frozenset({"node.cluster.x-k8s.io/uninitialized"})
-# Labels by which a node of a provider promises a GPU (clusterapi.md §5, alicloud.md §5); their value is its type.
+# Labels by which providers announce a GPU; their value is the GPU type.
 GPU_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name")
-# A GPU that pods share is offered by the piece under names such as aliyun.com/gpu-mem, and then not as a whole.
+# A shared GPU is offered in pieces under names such as aliyun.com/gpu-mem, and then not as a whole device.
 _SHARED_GPU = "aliyun.com/gpu-"
 
 
 class Bucket(StrEnum):
-    """First match wins, in this order."""
+    """The buckets; the first match wins, in this order."""
 
     DELETED = "beingDeleted"
     SUSPENDED = "suspended"
@@ -32,18 +33,19 @@ class Bucket(StrEnum):
 
 
 def is_startup_taint(key: str, options: Options) -> bool:
-    """A taint that goes away by itself: the node is not ready while it is there, and templates do not have it."""
+    """Return whether a taint disappears by itself: the node is not ready while it exists, and templates do not have
+    it."""
     prefixes = (*STARTUP_PREFIXES, *options.startup_taint_prefix)
     return key in STARTUP_TAINTS or key in options.startup_taint or key.startswith(prefixes)
 
 
 def is_ready(node: Node, options: Options) -> bool:
-    """Ready is True, no pressure, no startup taint, and the GPU its label promises is there."""
+    """Return whether Ready is True, without pressure or startup taint, and with the GPU that its label announces."""
     return _works(node, options) and not lacks_device(node)
 
 
 def lacks_device(node: Node) -> bool:
-    """Whether the GPU that its label promises is not there (yet)."""
+    """Return whether the GPU that its label announces is missing (so far)."""
     promises_gpu = any(label in node.labels for label in GPU_LABELS)
     return promises_gpu and not any(
         amount and (name in GPU_RESOURCES or name.startswith(_SHARED_GPU)) for name, amount in node.allocatable.items()
@@ -51,7 +53,7 @@ def lacks_device(node: Node) -> bool:
 
 
 def only_lacks_device(node: Node, options: Options) -> bool:
-    """Whether a missing device is all that keeps it from being ready (state.md §2, ResourceUnready)."""
+    """Return whether only a missing device prevents it from being ready (Cluster Autoscaler's ResourceUnready)."""
     return lacks_device(node) and _works(node, options)
 
 
@@ -67,7 +69,7 @@ def _works(node: Node, options: Options) -> bool:
 
 
 def bucket(node: Node, *, exists: bool, startup_time: float, now: float, options: Options) -> Bucket:
-    """Where a registered node counts. exists: the provider still has its instance (True where it cannot say)."""
+    """Return the bucket of a registered node. exists: the provider still has its instance (True if unknown)."""
     suspended = node.condition("Suspended")
     if not exists or node.taint(TO_BE_DELETED) is not None:
         return Bucket.DELETED

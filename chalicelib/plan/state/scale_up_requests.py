@@ -1,7 +1,7 @@
-"""What became of the machines asked for (state.md §5-§7): arrived, failed, or not come in time.
+"""Resolves scale-up requests: the requested nodes arrived, failed, or timed out.
 
-It is judged before anything is decided, as upstream does (state.md §1). Judged afterwards, a group whose machines do
-not come would be grown once more by the very pass that finds it out.
+This happens before anything is planned, as in Cluster Autoscaler. Otherwise, the pass that detects the failure would
+scale up the same group once more. See docs/reference/node-groups.md "Scale-up requests".
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from chalicelib.plan.state.readiness import Bucket
 
 
 def resolve_scale_up_requests(world: ClusterState) -> ClusterState:
-    """The facts with requests that have come true or run out, and back-off that has begun or is over for good."""
+    """Return the cluster state with requests that were fulfilled or timed out, and with back-off that has begun or
+    ended."""
     judged = {facts.id: _Judge(facts, world) for facts in world.groups.values() if not facts.group.error}
     changed = {name: judge.memory for name, judge in judged.items() if judge.memory != world.groups[name].memory}
     if not changed:
@@ -30,7 +31,7 @@ def resolve_scale_up_requests(world: ClusterState) -> ClusterState:
 
 
 class _Judge:
-    """One group. memory: what is to be known of it; timed_out: the request that ran out, if it did just now."""
+    """Judges one group. memory: its next memory; timed_out: the request that timed out in this pass."""
 
     def __init__(self, facts: NodeGroupState, world: ClusterState) -> None:
         self.facts, self.world = facts, world
@@ -47,7 +48,8 @@ class _Judge:
         )
 
     def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
-        """One from the future was written by a clock that was wrong: it would keep its group waiting till then."""
+        """Return the request, without one from the future: a wrong clock wrote it, and it would keep its group waiting
+        until then."""
         now = self.world.now
         if request is None or request.since <= now:
             return request
@@ -56,8 +58,8 @@ class _Judge:
     def _errors(
         self, request: ScaleUpRequest | None, failed: Backoff | None
     ) -> tuple[ScaleUpRequest | None, Backoff | None]:
-        """Errors not counted yet, of machines that we asked for, even where the operation that asks is still under way:
-        what failed is not waited for, and the group is backed off. Several at once are one step (case K4)."""
+        """Count new errors of requested instances, even while the operation that requests them is still open: failed
+        instances are not waited for, and the group is backed off. Several errors at once count as one failure."""
         known = frozenset(self.facts.memory.failed_instances)
         fresh = [name for name in self.facts.failed if name not in known]
         if not fresh or (request is None and not self.facts.growing):
@@ -69,7 +71,8 @@ class _Judge:
         return (msgspec.structs.replace(request, increase=left) if request is not None and left > 0 else None), failed
 
     def _time(self, request: ScaleUpRequest, failed: Backoff | None) -> tuple[ScaleUpRequest | None, Backoff | None]:
-        """Fulfilled when everything asked for is a node and has started; failed when some of it is no node in time."""
+        """Resolve the request: fulfilled when everything requested is a node and has started; failed when some of it is
+        not a node in time."""
         outstanding = self._outstanding(request)
         if outstanding <= 0 and not self.facts.counts[Bucket.NOT_STARTED]:
             return None, None if self._redeemed(request, failed) else failed
@@ -80,14 +83,14 @@ class _Judge:
         return None, backoff.fail(failed, self.world.now, self.world.options, "Unknown", "timeout", message)
 
     def _redeemed(self, request: ScaleUpRequest, failed: Backoff | None) -> bool:
-        """Whether what was asked for since the last failure has all come: the next failure of a flavour begins its
-        sequence anew (huaweicloud-cce.md A9.4). Upstream lets three hours pass, and so does a group without a pool."""
+        """Return whether everything requested since the last failure has arrived; then the next failure of a flavour
+        starts a new back-off sequence. Cluster Autoscaler waits three hours, and so do groups without a pool."""
         return self.facts.group.pool is not None and failed is not None and failed.until < request.since
 
     def _outstanding(self, request: ScaleUpRequest) -> int:
-        """Machines that are no nodes yet. Neither back-off nor being late makes one arrive: they are no longer
-        upcoming, but the request for them is not fulfilled. One that failed is not waited for, and one that was late
-        before this request was made belongs to another."""
+        """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is
+        no longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and one that was
+        late before this request was made belongs to an earlier request."""
         facts, world = self.facts, self.world
         allowed, seen = provision_time(facts.group, world.options), world.memory.unregistered
         before = sum(seen.get(machine, world.now) + allowed < request.since for machine in facts.long_unregistered)
@@ -95,7 +98,7 @@ class _Judge:
 
 
 def _shifted(failed: Backoff | None, now: float) -> Backoff | None:
-    """A failure from the future was written by a clock that was wrong: it counts from now, for as long as it was to."""
+    """Correct a failure from the future, which a wrong clock wrote: it counts from now, for its original duration."""
     if failed is None or failed.last_failed <= now:
         return failed
     return msgspec.structs.replace(failed, last_failed=now, until=now + max(0.0, failed.until - failed.last_failed))

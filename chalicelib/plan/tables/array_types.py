@@ -1,4 +1,4 @@
-"""The array types of the planner, named once."""
+"""Aliases for the numpy array types that the planner uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-# numpy.typing costs a cold start more than a module of the planner, and means nothing while the program runs.
+# Importing numpy.typing takes longer at a cold start than a planner module, and it has no effect at run time.
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 else:
     Bools = Ints = Floats = np.ndarray
 
-# Amounts are capped so that sums of many of them stay inside 64 bits.
+# Amounts are capped so that sums of many of them fit into 64 bits.
 LARGEST = 2**56
 
-# Pods that a node takes at most, whatever it says of itself: products of counts stay inside 64 bits, too.
+# Upper bound of pods per node, whatever the node reports, so that products of counts fit into 64 bits as well.
 MOST_PODS = 2**20
-# What the pods of a node ask for at most, as it is counted. A node that is so full is held, for its sums are not true.
+# Upper bound of the counted pod requests of one node. A node at this bound is blocked because its sums are not exact.
 OVERFULL = 2**61

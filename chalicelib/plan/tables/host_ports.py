@@ -1,7 +1,7 @@
-"""Host ports that are taken on one node, found by port and protocol.
+"""Host ports in use on one node, indexed by port and protocol.
 
-A pod may name hundreds of ports, and a node may hold hundreds of pods: comparing each with each is a product that one
-tenant can make as large as it likes. Here a question costs one look-up for each port that is asked for.
+A pod may name hundreds of ports, and a node may run hundreds of pods. Comparing every pair would let one tenant make a
+pass arbitrarily slow; here a check costs one look-up per requested port.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from chalicelib.model.pod import ANY_ADDRESS, HostPort
 
 
 class HeldPorts:
-    """A multiset of host ports: the same port may be there twice, on a node that is overcommitted."""
+    """A multiset of host ports: the same port may occur twice, on an overcommitted node."""
 
     def __init__(self, ports: Iterable[HostPort] = ()) -> None:
         self._addresses: dict[tuple[int, str], dict[str, int]] = {}
@@ -22,13 +22,13 @@ class HeldPorts:
         return bool(self._addresses)
 
     def add(self, ports: Iterable[HostPort], count: int = 1) -> None:
-        """Ports of so many pods more."""
+        """Add the ports of `count` pods."""
         for port in ports:
             held = self._addresses.setdefault((port.port, port.protocol), {})
             held[port.address] = held.get(port.address, 0) + count
 
     def remove(self, ports: Iterable[HostPort], count: int = 1) -> None:
-        """Ports of so many pods fewer; they must have been added."""
+        """Remove the ports of `count` pods that were added before."""
         for port in ports:
             held = self._addresses[(port.port, port.protocol)]
             held[port.address] -= count
@@ -38,7 +38,8 @@ class HeldPorts:
                 del self._addresses[(port.port, port.protocol)]
 
     def clash(self, wanted: Sequence[HostPort]) -> HostPort | None:
-        """The first wanted port that is taken: same port and protocol, and the same address or either every address."""
+        """Return the first requested port in use: same port and protocol, and the same address or one of the two covers
+        all addresses."""
         for port in wanted:
             held = self._addresses.get((port.port, port.protocol))
             if held and (port.address == ANY_ADDRESS or port.address in held or ANY_ADDRESS in held):
@@ -47,16 +48,16 @@ class HeldPorts:
 
 
 class PortRivals:
-    """Which classes ask for a port that a class asks for. Asked once per class and pass."""
+    """Finds the classes that request a port that a class requests, computed once per class and pass."""
 
     def __init__(self, ports: Sequence[Sequence[HostPort]]) -> None:
-        """ports: of every class."""
+        """ports: the host ports of every class."""
         self._ports = ports
         self._by_port: dict[tuple[int, str], list[tuple[int, str]]] | None = None
         self._known: dict[int, frozenset[int]] = {}
 
     def of(self, cls: int) -> frozenset[int]:
-        """The classes, itself included, of which no pod can be on a node with one of this class."""
+        """Return the classes, including this one, whose pods cannot share a node with a pod of this class."""
         found = self._known.get(cls)
         if found is None:
             found = self._known[cls] = frozenset(

@@ -1,8 +1,8 @@
-"""Nodes as a table: a row per node, a column per resource and per label key; free room as whole numbers.
+"""Nodes as a table: one row per node, one column per resource and per label key; free room as whole numbers.
 
-This is where the speed comes from (architecture §4): a predicate is asked once per pod class for all rows, and placing
-k pods of a class is arithmetic over a column. Real nodes, upcoming nodes and the templates of groups are all rows, so
-there is one set of predicates. The table is a private copy of the pass: `take` and `give` change it, nothing else does.
+This makes the planner fast: a predicate runs once per pod class for all rows, and placing k pods of a class is
+arithmetic over a column. Real nodes, upcoming nodes and the templates of groups are all rows, so there is one set of
+predicates. The table is a private copy of the pass and changes only through its own methods.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _MISSING = -1
 
 
 class ResourceColumns:
-    """Which resource is which column; fixed when the pass begins. `pods` is always column 0."""
+    """Maps resources to columns; fixed when the pass begins. `pods` is always column 0."""
 
     def __init__(self, nodes: Iterable[Node], classes: Sequence[PodClass]) -> None:
-        """nodes: of the pass. What they offer and no class asks for needs no column."""
+        """nodes: of the pass. Resources that no class requests get no column."""
         del nodes
         names = {name for cls in classes for name in cls.requests}
         names.discard(PODS)
@@ -35,7 +35,7 @@ class ResourceColumns:
         self._classes = classes
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
-        """Amounts as a row; names no column knows are left out (no node offers them, no class asks them)."""
+        """Return amounts as a row; unknown names are left out (no node offers them, no class requests them)."""
         row = np.zeros(len(self.names), dtype=np.int64)
         for name, amount in amounts.items():
             at = self._index.get(name)
@@ -45,7 +45,7 @@ class ResourceColumns:
         return row
 
     def need(self, cls: int) -> Ints:
-        """What one pod of a class takes, itself included as 1 of `pods`. Remembered; do not write into it."""
+        """Return the requests of one pod of a class, including 1 of `pods`. Cached; do not modify it."""
         row = self._vectors.get(cls)
         if row is None:
             row = self.vector(self._classes[cls].requests)
@@ -54,7 +54,7 @@ class ResourceColumns:
         return row
 
     def asked(self, cls: int) -> tuple[Ints, Ints]:
-        """The columns a class asks something of, and how much; an amount of 0 is not looked at (scale-up.md §5.2)."""
+        """Return the columns that a class requests, and the amounts; a request of 0 is not checked."""
         found = self._asked.get(cls)
         if found is None:
             need = self.need(cls)
@@ -63,12 +63,12 @@ class ResourceColumns:
         return found
 
     def at(self, name: str) -> int | None:
-        """The column of a resource."""
+        """Return the column of a resource."""
         return self._index.get(name)
 
 
 class NodeTable:
-    """Rows of nodes with what is allocatable and what is free."""
+    """Rows of nodes with their allocatable and free resources."""
 
     def __init__(self, nodes: Sequence[Node], columns: ResourceColumns) -> None:
         self.nodes = list(nodes)
@@ -78,7 +78,7 @@ class NodeTable:
         if not self.nodes:
             self.allocatable = np.zeros((0, len(columns.names)), dtype=np.int64)
         self.free: Ints = self.allocatable.copy()
-        self.overfull: frozenset[int] = frozenset()  # rows whose pods ask for more than can be counted
+        self.overfull: frozenset[int] = frozenset()  # rows whose pods request more than can be counted
         self.ports: dict[int, HeldPorts] = {}
         self._labels: dict[str, tuple[Ints, dict[str, int]]] = {}
         self._taints: tuple[Ints, dict[tuple[Taint, ...], int]] | None = None
@@ -90,7 +90,7 @@ class NodeTable:
         return len(self.nodes)
 
     def label(self, key: str) -> tuple[Ints, dict[str, int]]:
-        """The values of a label as codes per row (-1: missing) and the code of each value."""
+        """Return the values of a label as codes per row (-1: missing) and the code of each value."""
         found = self._labels.get(key)
         if found is None:
             codes: dict[str, int] = {}
@@ -106,7 +106,7 @@ class NodeTable:
         return found
 
     def taint_sets(self) -> tuple[Ints, tuple[tuple[Taint, ...], ...]]:
-        """Which of the distinct taint sets each row has."""
+        """Return which of the distinct taint sets each row has."""
         if self._taints is None:
             sets: dict[tuple[Taint, ...], int] = {}
             ids = np.fromiter(
@@ -116,8 +116,8 @@ class NodeTable:
         return self._taints[0], tuple(self._taints[1])
 
     def extend(self, nodes: Sequence[Node], free: Ints) -> None:
-        """More rows at the end, alike but for their names: all labels and taints are those of the first, host names
-        apart. free: room of each, (rows, columns)."""
+        """Append rows that differ only in their names: all labels and taints are those of the first, except host names.
+        free: room of each, (rows, columns)."""
         model, count = nodes[0], len(nodes)
         at = len(self.nodes)
         self.index.update((node.name, at + offset) for offset, node in enumerate(nodes))
@@ -136,7 +136,7 @@ class NodeTable:
             self._taints = (np.concatenate([ids, np.full(count, code, dtype=np.int64)]), sets)
 
     def truncate(self, count: int) -> None:
-        """Only the first rows stay."""
+        """Keep only the first rows."""
         for node in self.nodes[count:]:
             del self.index[node.name]
         del self.nodes[count:]
@@ -151,8 +151,8 @@ class NodeTable:
             self._taints = (self._taints[0][:count], self._taints[1])
 
     def put(self, cls: int, rows: Ints, counts: Ints, ports: Sequence[HostPort] = ()) -> None:
-        """Occupy rows (each named once) with pods of a class; negative counts free them. Never refuses: real nodes may
-        be overcommitted."""
+        """Occupy rows (each named once) with pods of a class; negative counts free them. Never refuses, because real
+        nodes may be overcommitted."""
         asked, need = self.columns.asked(cls)
         for column, amount in zip(asked, need, strict=True):
             self.free[rows, column] -= counts * amount
@@ -183,29 +183,30 @@ class NodeTable:
                 self.hold(int(rows[at]), ports[int(classes[at])])
 
     def hold(self, row: int, ports: Sequence[HostPort]) -> None:
-        """Host ports of a pod more on a row."""
+        """Add the host ports of a pod to a row."""
         self.ports.setdefault(row, HeldPorts()).add(ports)
 
     def port_clash(self, row: int, wanted: Sequence[HostPort]) -> HostPort | None:
-        """The first wanted port that is taken on a row (scale-up.md §5.1 NodePorts)."""
+        """Return the first requested host port that is in use on a row."""
         held = self.ports.get(row)
         return held.clash(wanted) if held is not None else None
 
     def room(self, cls: int, *, single: bool) -> Ints:
-        """How many more pods of a class each row holds by its resources; at most 1 if the class takes host ports."""
+        """Return how many more pods of a class each row takes by its resources; at most 1 if the class uses host
+        ports."""
         asked, need = self.columns.asked(cls)
         counts: Ints = np.maximum(least_fit(self.free, asked, need), 0)
         return np.minimum(counts, 1) if single else counts
 
     def fitting(self, cls: int) -> Bools:
-        """Which rows hold one more pod of a class by their resources."""
+        """Return which rows take one more pod of a class by their resources."""
         asked, need = self.columns.asked(cls)
         mask: Bools = np.all(self.free[:, asked] >= need, axis=1)
         return mask
 
 
 def least_fit(free: Ints, asked: Ints, need: Ints) -> Ints:
-    """How often `need` of the asked columns goes into each row; negative where a row is overcommitted."""
+    """Return how often `need` of the requested columns fits into each row; negative if a row is overcommitted."""
     counts: Ints = free[:, asked[0]] // need[0]
     for column, amount in zip(asked[1:], need[1:], strict=True):
         counts = np.minimum(counts, free[:, column] // amount)

@@ -1,6 +1,6 @@
-"""Policies made of what other autoscalers were told: `outscaler import`.
+"""Converts the configuration of other autoscalers into policies: `outscaler import`.
 
-sources.py sorts what files hold by kind, one row per kind; addon.py and rules.py say what each means here; assemble.py
-makes one policy of them. A further kind (a Cluster Autoscaler's manifest) is a row in sources.py and a module beside
-addon.py. What cannot be carried over is told, never dropped in silence.
+input_files.py sorts the content of files by kind, one row per kind; cce_addon.py and hna_rules.py convert each kind;
+build_policy.py combines them into one policy. A further kind (a Cluster Autoscaler's manifest) is a row in
+input_files.py and a further converter module. Settings that cannot be converted are reported, never dropped silently.
 """

@@ -1,4 +1,4 @@
-"""One policy of everything that was found, and what its reader must know beside it."""
+"""Builds one policy from all converted settings, with warnings for its author."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What no file says, from the command line; empty: not said."""
+    """Values that no file contains, from the command line; empty: not given."""
 
     name: str = ""
     cluster_id: str = ""
@@ -30,10 +30,10 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
-    """(policy, warnings). The mode is shadow: whoever has looked at it turns it on.
+    """Return (policy, warnings). The mode is shadow, so that an operator reviews the policy before it acts.
 
-    The policy lacks what nobody said; reading it tells what. Raises BadInput(s) for objects with mistakes, and for
-    settings of two clusters.
+    The policy lacks values that were not given; reading it reports them. Raises InputErrors for objects with mistakes,
+    and for settings of two clusters.
     """
     addon = _addon(found.addons)
     rules, told = read_rules(found.objects, wanted.time_zone)

@@ -1,7 +1,8 @@
-"""Settings of CCE's `autoscaler` add-on as options of ours (huaweicloud-cce.md A7): its `custom` block.
+"""Converts settings of CCE's `autoscaler` add-on (its `custom` block) into options.
 
-A key that is absent has the add-on's default, and where that is not ours it is written out: scale-in off, ten minutes'
-pause after a removal, limits of the whole cluster. What has no counterpart, and what is not known, is told.
+A missing key has the add-on's default, which is written out where Outscaler's default differs: scale-in off, ten
+minutes' pause after a removal, limits of the whole cluster. Settings without a counterpart, and unknown ones, are
+reported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MINUTE = 60.0
 
 
 class AddonSettings(msgspec.Struct, frozen=True):
-    """What the add-on's settings mean here. cluster_id: the cluster they are of, if they say it."""
+    """The add-on's settings, converted. cluster_id: the cluster they belong to, if they name it."""
 
     options: Options
     scale_up: ScaleUp
@@ -30,7 +31,7 @@ class AddonSettings(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, frozen=True):
-    """One key. default: the add-on's, as the reader gives it; None: not documented, ours stays."""
+    """One key. default: the add-on's, as the reader returns it; None: undocumented, so Outscaler's default applies."""
 
     name: str
     lands: str
@@ -39,7 +40,7 @@ class _Key(msgspec.Struct, frozen=True):
 
 
 def _cap(scale: int) -> Read:
-    """The most of something in the whole cluster; not above zero: no limit, told by None."""
+    """Return the maximum of a resource in the whole cluster; a value not above zero means no limit and returns None."""
     count = whole(-1, 2**31 - 1)
     return lambda value: (0, found * scale) if (found := count(value)) > 0 else None
 
@@ -85,7 +86,8 @@ KEYS = frozenset({*(key.name for key in (*_OPTIONS, *_SCALE_UP)), *_PARALLEL, *_
 
 
 def read_addon(custom: Mapping[str, Any], place: str) -> AddonSettings:
-    """The settings in `custom`; never raises: what cannot be used is left as it is by default, and told at `place`."""
+    """Convert the settings in `custom`; never raises: an unusable setting keeps its default and is reported at
+    `place`."""
     told: list[str] = []
 
     def warn(name: str, text: str) -> None:
@@ -146,7 +148,7 @@ def _interval(value: Any) -> float:
 
 
 def _expander(custom: Mapping[str, Any], warn: Callable[[str, str], None]) -> tuple[str, ...]:
-    """The add-on's one word as a chain: priority goes on with least-waste and random (A6.6)."""
+    """Convert the add-on's single word into a chain: priority continues with least-waste and random."""
     given = custom.get("expander")
     name = given.strip() if isinstance(given, str) else "" if given is not None else "priority"
     if name not in _EXPANDERS:
@@ -157,7 +159,8 @@ def _expander(custom: Mapping[str, Any], warn: Callable[[str, str], None]) -> tu
 
 
 def _parallelism(custom: Mapping[str, Any], warn: Callable[[str, str], None]) -> dict[str, int]:
-    """Nodes at once. Without parallelDrain idle nodes go together and every other one by itself (A8.4)."""
+    """Return how many nodes are removed at once. Without parallelDrain, idle nodes are removed together and all others
+    one by one."""
     together = _value(_Key("parallelDrain", "", boolean, default=False), custom, warn)
     idle = _value(_Key("maxEmptyBulkDeleteFlag", "", whole(1), 10), custom, warn)
     all_kinds = _value(_Key("maxScaleDownParallelism", "", whole(1), 10), custom, warn)

@@ -1,4 +1,5 @@
-"""HorizontalNodeAutoscaler objects as rules of a policy. An object with a mistake is not imported by half."""
+"""Converts HorizontalNodeAutoscaler objects into rules of a policy. An object with a mistake is never imported
+partially."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _LONGEST_NAME = 100
 
 
 def read_rules(sources: Sequence[InputFile], time_zone: str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
-    """(rules, warnings). time_zone: whose clock their crons mean; the objects do not say.
+    """Return (rules, warnings). time_zone: of their cron expressions; the objects do not contain one.
 
-    Raises BadInputs with every mistake of every object, each with the file and the object's name.
+    Raises InputErrors with every mistake of every object, each with the file and the object's name.
     """
     problems: list[BadInput] = []
     told: list[str] = []
@@ -57,7 +58,7 @@ def _add(found: RuleObject, where: str, time_zone: str, rules: dict[str, Rule], 
 
 
 def _name(wanted: str, owner: str, taken: dict[str, Rule]) -> str:
-    """The rule's own name where it can be one; else with its object's before it, and a number behind it."""
+    """Return the rule's own name if it is valid; otherwise prefixed with its object's name and followed by a number."""
     plain = re.sub(r"[\s/\x00-\x1f\x7f]+", "-", wanted)[:_LONGEST_NAME]
     if plain not in taken:
         return plain

@@ -1,4 +1,4 @@
-"""What files hold, sorted by kind: add-on settings, HorizontalNodeAutoscaler objects, and what is nothing to us."""
+"""Sorts the content of files by kind: add-on settings, HorizontalNodeAutoscaler objects, and irrelevant documents."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from chalicelib.net.safe_yaml import Excess, documents
 from chalicelib.policy.importers.cce_addon import KEYS
 
 MAX_BYTES = 4 * 2**20
-_MOST_VALUES = 200_000  # aliases written out: a billion laughs has more
+_MOST_VALUES = 200_000  # with aliases expanded; a "billion laughs" document has more
 _DEEPEST = 100
 _ADDON = "autoscaler"
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """One thing that was found. place: the file's name. cluster_id: of an add-on that says whose it is."""
+    """One relevant document. place: the file's name. cluster_id: of an add-on that names its cluster."""
 
     place: str
     content: Mapping[str, Any]
@@ -27,7 +27,7 @@ class InputFile(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Everything that was found, in the order of the files. others: kinds that are passed over, each once per file."""
+    """All documents, in the order of the files. others: ignored kinds, each once per file."""
 
     addons: tuple[InputFile, ...] = ()
     objects: tuple[InputFile, ...] = ()
@@ -35,9 +35,9 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def sort_out(texts: Mapping[str, str]) -> Found:
-    """place -> text, as JSON or as YAML with any number of documents, to what is in them.
+    """Sort place -> text, as JSON or as YAML with any number of documents, by the kind of its documents.
 
-    Raises BadInput for a file that cannot be read as either, and for one that holds nothing of use.
+    Raises BadInput for a file that cannot be read as either, and for one without relevant documents.
     """
     addons: list[InputFile] = []
     objects: list[InputFile] = []
@@ -75,13 +75,13 @@ def _put(each: Any, place: str, addons: list[InputFile], objects: list[InputFile
 
 
 def _kind(each: Mapping[str, Any]) -> str:
-    """Its kind as it is written; keys count without regard to case, as in the vendor's own pages."""
+    """Return its kind as written; keys are case-insensitive, as in the vendor's own pages."""
     found = next((value for key, value in each.items() if isinstance(key, str) and key.lower() == "kind"), "")
     return found if isinstance(found, str) else ""
 
 
 def _of_addon(each: Mapping[str, Any], place: str, addons: list[InputFile], objects: list[InputFile]) -> None:
-    """An item of the add-on list; other add-ons are none of our business."""
+    """Return an item of the add-on list; other add-ons are ignored."""
     del objects
     spec = _mapping(each.get("spec"))
     if spec.get("addonTemplateName") == _ADDON:
@@ -125,10 +125,10 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _documents(place: str, text: str) -> Iterator[Any]:
-    """JSON if it is, else YAML."""
+    """Parse JSON, or otherwise YAML."""
     try:
         found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
-        _count_all(found, place)  # from Python 3.12 on the decoder goes deeper than Python code can follow
+        _count_all(found, place)  # from Python 3.12 on the decoder nests deeper than Python code can recurse
     except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
         found = _yaml(place, text)
         _count_all(found, place)
@@ -163,7 +163,7 @@ def _count(value: Any, left: list[int], place: str) -> None:
 
 
 def _flat(document: Any) -> Iterator[Any]:
-    """Lists taken apart: what has items is one, whatever it calls itself (CCE's list of add-ons says Addon)."""
+    """Flatten lists: any document with items is one, regardless of its kind (CCE's list of add-ons has kind Addon)."""
     if isinstance(document, list):
         for each in document:
             yield from _flat(each)

@@ -1,4 +1,5 @@
-"""Values of somebody else's settings: JSON and YAML as people and consoles write them, numbers in quotes included."""
+"""Leniently reads values of other programs' settings: JSON and YAML as people and consoles write them, including quoted
+numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ _LONGEST = 20 * 365 * 86400.0
 
 
 def refused(value: Any, expected: str) -> BadInput:
-    """value is not what it should be; its text is cut, and left out where it is no plain value."""
+    """Return the error for an invalid value; its text is truncated, and omitted where it is not a plain value."""
     shown = quote(str(value)) if isinstance(value, str | int | float | bool) and len(str(value)[:99]) < 99 else "it"
     return BadInput("", f"{shown} is not {expected}")
 
 
 def number(value: Any, expected: str) -> float:
-    """A finite number, also as text; raises BadInput."""
+    """Parse a finite number, also from text; raises BadInput."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise refused(value, expected)
     try:
@@ -35,7 +36,7 @@ def number(value: Any, expected: str) -> float:
 
 
 def whole(least: int, most: int = _LARGEST) -> Read:
-    """A whole number from least to most."""
+    """Parse a whole number from least to most."""
     expected = f"a whole number from {least} to {most}"
 
     def read(value: Any) -> int:
@@ -48,7 +49,7 @@ def whole(least: int, most: int = _LARGEST) -> Read:
 
 
 def boolean(value: Any) -> bool:
-    """true or false, also as text."""
+    """Parse true or false, also from text."""
     words = {"true": True, "false": False}
     found = value if isinstance(value, bool) else words.get(value.lower()) if isinstance(value, str) else None
     if found is None:
@@ -57,7 +58,7 @@ def boolean(value: Any) -> bool:
 
 
 def share(value: Any) -> float:
-    """A number from 0 to 1."""
+    """Parse a number from 0 to 1."""
     found = number(value, "a number from 0 to 1")
     if not 0 <= found <= 1:
         raise refused(value, "a number from 0 to 1")
@@ -65,7 +66,8 @@ def share(value: Any) -> float:
 
 
 def percent(value: Any) -> int:
-    """A fraction above 0 and up to 1 as whole percent, rounded up, so that a rule acts no earlier than it did."""
+    """Convert a fraction above 0 and up to 1 to whole percent, rounded up, so that a rule never acts earlier than
+    before."""
     found = math.ceil(round(share(value) * 100, 6))
     if not found:
         raise refused(value, "a number above 0, up to 1")
@@ -73,7 +75,7 @@ def percent(value: Any) -> int:
 
 
 def span(unit: float) -> Read:
-    """A number of units (60.0: minutes) as seconds; a Go duration is taken too."""
+    """Convert a number of units (60.0: minutes) to seconds; a Go duration is accepted, too."""
     expected = "a time, such as 10"
 
     def read(value: Any) -> float:
@@ -88,7 +90,7 @@ def span(unit: float) -> Read:
 
 
 def go_duration(value: Any) -> float:
-    """A Go duration as seconds; a bare number is not guessed at."""
+    """Parse a Go duration as seconds; a number without a unit is refused."""
     seconds = _go_duration(value)
     if seconds is None:
         raise BadInput("", "is a number whose unit is not documented")

@@ -1,4 +1,4 @@
-"""The calls that this provider makes, and nothing of why (alicloud.md §3)."""
+"""The vendor calls that this provider makes; the decisions behind them are in other modules."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from chalicelib.providers.services import Cache
 
 T = TypeVar("T")
 
-IDS = 20  # ids of groups, activities or instances in one call
-_TYPES = 10  # names of instance types in one call
-_CONFIGURATIONS = 10  # ids of scaling configurations in one call
+IDS = 20  # ids of groups, activities or instances per call
+_TYPES = 10  # names of instance types per call
+_CONFIGURATIONS = 10  # ids of scaling configurations per call
 _LONGEST_TOKEN = 64
 _DAY = 86400.0
-_UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
-_MUTABLE = 300.0  # seconds for what somebody may change: a configuration, a template's default version
+_UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
+_MUTABLE = 300.0  # seconds to cache what can change: a configuration, a template's default version
 
 Params = dict[str, str]
 
 
 class _TooLong(Exception):
-    """The list has more pages than it is worth."""
+    """The list has more pages than the caller accepts."""
 
 
 class AlicloudApi:
     """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError.
 
-    key: a kind of thing -> its row on the shelf, which names account and region.
+    key: maps a kind of item to its row in the shared cache; the row name contains account and region.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class AlicloudApi:
         self._templates = TtlCache(shelf, lambda: key("templates"), LaunchTemplateData, now)
 
     def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
-        """Scaling groups by id, 20 ids per call; unknown ones are absent (the vendor says nothing of them)."""
+        """Return scaling groups by id, 20 ids per call. Unknown groups are absent, since the vendor omits them."""
         found: dict[str, ScalingGroup] = {}
         for lot in _lots(ids, IDS):
 
@@ -84,12 +84,14 @@ class AlicloudApi:
         return found
 
     def expect(self, calls: int) -> None:
-        """So many calls of ESS will follow (budget.py); asks nothing."""
+        """Announce the number of ESS calls that will follow (rate_limit.py). Sends nothing."""
         self._ess.expect(calls)
 
     def instances(self, group: str, ids: Sequence[str] = ()) -> list[ScalingInstance]:
-        """All instances of a group, 50 per page; a page that fails fails the whole (never a partial list). ids: only
-        these, 20 per call, of the group or, where that is empty, of any group; unknown ones are absent."""
+        """Return all instances of a group, 50 per page. A failed page fails the whole call, so a list is never partial.
+
+        ids: only these, 20 per call, of the group, or of any group if the group is empty. Unknown instances are absent.
+        """
         of_group = {"ScalingGroupId": group} if group else {}
         found: list[ScalingInstance] = []
         for lot in _lots(ids, IDS) or [()]:
@@ -107,8 +109,9 @@ class AlicloudApi:
         return [each for each in found if each.instance_id in wanted] if ids else found
 
     def all_instances(self, most: int) -> list[ScalingInstance] | None:
-        """All instances of the account in this region, whatever their group, 50 per page and never in part; None, after
-        the first page, where that would take more than `most` pages."""
+        """Return all instances of the account in this region over all groups, 50 per page, never a partial list.
+
+        None, after the first page, if the list has more than `most` pages."""
 
         def page(number: int) -> tuple[int, list[ScalingInstance]]:
             body = self._ess.call("DescribeScalingInstances", self._paged(number), InstancesPage)
@@ -122,7 +125,7 @@ class AlicloudApi:
             return None
 
     def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
-        """Scaling configurations by id, over all groups at once, through the shelf (5 min); unknown ones are absent."""
+        """Return scaling configurations by id, for all groups at once, cached for 5 min. Unknown ones are absent."""
 
         def ask(lot: Sequence[str]) -> list[ScalingConfiguration]:
             def page(number: int) -> tuple[int, list[ScalingConfiguration]]:
@@ -140,7 +143,7 @@ class AlicloudApi:
         )
 
     def activities(self, group: str, *, ids: Sequence[str] = (), limit: int = 50) -> list[ScalingActivity]:
-        """The newest activities of a group (one page), newest first; or those with these ids."""
+        """Return the newest activities of a group (one page), newest first, or those with these ids."""
         pages = (
             [self._paged(1) | _listed("ScalingActivityIds", lot) for lot in _lots(ids, IDS)]
             if ids
@@ -154,7 +157,7 @@ class AlicloudApi:
         return sorted(found, key=lambda each: each.start_time, reverse=True)
 
     def instance_types(self, names: Sequence[str]) -> dict[str, InstanceType]:
-        """Instance types by name, 10 per call, through the shelf (24 h); unknown ones are absent."""
+        """Return instance types by name, 10 per call, cached for 24 h. Unknown ones are absent."""
 
         def ask(lot: Sequence[str]) -> list[InstanceType]:
             params = {"RegionId": self._region} | _listed("InstanceTypes", lot)
@@ -165,9 +168,9 @@ class AlicloudApi:
         return _through(self._types, names, ask, _type_name, lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
-        """One version of a launch template ("Default" and "Latest" are versions too). Raises NotFound.
+        """Return one version of a launch template; "Default" and "Latest" are versions too. Raises NotFound.
 
-        Through the shelf: a numbered version never changes (24 h), the others may be set anew (5 min).
+        A numbered version never changes and is cached for 24 h; the others can be changed and are cached for 5 min.
         """
         numbered = version.isascii() and version.isdigit()
 
@@ -182,8 +185,10 @@ class AlicloudApi:
     def scale(
         self, group: str, kind: str, value: int, *, token: str, at_once: bool, metadata: Mapping[str, str]
     ) -> Accepted:
-        """ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64
-        ASCII characters; at_once: SyncActivity."""
+        """Call ScaleWithAdjustment.
+
+        kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64 ASCII characters; at_once:
+        SyncActivity."""
         return self._ess.call(
             "ScaleWithAdjustment",
             {
@@ -199,7 +204,7 @@ class AlicloudApi:
         )
 
     def remove(self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True) -> Accepted:
-        """RemoveInstances of at most 20, with IgnoreInvalidInstance."""
+        """Call RemoveInstances for at most 20 instances, with IgnoreInvalidInstance."""
         if not 1 <= len(instances) <= IDS:
             raise InvalidRequest(f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed")
         return self._ess.call(
@@ -216,7 +221,7 @@ class AlicloudApi:
         )
 
     def _version(self, template: str, version: str, *, numbered: bool) -> Version:
-        """The version by number, the default one, or the one with the highest number."""
+        """Return the version with this number, the default version, or the one with the highest number."""
         chosen = (
             {"LaunchTemplateVersion.1": version}
             if numbered
@@ -257,8 +262,8 @@ def _through(
     known: float,
     unknown: float,
 ) -> dict[str, T]:
-    """Things by name, from the shelf and else by asking; known, unknown: seconds to keep what is there and what is
-    not."""
+    """Return items by name, from the shared cache or the vendor. known, unknown: seconds to cache found and missing
+    items."""
     wanted = list(dict.fromkeys(filter(None, names)))
     found = kept.get(wanted)
     missing = [name for name in wanted if name not in found]

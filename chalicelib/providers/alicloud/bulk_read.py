@@ -1,7 +1,7 @@
-"""How far a pass goes on asking when answers fail.
+"""Reads groups and instances in bulk and stops after repeated failures.
 
-One group that cannot be read stops no other; but an API that answers nobody is not asked five hundred times, each with
-its attempts and its timeouts.
+One unreadable group does not affect the others. An API that does not respond is not called five hundred times, each
+with its retries and timeouts.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient, Una
 T = TypeVar("T")
 
 _ANY_NUMBER = 0
-_WORTH = 20  # calls; so many may go to the groups one by one before one list of the whole account is looked at
+_WORTH = 20  # calls; above this number, one list of the whole account is tried instead of one call per group
 
 
 class Asking:
-    """The questions of one pass, and how many of them in a row have failed."""
+    """The requests of one pass, with a count of consecutive failures."""
 
     def __init__(self) -> None:
         self._stopped: ProviderError | None = None
         self._row = 0
 
     def ask(self, question: Callable[[], T]) -> T:
-        """The answer. Raises ProviderError; once enough of them were of a kind that the next question would meet as
-        well, without asking."""
+        """Return the response; raises ProviderError.
+
+        After enough consecutive failures that the next request would also meet, raises without sending it."""
         if self._stopped is not None:
             raise self._stopped
         try:
@@ -49,8 +50,11 @@ class Asking:
 def read_groups(
     api: AlicloudApi, asking: Asking, ids: Sequence[str], pages: int
 ) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
-    """The groups by id, and of those that could not be read why; raises ProviderError where that are all. pages: of
-    instances, by the number of nodes, so that one booking (budget.py) is enough for the whole pass."""
+    """Return the groups by id, and the reason for each that could not be read. Raises ProviderError if none could be
+    read.
+
+    pages: expected pages of instances, from the number of nodes, so that one reservation (rate_limit.py) covers the
+    whole pass."""
     lots = [ids[at : at + IDS] for at in range(0, len(ids), IDS)]
     api.expect(len(lots) + min(len(ids), _WORTH) + pages)
     found: dict[str, ScalingGroup] = {}
@@ -68,10 +72,10 @@ def read_groups(
 def read_instances(
     api: AlicloudApi, asking: Asking, groups: Sequence[ScalingGroup]
 ) -> dict[str, list[ScalingInstance]]:
-    """The instances of many small groups by one list of the whole account, where that takes fewer calls than asking
-    for each group; those groups only that have as many in it as they say themselves, for all others the caller asks.
+    """Return the instances of many small groups from one list of the whole account, if that takes fewer calls.
 
-    Never raises: what goes wrong here is met again, and told, when the groups are asked for one by one.
+    Contains only groups for which the list agrees with the group's own count; the caller reads the others one by one.
+    Never raises: an error here recurs, and is reported, when the groups are read one by one.
     """
     one_by_one = sum(pages_of(each.total_capacity) for each in groups)
     if one_by_one <= _WORTH:
@@ -94,15 +98,18 @@ def read_instances(
 
 
 def _agrees(group: ScalingGroup, instances: Sequence[ScalingInstance]) -> bool:
-    """Whether the list has as many as the group counts: not where machines come and go between the two answers, nor
-    where the group does not count itself. Whether stopped ones are among TotalCapacity is not documented."""
+    """Whether the list has as many instances as the group reports.
+
+    They differ if instances appear or disappear between the two responses, or if the group reports no count. Whether
+    TotalCapacity includes stopped instances is not documented."""
     stopped = sum(each.lifecycle_state == STOPPED for each in instances)
     return stopped == group.stopped_capacity and len(instances) - group.total_capacity in {0, stopped}
 
 
 def _most(error: ProviderError) -> int:
-    """How many in a row may fail so before the rest is not asked for. Permissions may be given group by group, and a
-    list that changes says nothing of the next one."""
+    """Return how many consecutive failures of this kind stop the remaining requests; 0 for any number.
+
+    Permissions may be granted per group, and one inconsistent list does not predict the next."""
     rows = (
         (is_denied(error), 5),
         (isinstance(error, Throttled | Unauthorized), 1),

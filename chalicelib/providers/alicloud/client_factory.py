@@ -1,7 +1,7 @@
-"""From a cluster's settings to an Api that is ready to be asked: which credentials, which hosts, whose budget.
+"""Builds an Api from a cluster's settings: credentials, hosts and call budget.
 
-Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS or STS gives no
-answer: what is wrong then is an error of that call and not the end of the provider.
+Nothing is sent and no secret is read before the first call, so a provider can be built while AWS or STS is unavailable.
+A failure then is an error of that call and does not remove the provider.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def open_api(
     sessions: Sessions | None = None,
     nonce: Callable[[], str] = new_nonce,
 ) -> AlicloudApi:
-    """The vendor's API for one pass. sessions: where temporary credentials are kept, by default this process.
+    """Return the vendor's API for one pass. sessions: store of temporary credentials, by default that of this process.
 
-    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or says
-    something that cannot be used (Unauthorized).
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or its
+    contents are unusable (Unauthorized).
     """
     means, now, patience = connection.means, connection.now, WaitLimit()
     access = Finder(connection, settings, of_this_process() if sessions is None else sessions, nonce)

@@ -1,4 +1,4 @@
-"""What every change works with, and the questions that all of them ask first."""
+"""The shared context of all changes, and the checks that all of them make first."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ from chalicelib.providers.alicloud.settings import AlicloudBounds, AlicloudSetti
 from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 
-_TOKEN = 48  # digits; ESS takes 64 characters
+_TOKEN = 48  # digits; ESS accepts 64 characters
 
 
 class AlicloudContext(msgspec.Struct, frozen=True):
-    """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
 
     api: AlicloudApi
     settings: AlicloudSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def bounds(self, group: str) -> AlicloudBounds:
-        """The policy's bounds of a group; raises InvalidRequest for one that the policy does not name: whatever it is,
-        it is not ours to touch."""
+        """Return the policy's bounds of a group.
+
+        Raises InvalidRequest for a group that the policy does not name, which must not be changed."""
         for each in self.settings.groups:
             if each.id == group:
                 return each
         raise InvalidRequest(f"the policy names no scaling group {group}")
 
     def group(self, group: str) -> ScalingGroup:
-        """The scaling group as of now; raises NotFound, and Unknown for one that cannot be understood."""
+        """Return the current scaling group; raises NotFound, and Unknown for a group that cannot be decoded."""
         found = self.api.groups([group]).get(group)
         if found is None:
             raise NotFound(f"there is no scaling group {group} in {self.settings.region}")
@@ -43,12 +44,13 @@ class AlicloudContext(msgspec.Struct, frozen=True):
         return found
 
     def check_idle(self, group: str) -> None:
-        """Raises Conflict while an activity of the group is running: what was just read does not hold then."""
+        """Raise Conflict while an activity of the group is running, because the data just read may already be
+        outdated."""
         if running(self.api.activities(group)):
             raise Conflict(f"{group}: a scaling activity is under way", code="ScalingActivityInProgress")
 
 
 def client_token(operation: Operation, *parts: str) -> str:
-    """The same request of the same operation has the same token, so that ESS carries it out once (defect 6)."""
+    """Return the ClientToken of a request. It is stable per operation and request, so ESS executes the request once."""
     text = msgspec.json.encode([operation.spec.id, *parts])
     return f"outscaler-{hashlib.sha256(text).hexdigest()[:_TOKEN]}"

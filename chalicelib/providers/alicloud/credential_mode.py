@@ -1,8 +1,8 @@
-"""Which way leads to credentials: one is taken, none is guessed (alicloud.md §1.2).
+"""Selects how credentials are obtained: exactly one method must be configured completely.
 
-Upstream takes the first complete set and lets a half-filled one fall through to the instance metadata, which off ECS is
-an address where nobody answers (defect 16). Here a half-filled set is a mistake that names what is missing, and the
-metadata service is asked only where the settings say so.
+Upstream takes the first complete set of settings. An incomplete set falls through to the instance metadata service,
+whose address does not respond outside ECS. Here an incomplete set is an error that names what is missing, and the
+metadata service is used only if the settings request it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PLACE = "providers.alicloud"
 
 
 class Way(StrEnum):
-    """How credentials come about."""
+    """How credentials are obtained."""
 
     KEY = "access key"
     ROLE = "role, by access key"
@@ -27,7 +27,7 @@ class Way(StrEnum):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """The settings about credentials; names of secrets, never secrets. Empty text: not given."""
+    """The credential settings. They hold names of secrets, never secrets. An empty text means "not given"."""
 
     credentials_secret: str = ""
     role_arn: str = ""
@@ -40,19 +40,19 @@ class Access(msgspec.Struct, frozen=True):
 
     @property
     def by_oidc(self) -> bool:
-        """Anything of OIDC is given."""
+        """Whether any OIDC setting is given."""
         return bool(self.oidc_provider_arn or self.oidc_token_secret or self.oidc_token_file)
 
     @property
     def by_metadata(self) -> bool:
-        """The metadata service is asked for by name."""
+        """Whether the settings request the metadata service."""
         return bool(self.metadata_endpoint or self.ram_role)
 
 
 def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Way:
-    """The one way that is filled in. key_id, key_secret, token: what the secret holds.
+    """Return the one method that is configured. key_id, key_secret, token: contents of the secret.
 
-    Raises BadInput naming what is missing, or that there are two ways.
+    Raises BadInput naming what is missing, or if two methods are configured.
     """
     by_key = key_id or key_secret or token
     given = [
@@ -85,7 +85,7 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
 
 
 def check_access(access: Access) -> None:
-    """What can be said before the secret is read. Raises BadInput."""
+    """Run the checks that are possible before the secret is read. Raises BadInput."""
     if access.oidc_token_secret and access.oidc_token_file:
         raise BadInput(f"{PLACE}.oidcTokenFile", "stands beside oidcTokenSecret", "keep one of the two")
     if not access.credentials_secret:

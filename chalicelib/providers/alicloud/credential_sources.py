@@ -1,8 +1,8 @@
-"""Which credentials a cluster's settings and its secret mean together, and how they are made again.
+"""Determines the credentials from a cluster's settings and its secret, and renews them.
 
-The secret may fill up what the settings leave out, because upstream's Kubernetes Secret holds roles too; the settings
-win. Everything that can go wrong here becomes an error of a call: a person's mistake is Unauthorized, an answer that
-AWS does not give is Transient, and neither ends a pass.
+The secret may supply roles that the settings leave out, because upstream's Kubernetes Secret holds them too; the
+settings take precedence. Every problem here becomes an error of a call and does not end a pass: a configuration error
+is Unauthorized, an unavailable AWS service is Transient.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from chalicelib.providers.credential_source import as_provider_error, digest, re
 from chalicelib.providers.errors import Unauthorized
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
-_LONGEST_TOKEN = 20_000  # characters of an OIDC token
-_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")  # what a signed JSON Web Token consists of
+_LONGEST_TOKEN = 20_000  # maximum length of an OIDC token in characters
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")  # the characters of a signed JSON Web Token
 
 
 class Finder:
-    """Finds the source of credentials that settings and secret mean together."""
+    """Finds the source of credentials for the combination of settings and secret."""
 
     def __init__(
         self, connection: Connection, settings: AlicloudSettings, sessions: Sessions, nonce: Callable[[], str]
@@ -50,12 +50,13 @@ class Finder:
         self._whose = ""  # a role's account or an instance; empty for a key
 
     def source(self) -> AlicloudCredentialSource:
-        """Reads the secret, if there is one. Raises ProviderError."""
+        """Return the source; reads the secret, if there is one. Raises ProviderError."""
         return as_provider_error(self._choose)
 
     def account(self, source: AlicloudCredentialSource) -> str:
-        """Whose limits are used up, as a digest: the role's account, an instance's, else the key's. Another key of the
-        same account has a budget of its own, since a key does not say whose it is."""
+        """Return the account whose rate limit applies, as a digest: the role's account, the instance's, or the key.
+
+        Two keys of one account have separate budgets, because a key does not reveal its account."""
         key_id = source.current().key_id
         return digest(self._whose or key_id.reveal())
 
@@ -71,7 +72,7 @@ class Finder:
         return makers[way](access, text)
 
     def _read(self, *, fresh: bool = False) -> tuple[Access, SecretText]:
-        """The settings, filled up by what the secret says of roles; the settings win."""
+        """Return the settings, completed with the roles in the secret; the settings take precedence."""
         access, text = self._settings.access, SecretText()
         if access.credentials_secret:
             text = parse_secret(
@@ -90,7 +91,7 @@ class Finder:
         return read_fresh(reader, name) if fresh else reader(name)
 
     def _key(self, text: SecretText) -> AlicloudAccessKeys:
-        first = [text]  # what was read to find the way is the first key, too
+        first = [text]  # the secret read to select the method also provides the first key
 
         def read(*, fresh: bool = False) -> AlicloudCredential:
             found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
@@ -107,11 +108,11 @@ class Finder:
 
     def _by_oidc(self, access: Access) -> Session:
         def make() -> AlicloudCredential:
-            token = as_provider_error(lambda: self._token(access))  # read at every renewal: it is short-lived
+            token = as_provider_error(lambda: self._token(access))  # read at every renewal, because it is short-lived
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
         self._whose = _account(access.role_arn)
-        # Not by the token, which is another one at every renewal: so each cluster has a session of its own.
+        # Not by the token, which changes at every renewal, so each cluster has its own session.
         name = self._made_from(
             access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file
         )
@@ -130,7 +131,7 @@ class Finder:
         return made_from(self._sts.url, access.role_arn, self._name(access), *parts)
 
     def _name(self, access: Access) -> str:
-        """What the audit log shows. Upstream cannot do without being told one (defect 16)."""
+        """Return the session name that the audit log shows. Upstream requires one to be configured."""
         name = access.session_name or f"outscaler-{self._connection.cluster}"
         return re.sub(r"[^A-Za-z0-9.@_-]", "-", name)[:64]
 
@@ -151,7 +152,7 @@ class Finder:
 
 
 def _account(role_arn: str) -> str:
-    """The account in a role's name; the whole name where it has none."""
+    """Return the account in a role's name; the whole name if it contains none."""
     match = _ACCOUNT.match(role_arn)
     return match[1] if match else role_arn
 

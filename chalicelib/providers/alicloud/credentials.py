@@ -1,9 +1,9 @@
-"""Where a signature's key comes from, and how it is replaced when the vendor refuses it (alicloud.md §1.2).
+"""Sources of the signing key, and its replacement when the vendor refuses it.
 
-An access key may be rotated and a session may expire in the middle of a pass. Either is met by one more look at where
-it came from and one more try; what is refused then is refused (Unauthorized). Sessions live in this process's memory
-only, never in the table, and are found again by what they were made from, so that a changed key or role is never
-answered with a session of the old one.
+An access key may be rotated and a session may expire during a pass. In both cases the source is read once more and the
+call is tried once more; a second refusal is final (Unauthorized). Sessions are kept in this process's memory only,
+never in the table. They are looked up by what they were made from, so a changed key or role never gets a session of the
+old one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
 
-LIFETIME = 3600.0  # seconds asked of STS; every role allows an hour
-_EARLY = 900.0  # renewed so long before the end, as the vendor's own client does …
-_SHARE = 0.8  # … but not before this share of a short life is over
-_LAST_USE = 60.0  # seconds before its end up to which an old session stands in while STS gives no answer
+LIFETIME = 3600.0  # requested session lifetime in seconds; every role allows an hour
+_EARLY = 900.0  # seconds before the end at which a session is renewed, as in the vendor's own client …
+_SHARE = 0.8  # … but not before this share of a short lifetime has passed
+_LAST_USE = 60.0  # seconds before its end until which an old session is used while STS is unavailable
 _AGAIN = 30.0  # seconds until the next attempt in that case
 _MOST_SESSIONS = 256
 
 
 class AlicloudCredential(msgspec.Struct, frozen=True):
-    """A key and, for a session, its token and its end. obtained, expires: epoch seconds."""
+    """A key and, for a session, its token and expiry. obtained, expires: epoch seconds."""
 
     key_id: Secret
     key_secret: Secret
@@ -37,32 +37,32 @@ class AlicloudCredential(msgspec.Struct, frozen=True):
     expires: float = float("inf")
 
     def hidden_in(self, text: str) -> str:
-        """The same text without any of it, in whatever encoding."""
+        """Return the text with every part of the credential removed, in any encoding."""
         for secret in (self.token, self.key_secret, self.key_id):
             text = secret.hidden_in(text)
         return text
 
 
 class AlicloudCredentialSource(Protocol):
-    """Something that has a credential. Both methods raise ProviderError."""
+    """A source of a credential. Both methods raise ProviderError."""
 
     def current(self) -> AlicloudCredential:
-        """The one to sign with now."""
+        """Return the credential to sign with now."""
 
     def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
-        """Another one than that, which the vendor did not take; None where there is none."""
+        """Return a credential other than the given one, which the vendor refused; None if there is none."""
 
 
 class ReadKey(Protocol):
-    """Reads a key where it is kept."""
+    """Reads a key from its secret."""
 
     def __call__(self, *, fresh: bool = False) -> AlicloudCredential:
-        """The key; fresh: as it is now."""
+        """Return the key; fresh: bypass caches."""
 
 
 class AlicloudAccessKeys:
-    """A long-lived key that somebody keeps in a secret. read: a credential; asked with
-    fresh=True it looks past every cache."""
+    """A long-lived key that the operator keeps in a secret. read: returns a credential, with fresh=True bypassing
+    caches."""
 
     def __init__(self, read: ReadKey) -> None:
         self._read, self._held = read, None
@@ -70,29 +70,29 @@ class AlicloudAccessKeys:
     _held: AlicloudCredential | None
 
     def current(self) -> AlicloudCredential:
-        """The key as it was first read."""
+        """Return the key as first read."""
         if self._held is None:
             self._held = self._read()
         return self._held
 
     def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
-        """The key as it is now, if somebody has changed it."""
+        """Return the key as it is now, if it was changed."""
         fresh = self._read(fresh=True)
         self._held = fresh
         return None if _same(fresh, refused) else fresh
 
 
 class Sessions:
-    """The sessions of a process. Thread-safe; two threads may both make one, and the later stays."""
+    """The sessions of a process. Thread-safe; if two threads both create one, the later is kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[AlicloudCredential, float]] = {}
 
     def get(self, key: str, now: float, make: Callable[[], AlicloudCredential]) -> AlicloudCredential:
-        """The session made from what `key` stands for, renewed in good time.
+        """Return the session made from what `key` identifies, renewed before it expires.
 
-        While STS gives no answer the old one is used as long as it lives; every other error of `make` is raised.
+        While STS is unavailable, the old session is used as long as it is valid. Every other error of `make` is raised.
         """
         with self._lock:
             old, look = self._kept.get(key, (None, 0.0))
@@ -107,7 +107,7 @@ class Sessions:
         return self._keep(key, made, now, due(made))
 
     def drop(self, key: str, refused: AlicloudCredential) -> None:
-        """Forget a session that the vendor refused, unless another has taken its place."""
+        """Remove a session that the vendor refused, unless another one has replaced it."""
         with self._lock:
             kept = self._kept.get(key)
             if kept is not None and _same(kept[0], refused):
@@ -125,12 +125,14 @@ class Sessions:
 
 @lru_cache(maxsize=1)
 def of_this_process() -> Sessions:
-    """The one that all passes of a process share; a pass builds its providers anew, and STS is not asked each time."""
+    """Return the store that all passes of a process share. Each pass builds new providers and must not call STS each
+    time."""
     return Sessions()
 
 
 class Session:
-    """A temporary credential. key: what it is made from (made_from); make: asks STS or the metadata service."""
+    """A temporary credential. key: identifies what it is made from (made_from); make: calls STS or the metadata
+    service."""
 
     def __init__(
         self, sessions: Sessions, key: str, make: Callable[[], AlicloudCredential], now: Callable[[], float]
@@ -138,18 +140,18 @@ class Session:
         self._sessions, self._key, self._make, self._now = sessions, key, make, now
 
     def current(self) -> AlicloudCredential:
-        """The session of this process, or a new one."""
+        """Return the session of this process, or a new one."""
         return self._sessions.get(self._key, self._now(), self._make)
 
     def renewed(self, refused: AlicloudCredential) -> AlicloudCredential | None:
-        """A new session."""
+        """Return a new session."""
         self._sessions.drop(self._key, refused)
         fresh = self.current()
         return None if _same(fresh, refused) else fresh
 
 
 class ChosenCredentialSource:
-    """The source that the settings and the secret mean, found out at first use: building a provider asks nobody."""
+    """The source that settings and secret select. It is resolved at first use, so building a provider makes no call."""
 
     def __init__(self, choose: Callable[[], AlicloudCredentialSource]) -> None:
         self._choose, self._source = choose, None
@@ -168,20 +170,22 @@ class ChosenCredentialSource:
 
 
 def due(credential: AlicloudCredential) -> float:
-    """When to renew: 15 minutes before the end, or when four fifths are over of a life shorter than half an hour (§1.2,
-    §3.8). At least a minute after it was had, whatever end the vendor names: STS is not asked for every call."""
+    """Return when to renew: 15 minutes before the end, or after four fifths of a lifetime shorter than half an hour.
+
+    The time is at least a minute after the session was obtained, whatever expiry the vendor names, so STS is not called
+    for every request."""
     life = credential.expires - credential.obtained
     early = life - _EARLY
     return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LAST_USE)
 
 
 def made_from(*parts: str) -> str:
-    """A name for a session that shows nothing of what it was made from."""
+    """Return a key for a session that reveals nothing of what it was made from."""
     return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
 def refused_for_good(error: ProviderError) -> bool:
-    """Not a matter of waiting."""
+    """Whether waiting cannot resolve the error."""
     return not isinstance(error, (Transient, Throttled))
 
 

@@ -1,8 +1,8 @@
-"""From the vendor's JSON to our types, whichever of its shapes it comes in (alicloud.md §3.1).
+"""Decodes the vendor's JSON in all of its forms.
 
-Older API versions put lists into a wrapper (`InstanceTypes.InstanceType[]`), newer ones do not, and ECS still does.
-Numbers and booleans may be text, and what is empty may be null, an empty text or missing. All of it is made alike
-here, once, so that no type has to know.
+Older API versions wrap lists (`InstanceTypes.InstanceType[]`), as ECS still does; newer ones do not. Numbers and
+booleans may be text, and empty values may be null, an empty text or missing. All of it is normalised here once, so the
+types need not handle it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ T = TypeVar("T")
 
 
 def decode(answer: VendorResponse, kind: type[T]) -> T:
-    """The answer as that type. Raises Transient for a body cut short, Unknown for another shape, and what the vendor's
-    code means for an error that came with a status of success."""
+    """Decode the response as that type.
+
+    Raises Transient for a truncated body, Unknown for an unexpected structure, and the mapped error if a success status
+    carries an error code."""
     try:
         body = read_json(answer.body, _even)
         if isinstance(body, dict) and body.get("Code"):
@@ -34,7 +36,7 @@ def decode(answer: VendorResponse, kind: type[T]) -> T:
 
 
 def _even(value: Any, name: str = "") -> Any:
-    """Without what is empty, and lists without their wrapper."""
+    """Return the value without empty members and with lists unwrapped."""
     if isinstance(value, list):
         return [even for each in value if (even := _even(each)) not in (None, "")]
     if not isinstance(value, dict):

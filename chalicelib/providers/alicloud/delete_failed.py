@@ -1,7 +1,8 @@
-"""Machines that never became nodes: what was never made costs a number only, and what has joined meanwhile stays.
+"""Deletes instances that never became nodes; instances that have joined meanwhile are kept.
 
-A creation that failed leaves the desired capacity where it was, and ESS would try again for ever. Discarding the
-placeholders lowers it to what exists (alicloud.md §5; demands of the core in scale-down.md §11).
+A failed creation leaves the desired capacity unchanged, and ESS would retry it forever. Deleting the placeholders
+lowers the desired capacity to the number of existing instances (docs/reference/node-groups.md "Unregistered
+instances").
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ class AlicloudInstanceJoinedError(Conflict):
 
     @property
     def cls(self) -> str:
-        """To everybody else a Conflict."""
+        """The class reported to callers: Conflict."""
         return Conflict.__name__
 
 
 def spare_the_joined(context: AlicloudContext, instances: Iterable[str]) -> None:
-    """Raises Joined if one of the instances is a node by now; where there is no way to the cluster nobody can say, and
-    the caller has looked by name (execute/discard.py)."""
+    """Raise Joined if one of the instances is a node by now.
+
+    Without access to the cluster this cannot be checked; the caller has already checked by name
+    (operations/steps/delete_instances.py)."""
     if context.joined is None:
         return
     identity = identify(context.joined(), context.settings.region)
@@ -41,8 +44,9 @@ def spare_the_joined(context: AlicloudContext, instances: Iterable[str]) -> None
 
 
 def check_nodes(context: AlicloudContext, operation: Operation, instances: Collection[str]) -> None:
-    """Raises Joined if one of the instances is not, or not for certain, the node that was planned any more. Where there
-    is no way to the cluster nobody can say."""
+    """Raise Joined unless every instance is still, without doubt, the node that was planned.
+
+    Without access to the cluster this cannot be checked."""
     if context.joined is None:
         return
     nodes = context.joined()
@@ -59,11 +63,13 @@ def take_back(
     listed: Mapping[str, ScalingInstance],
     targets: AlicloudTargets,
 ) -> Failed | None:
-    """Lower the desired capacity by what was never made. From the planned size, so that it may be repeated; a size that
-    is lower already is ours or a removal's beside us, and the next pass sees what is left. Failed if it has grown."""
+    """Lower the desired capacity by the number of instances that were never created. Failed if it has increased.
+
+    The new size is computed from the planned size, so the call may be repeated. If the capacity is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder."""
     desired = group.desired_capacity
     if not group.enable_desired_capacity:
-        return None  # what could not be made is not part of the size of such a group
+        return None  # instances that were not created are not part of such a group's size
     if desired > operation.spec.from_size:
         return other_size(operation, desired)
     least = max(occupied(group, listed.values()), group.min_size)

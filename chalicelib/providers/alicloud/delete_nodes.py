@@ -1,19 +1,21 @@
-"""Removal by instance id, twenty at a time, with an answer for each (alicloud.md §3.5, §5; defects 2 and 3).
+"""Removes instances by id, twenty at a time, with a result for each.
 
-Every call reads the group's instances first and goes on from there, so it may be repeated and cut off anywhere:
+Every call first reads the group's instances and continues from that state, so it may be repeated or interrupted at any
+point:
 
     placeholders among the targets             lower the desired capacity, never below what exists
     absent, or Removing                        removed
-    protected, or attached by hand             not asked for; the others are, and then it has failed for these
-    asked for, its activity is running         come back
-    asked for, its activity has failed         failed, with the activity's class
-    living                                     asked for, if the group stays at or above its minimum
+    protected, or attached by a user           not requested; the others are, and these are reported as failed
+    requested, its activity is running         poll again
+    requested, its activity has failed         failed, with the activity's class
+    alive                                      requested, if the group stays at or above its minimum
 
-Somebody may have lowered the desired capacity below what is there, which ESS will then take away. Those that we remove
-are part of that: the number is not lowered for them once more, or others would go that nobody has named.
+A user may have lowered the desired capacity below the number of instances, and ESS will then remove the surplus. The
+instances removed here are part of that surplus. The capacity is not lowered for them again, because ESS would then
+remove instances that were not selected.
 
-ESS takes one request at a time per group, so the second twenty wait for the first. What it does not want to remove it
-names in its answer (IgnoredInstances); that one is already gone is no failure.
+ESS accepts one request at a time per group, so the second twenty wait for the first. Its response names instances that
+it does not remove (IgnoredInstances); an instance that is already gone is not a failure.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ LOT = 20
 STEP, SPARE = "remove", "spare"
 ASKED, REFUSED, LATE = "asked", "refused", "late"
 _LOOK_AGAIN = 5.0
-_LATE_POLLS = 6  # looks at a group whose activity says that all is done, before it is not believed
+_LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
 
 
 def remove(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
     targets = read_targets(operation)
     group = context.group(operation.spec.group)
-    # How many machines there are is asked only where a number is to be lowered; else a large group costs one call.
+    # The full list is read only if the desired capacity is to be lowered; otherwise even a large group costs one call.
     listed = listed_in(context, operation.spec.group, () if targets.placeholders else targets.instances)
     removal = _Removal(context, operation, group, listed, targets)
     if not operation.status.data:
@@ -59,8 +61,9 @@ def remove(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def release(context: AlicloudContext, operation: Operation) -> bool:
-    """Nothing is prepared at ESS before it is asked, so this only says whether any target is still there and not
-    leaving; raises ProviderError."""
+    """Return whether any target is still there and not leaving; raises ProviderError.
+
+    There is nothing to undo, because ESS is not modified before the removal request."""
     targets = read_targets(operation)
     listed = listed_in(context, operation.spec.group, targets.instances) if targets.instances else {}
     if any(lives(name, listed) for name in targets.instances):
@@ -74,7 +77,7 @@ def release(context: AlicloudContext, operation: Operation) -> bool:
 
 
 class _Removal:
-    """One call's way through the table."""
+    """One call of a removal, according to the table above."""
 
     def __init__(
         self,
@@ -94,18 +97,18 @@ class _Removal:
 
     @property
     def to_ask(self) -> list[str]:
-        """What this call will ask ESS to remove, besides what it was asked for before."""
+        """Return the instances whose removal this call will request, except those already requested."""
         return [] if self._asked else self._living
 
     def run(self) -> Outcome:
-        """Pending until no target lives."""
+        """Pending until no target is alive."""
         if not self._living:
             return self._end()
         if self._asked:
             return self._follow()
         self._permitted()
         spare = surplus(self._group)
-        if spare:  # it may be our own request that has lowered the number already
+        if spare:  # our own request may have lowered the capacity already
             self._context.check_idle(self._operation.spec.group)
         lot = self._living[: min(LOT, spare) if spare else LOT]
         if self._operation.spec.kind is OperationKind.DELETE_NODES:
@@ -124,7 +127,8 @@ class _Removal:
         return self._answered(lot, accepted)
 
     def _some_gone(self, lot: list[str]) -> bool:
-        """Whether one of them went away since it was listed: then the others are asked for without it."""
+        """Whether an instance has disappeared since it was listed; the removal of the others is then requested without
+        it."""
         fresh = listed_in(self._context, self._operation.spec.group, lot)
         return not all(lives(name, fresh) for name in lot)
 
@@ -137,7 +141,7 @@ class _Removal:
         return Failed("InvalidRequest", f"{self._operation.spec.group}: {text}", code, facts=facts)
 
     def _follow(self) -> Outcome:
-        """What was asked for still lives: the activity says whether it will go."""
+        """Follow the activity while requested instances are still alive."""
         name = self._operation.status.data.get(ACTIVITY, "")
         found = self._context.api.activities(self._operation.spec.group, ids=[name]) if name else []
         asked = ", ".join(self._asked)
@@ -155,8 +159,10 @@ class _Removal:
         return InProgress(pause, STEP, {**data, LATE: late}, f"ESS has not begun to remove {asked}")
 
     def _permitted(self) -> None:
-        """Raises InvalidRequest where the group may not be touched, or would fall below its minimum. With an activity
-        under way the numbers may be those of our own request already, so they are no reason to give up (Conflict)."""
+        """Raise InvalidRequest if the group must not be changed or would fall below its minimum.
+
+        While an activity is running, the numbers may already include our own request. The removal is then retried
+        (Conflict) instead of failed."""
         if reason := held(self._group):
             raise InvalidRequest(reason)
         if self._operation.spec.kind is OperationKind.DELETE_INSTANCES:

@@ -1,7 +1,7 @@
-"""Which host answers for a service in a region, as a table: the vendor's own location service is one call too many, and
-where it failed upstream nothing else resolved (alicloud.md §3.1).
+"""The table of hosts by service and region.
 
-HTTPS always (defect 1). The vendor's tables disagree on a few regions, so that each host may be overridden.
+The vendor's location service would cost one more call, and upstream can resolve no host when it fails. HTTPS is always
+used. The vendor's tables disagree on a few regions, so each host can be overridden.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Service(StrEnum):
-    """The three products that are called, by the first label of their hosts."""
+    """The three products that are called, named by the first label of their hosts."""
 
     ESS = "ess"
     ECS = "ecs"
@@ -20,7 +20,7 @@ class Service(StrEnum):
 
 
 class Network(StrEnum):
-    """From where they are called."""
+    """The network from which they are called."""
 
     PUBLIC = "public"
     VPC = "vpc"
@@ -28,7 +28,7 @@ class Network(StrEnum):
 
 VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01"}
 
-# Regions that a central host serves on the public network (vendor's list of ESS endpoints).
+# Regions that a central host serves on the public network (Alibaba Cloud's list of ESS endpoints).
 _ESS_CENTRAL = frozenset(
     {
         "cn-qingdao",
@@ -62,14 +62,14 @@ _PINNED: dict[tuple[Service, str], str] = {
 
 
 class Endpoints(msgspec.Struct, frozen=True):
-    """overrides: service -> URL of its root, scheme included, without a slash at the end."""
+    """overrides: service -> URL of its root, with scheme, without a trailing slash."""
 
     region: str
     network: Network = Network.PUBLIC
     overrides: dict[Service, str] = {}
 
     def url(self, service: Service) -> str:
-        """The service's root, such as `https://ess.aliyuncs.com`."""
+        """Return the service's root, such as `https://ess.aliyuncs.com`."""
         given = self.overrides.get(service)
         if given:
             return given

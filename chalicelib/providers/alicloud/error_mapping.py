@@ -1,7 +1,7 @@
-"""The vendor's error codes as errors of our tree: one ordered table, by code and not by status (alicloud.md §3.9).
+"""Maps the vendor's error codes to provider errors with one ordered table, by code rather than by HTTP status.
 
-The same code comes with 400, 403 or 404 from different products, so a status only speaks where no code is known. What
-the code means beyond its class (busy, switched off, nothing to change) is asked of the error by the predicates below.
+Different products send the same code with 400, 403 or 404, so the status decides only if the code is unknown. The
+predicates below report what a code means beyond its class: busy, disabled, nothing to change.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
-LONGEST_ASKED = 3600.0  # seconds; as providers/http.py has it for Retry-After
+LONGEST_ASKED = 3600.0  # seconds; the same cap as for Retry-After in providers/http.py
 
 
 class Sense(StrEnum):
-    """What a code says, as far as the provider acts on it."""
+    """The meaning of a code, as far as the provider acts on it."""
 
-    BUSY = "busy"  # another change is running: later, and nobody's fault
+    BUSY = "busy"  # another change is running: retry later, not counted as a failure
     OFF = "off"  # the group is not active, or one of its processes is suspended
-    NO_CHANGE = "no change"  # the target is what it would become
+    NO_CHANGE = "no change"  # the target already has the requested value
     BOUNDS = "bounds"  # the group's own minimum or maximum
     STOCK = "stock"
     QUOTA = "quota"
     BILLING = "billing"
-    GONE = "gone"  # the thing acted on does not exist
+    GONE = "gone"  # the resource does not exist
     KEY = "key"  # the access key is refused: it may have been rotated
     SESSION = "session"  # the temporary credential is refused: it may have expired
-    DENIED = "denied"  # the key is right and may not do this
-    CLOCK = "clock"  # time or nonce: sign again
+    DENIED = "denied"  # the key is valid but lacks the permission
+    CLOCK = "clock"  # time or nonce rejected: sign again
     THROTTLED = "throttled"
     TRANSIENT = "transient"
-    REFUSED = "refused"  # the request makes no sense to the vendor
+    REFUSED = "refused"  # the vendor rejects the request as invalid
     UNKNOWN = "unknown"
 
 
 class AlicloudErrorRow(msgspec.Struct, frozen=True):
-    """pattern: a code, or its beginning where a star follows."""
+    """pattern: a code, or a prefix followed by a star."""
 
     pattern: str
     cls: type[ProviderError]
     sense: Sense
 
     def fits(self, code: str) -> bool:
-        """Whether this row speaks of that code."""
+        """Whether this row matches the code."""
         if self.pattern.endswith("*"):
             return code.startswith(self.pattern[:-1])
         return code == self.pattern
 
 
-# The first row that fits decides.
+# The first matching row decides.
 TABLE: tuple[AlicloudErrorRow, ...] = tuple(
     AlicloudErrorRow(pattern, cls, sense)
     for sense, cls, patterns in (
@@ -81,7 +81,7 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
             ),
         ),
         (Sense.QUOTA, QuotaExceeded, "QuotaExceeded* QuotaExceed.* InvalidVSwitchId.IpNotEnough"),
-        # The account has to be paid: a person must act, as for a key that is refused (providers/statuses.py, 402).
+        # The account is in arrears. The operator must act, as for a refused key (providers/http_statuses.py, 402).
         (Sense.BILLING, Unauthorized, "InvalidAccountStatus.NotEnoughBalance InsufficientBalance"),
         (
             Sense.GONE,
@@ -93,12 +93,12 @@ TABLE: tuple[AlicloudErrorRow, ...] = tuple(
         ),
         (Sense.KEY, Unauthorized, "InvalidAccessKeyId.* InvalidAccessKeyId SignatureDoesNotMatch IncompleteSignature"),
         (Sense.SESSION, Unauthorized, "InvalidSecurityToken.* InvalidSecurityToken MissingSecurityToken"),
-        # Refused before anything happened, so it is not Transient; line.py signs again once.
+        # Refused before any effect, so it is not Transient; rpc_client.py signs again once.
         (Sense.CLOCK, Unauthorized, "InvalidTimeStamp.* SignatureNonceUsed"),
         (Sense.DENIED, Unauthorized, "Forbidden* NoPermission* NotAuthorized* AuthenticationFail*"),
         (Sense.THROTTLED, Throttled, "Throttling*"),
         (Sense.TRANSIENT, Transient, "InternalError* ServiceUnavailable* UnknownError"),
-        # A method or a version that the server does not know is no sign that a group is gone.
+        # An unknown method or version does not mean that a group is gone.
         (Sense.REFUSED, InvalidRequest, "InvalidAction* InvalidVersion* InvalidParameter* MissingParameter*"),
     )
     for pattern in patterns.split()
@@ -115,16 +115,16 @@ class AlicloudRefusal(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def sense_of(code: str) -> Sense:
-    """What a code says; UNKNOWN for one that is not in the table."""
+    """Return the meaning of a code; UNKNOWN for a code that is not in the table."""
     row = _row(code)
     return row.sense if row else Sense.UNKNOWN
 
 
 def error_for(answer: VendorResponse) -> ProviderError | None:
-    """The error of an answer of 300 and above, or of one that carries a Code; None where the body is not the vendor's.
+    """Return the error of a response with status 300 or above, or with a Code; None if the body is not the vendor's.
 
-    The vendor's sentence is left out where it repeats what was signed (§4.1: a canonical query holds the session
-    token); the caller takes known secrets out of the rest.
+    The vendor's message is omitted if it repeats the signed text, because a canonical query holds the session token.
+    The caller removes known secrets from the rest.
     """
     try:
         refusal = msgspec.json.decode(answer.body, type=AlicloudRefusal, strict=False)
@@ -141,34 +141,36 @@ def error_for(answer: VendorResponse) -> ProviderError | None:
 
 
 def retry_after(answer: VendorResponse) -> float:
-    """`x-acs-retry-after` is in milliseconds (§3.1); seconds, 0.0 where it is missing or no number, an hour at most."""
+    """Return `x-acs-retry-after`, which is in milliseconds, as seconds; 0.0 if missing or not a number, at most an
+    hour."""
     text = answer.headers.get("x-acs-retry-after", "").strip()
     return min(LONGEST_ASKED, int(text[:12]) / 1000.0) if text.isascii() and text.isdigit() else 0.0
 
 
 def is_busy(error: ProviderError) -> bool:
-    """Another activity of the group is running: ask again later, it is no failure of the group (defect 8)."""
+    """Whether another activity of the group is running. Retry later; this is not a failure of the group."""
     return sense_of(error.code) is Sense.BUSY
 
 
 def is_no_change(error: ProviderError) -> bool:
-    """The vendor sees nothing to change: read again."""
+    """Whether the vendor sees nothing to change. The caller reads the group again."""
     return sense_of(error.code) is Sense.NO_CHANGE
 
 
 def is_denied(error: ProviderError) -> bool:
-    """The key is right and may not do this, here: permissions are given by action and by scaling group."""
+    """Whether a valid key lacks the permission. Permissions are granted by action and by scaling group."""
     return sense_of(error.code) is Sense.DENIED
 
 
 def is_gone(error: ProviderError) -> bool:
-    """The group, instance or configuration does not exist. By code only: a 404 alone may be a wrong address."""
+    """Whether the group, instance or configuration does not exist.
+
+    Decided by code only, because a 404 alone may be a wrong address."""
     return sense_of(error.code) is Sense.GONE
 
 
 def activity_class(code: str) -> str:
-    """The error class's name for a code that an activity or an ignored instance carries: OutOfStock, QuotaExceeded or
-    Unknown (§3.9: billing is class Other)."""
+    """Return the error class of a code of an activity or an ignored instance: OutOfStock, QuotaExceeded or Unknown."""
     return _ACTIVITY.get(sense_of(code), Unknown).__name__
 
 

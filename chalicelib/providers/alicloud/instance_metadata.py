@@ -1,8 +1,8 @@
-"""The role of an ECS instance, from its metadata service: only where the settings name it, and never for long.
+"""Reads the role of an ECS instance from its metadata service, only if the settings request it.
 
-There is no such service in Lambda; this is for parity, and for whoever runs a pass on an ECS machine. The protected
-mode (IMDSv2) is asked for first, which upstream cannot (defect 16). One attempt with a second for each wait: where
-nobody answers, that is known in less than three (alicloud.md §8, 4).
+Lambda has no such service. This exists for parity and for a pass that runs on an ECS instance. The protected mode
+(IMDSv2), which upstream does not support, is tried first. There is one attempt with a timeout of one second for each
+wait, so a missing service is detected in less than three seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROLES = "/latest/meta-data/ram/security-credentials/"
 
 
 class InstanceRole(msgspec.Struct, frozen=True):
-    """url: the service's root. role: empty for the one the instance has."""
+    """url: the service's root. role: empty for the instance's own role."""
 
     url: str
     role: str
@@ -35,7 +35,7 @@ class InstanceRole(msgspec.Struct, frozen=True):
     now: Callable[[], float]
 
     def credential(self) -> AlicloudCredential:
-        """A session of the role. Raises Unauthorized where there is none, Transient where nobody answers."""
+        """Return a session of the role. Raises Unauthorized if there is no role, Transient if there is no response."""
         http = Http(
             vendor=METADATA_SERVICE,
             deployment=self.means.deployment,
@@ -67,13 +67,13 @@ class InstanceRole(msgspec.Struct, frozen=True):
         return credential_of(granted, self.now(), f"role {role}")
 
     def _token(self, http: Http) -> dict[str, str]:
-        """The header of the protected mode; none where the service does not know that mode and says so."""
+        """Return the header of the protected mode; none if the service reports that it does not support that mode."""
         headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
         try:
             answer = http.send(VendorRequest("PUT", f"{self.url}/latest/api/token", headers, body=b""))
         except Transient as error:
             if not error.code:
-                raise  # nobody is there: asking again would only take longer
+                raise  # no service responds: another attempt would only take longer
             return {}
         except ProviderError:
             return {}

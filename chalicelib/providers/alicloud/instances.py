@@ -1,7 +1,7 @@
-"""Instances of a scaling group as the core knows them (alicloud.md §5; defects 7, 10 and 11).
+"""Converts ESS instances to the instances of the model.
 
-A creation that failed leaves no instance behind at ESS. Placeholders stand for what is missing, so that the core sees
-the failure in the same pass, backs the group off, and takes the missing ones back by discarding them.
+A failed creation leaves no instance at ESS. Placeholders stand for the missing instances, so the planner sees the
+failure in the same pass, backs the group off, and lowers the target by deleting them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ MOST_PLACEHOLDERS = 1000
 
 
 def classify(instances: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
-    """All instances but the stopped ones, each once, by id. A state nobody has heard of is running if it is a node,
-    else on its way."""
+    """Return all instances except the stopped ones, each once, by id.
+
+    An instance in an unknown state is running if it is a node, otherwise it is being created."""
     found = {each.instance_id: each for each in instances if each.instance_id and each.lifecycle_state != STOPPED}
     return tuple(_one(each, names) for _, each in sorted(found.items()))
 
@@ -42,7 +43,7 @@ def _one(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
     unheard = InstanceState.RUNNING if node is not None else InstanceState.CREATING
     state = _STATES.get(instance.lifecycle_state, unheard)
     if node is not None and state is InstanceState.CREATING:
-        state = InstanceState.RUNNING  # a life-cycle hook that is still waited for keeps no kubelet from joining
+        state = InstanceState.RUNNING  # a pending life-cycle hook does not prevent the kubelet from joining
     return Instance(
         names.spell(instance.instance_id),
         state,
@@ -55,7 +56,7 @@ def _one(instance: ScalingInstance, names: AlicloudGroupNames) -> Instance:
 
 
 def placeholders(region: str, group: str, missing: int, error: InstanceError) -> tuple[Instance, ...]:
-    """One for each missing machine. Only CREATING ones with an error are looked at by the core (§5)."""
+    """Return one placeholder per missing machine. The planner considers only those in state CREATING with an error."""
     return tuple(
         Instance(
             placeholder_id(region, group, number),
@@ -68,9 +69,11 @@ def placeholders(region: str, group: str, missing: int, error: InstanceError) ->
 
 
 def unremovable(instance: ScalingInstance) -> str:
-    """Why we do not ask for this one's removal, empty where we do. What a person has protected stays; what a person has
-    attached, and not entrusted to it, ESS would only let go of: it would run on, cost money, and be a node that nobody
-    looks after (§3.5)."""
+    """Return why this instance must not be removed; empty if it may be.
+
+    An instance that a user has protected is kept. An instance that a user has attached without handing over its
+    lifecycle would only be detached by ESS: it would keep running and costing money as a node that nothing manages
+    (Alibaba Cloud ESS API reference, RemoveInstances)."""
     name = instance.instance_id
     if instance.lifecycle_state == "Protected":
         return f"{name} is protected in the scaling group; take it out of protection to let it go"

@@ -1,7 +1,7 @@
-"""What a scaling group makes its machines from: a scaling configuration or a launch template (alicloud.md §3.6).
+"""Reads the launch source of a scaling group: a scaling configuration or a launch template.
 
-Both seldom change, and api.py keeps them for some minutes for all functions, so that a quiet pass asks for groups and
-instances and for nothing else (defect 14).
+Both seldom change. api.py caches them for a few minutes for all functions, so an idle pass requests only groups and
+instances.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
 
 
 class Blueprint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """types: instance types in order of preference; disk: GiB. problem: why there is none."""
+    """types: instance types in order of preference; disk: GiB; problem: why the launch source is unknown."""
 
     types: tuple[str, ...] = ()
     disk: int = 0
@@ -32,15 +32,17 @@ _NOTHING = Blueprint(
 
 
 def read_blueprints(api: AlicloudApi, groups: Iterable[ScalingGroup]) -> dict[str, Blueprint]:
-    """By group. Never raises: a group whose blueprint cannot be read has one with a problem."""
+    """Return the blueprints by group. Never raises: a group whose blueprint cannot be read has one with a problem."""
     sources = {group.scaling_group_id: source_of(group) for group in groups}
     found = _read(api, sorted({source for source in sources.values() if source}))
     return {group: found.get(source, _NOTHING) for group, source in sources.items()}
 
 
 def source_of(group: ScalingGroup) -> str:
-    """`asc-…` or `lt-…@version`; empty where the group has neither. The launch template wins, as it does at ESS, which
-    knows no active configuration beside it."""
+    """Return `asc-…` or `lt-…@version`; empty if the group has neither.
+
+    The launch template takes precedence, as at ESS, where a group with a launch template has no active configuration.
+    """
     if group.launch_template_id:
         return f"{group.launch_template_id}@{group.launch_template_version or 'Default'}"
     return group.active_scaling_configuration_id
@@ -58,7 +60,7 @@ def _read(api: AlicloudApi, wanted: list[str]) -> dict[str, Blueprint]:
     stopped = ""
     for source in (each for each in wanted if "@" in each):
         template, _, version = source.partition("@")
-        if stopped:  # who is refused or throttled now is so for all of them
+        if stopped:  # a refusal or throttling applies to all remaining requests
             found[source] = Blueprint(problem=stopped)
             continue
         try:

@@ -1,7 +1,7 @@
-"""The few fields of ESS 2022-02-22 and ECS 2014-05-26 that are used, as the vendor documents them (alicloud.md §3).
+"""The used fields of ESS 2022-02-22 and ECS 2014-05-26, as in the vendor's API reference.
 
-Everything has a default, since the API leaves out what is empty. Numbers and booleans may arrive as text (§3.1): the
-decoder is told to be lenient (api.py), not the fields.
+Everything has a default, because the API omits empty values. Numbers and booleans may arrive as text; the decoder is
+lenient (api.py), not the fields.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Annotated
 import msgspec
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]  # cores, GPUs or GiB of one machine
+Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]  # maximum of cores, GPUs or GiB of one machine
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]  # GiB
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """A tag; groups write TagKey and TagValue, configurations Key and Value."""
+    """A tag; groups use TagKey and TagValue, configurations Key and Value."""
 
     key: str = ""
     value: str = ""
@@ -27,20 +27,22 @@ class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
     @property
     def pair(self) -> tuple[str, str]:
-        """(key, value) from whichever spelling is filled."""
+        """Return (key, value) from the form that is filled."""
         return (self.key or self.tag_key, self.value or self.tag_value)
 
 
 class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """LaunchTemplateOverrides[]. weighted_capacity: how much of the group's capacity one such instance is."""
+    """LaunchTemplateOverrides[]. weighted_capacity: the units of the group's capacity that one such instance
+    provides."""
 
     instance_type: Name = ""
     weighted_capacity: int = 0
 
 
 class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingGroups, one group. A negative number makes it one that cannot be understood: what else it says is
-    then no ground to change anything."""
+    """DescribeScalingGroups, one group.
+
+    A negative number makes the group unreadable, because its other fields are then not reliable enough for a change."""
 
     scaling_group_id: str
     scaling_group_name: str = ""
@@ -70,7 +72,7 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     v_switch_ids: list[str] | None = None
     multi_az_policy: str = msgspec.field(default="", name="MultiAZPolicy")
     tags: list[Tag] | None = None
-    problem: str = ""  # ours: why nothing else of it is known
+    problem: str = ""  # set by Outscaler: why the group could not be decoded
 
 
 class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -83,7 +85,7 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     lifecycle_state: Name = ""
     health_status: str = ""
     creation_type: str = ""  # AutoCreated | Attached | Managed
-    entrusted: bool = False  # an attached one whose life the group rules
+    entrusted: bool = False  # an attached instance whose lifecycle the group manages
     created_time: str = ""
     zone_id: Name = ""
     spot_strategy: Name = ""
@@ -132,7 +134,7 @@ class ScalingActivity(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
     @property
     def over(self) -> bool:
-        """It will not change any more."""
+        """Whether the activity has ended."""
         return self.status_code not in {"", "InProgress"}
 
 
@@ -150,7 +152,7 @@ class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """What a launch template makes. api.py takes the nested wrapper off the tags."""
+    """The contents of a launch template. api.py unwraps the tags."""
 
     instance_type: Name = ""
     system_disk_size: Whole = 0
@@ -159,8 +161,9 @@ class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal")
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """The answer to a write: accepted, which does not mean done. activity_type CapacityChange: only the desired number
-    changed, and there may be no activity."""
+    """The response to a write: accepted, not yet done.
+
+    activity_type CapacityChange: only the desired number changed, and there may be no activity."""
 
     scaling_activity_id: str = ""
     activity_type: str = ""

@@ -1,9 +1,9 @@
-"""From what ESS answers to the node groups of the policy (alicloud.md §2, §5; defects 9, 11, 14, 15 and 17).
+"""Builds the policy's node groups from ESS responses.
 
-Calls of a quiet pass: the groups, twenty at a time, and each group's instances, fifty at a time, or those of the whole
-account where that is less (reading.py). Activities are asked
-for only where machines are missing. One group that cannot be read carries its error and stops no other; who is
-throttled or refused does not go on asking for the rest.
+An idle pass reads the groups, twenty per call, and each group's instances, fifty per call, or the instances of the
+whole account if that takes fewer calls (bulk_read.py). Activities are read only where machines are missing. A group
+that cannot be read carries its error and does not affect the others. After throttling or a refusal the remaining
+requests are not sent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 
 def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node]) -> Observation:
-    """All groups of the policy, in its order; raises ProviderError if the groups cannot be read at all."""
+    """Return all groups of the policy, in its order; raises ProviderError if no group can be read."""
     names = AlicloudGroupNames(nodes, settings.region)
     asking = Asking()
     found, unread = read_groups(api, asking, [each.id for each in settings.groups], len(names) // SIZE)
@@ -50,7 +50,7 @@ def observe(api: AlicloudApi, settings: AlicloudSettings, nodes: Sequence[Node])
 
 
 class _AlicloudGroupBuilder:
-    """Makes one group after the other; collects the gaps."""
+    """Builds one group after another and collects the gaps."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class _AlicloudGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def know_types(self, groups: Sequence[ScalingGroup]) -> None:
-        """Ask once for all instance types of all groups."""
+        """Read the instance types of all groups at once."""
         names = {name for group in groups for name in candidates(group, self._blueprints[group.scaling_group_id])}
         try:
             self._types = self._api.instance_types(sorted(names)) if names else {}
@@ -76,7 +76,7 @@ class _AlicloudGroupBuilder:
             self._types_problem = f"instance types could not be read: {error.message}"
 
     def make(self, bounds: AlicloudBounds, group: ScalingGroup | None) -> NodeGroup:
-        """The node group of one entry of the policy, whatever became of its scaling group."""
+        """Build the node group of one policy entry, whatever the state of its scaling group."""
         if group is None:
             return self.broken(
                 bounds,
@@ -98,7 +98,7 @@ class _AlicloudGroupBuilder:
         return self._group(bounds, group, instances)
 
     def broken(self, bounds: AlicloudBounds, error: str) -> NodeGroup:
-        """The node group of an entry of which nothing else is known."""
+        """Build the node group of an entry about which nothing more is known."""
         return NodeGroup(
             id=bounds.id, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error, priority=bounds.priority
         )
@@ -128,8 +128,9 @@ class _AlicloudGroupBuilder:
         )
 
     def _missing(self, group: ScalingGroup, instances: list[ScalingInstance]) -> tuple[Instance, ...]:
-        """Placeholders for what is wanted, is not there, and is known not to come. Those below the group's own minimum
-        have none: the desired capacity cannot be lowered for them."""
+        """Return placeholders for instances that are desired, do not exist and are known to have failed.
+
+        Instances below the group's own minimum get none, because the desired capacity cannot be lowered for them."""
         there = max(occupied(group, instances), group.min_size)
         missing = group.desired_capacity - there if group.enable_desired_capacity else 0
         if missing <= 0:
@@ -154,7 +155,8 @@ class _AlicloudGroupBuilder:
         return made.node, said.options, problem or made.problem
 
     def _kept(self, instances: list[ScalingInstance]) -> str:
-        """What scale-down will not get rid of, said before it tries."""
+        """Describe the instances that scale-down cannot remove, so that a warning precedes the attempt; empty if
+        none."""
         kept = sorted(each.instance_id for each in instances if unremovable(each))
         more = ", …" if len(kept) > _SHOWN else ""
         return f"protected or attached by hand, so not removed by us: {', '.join(kept[:_SHOWN])}{more}" if kept else ""

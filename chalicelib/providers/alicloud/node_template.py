@@ -1,7 +1,8 @@
-"""The node that a scaling group would add (alicloud.md §3.6, §5; defects 12 and 13).
+"""Builds the template of the node that a scaling group would add.
 
-A group may make several types of machine, and ESS chooses. What is promised is what each of them keeps: the smallest
-cpu, memory and number of GPUs, and only the labels that all of them have. The planner prefers a real node of the group.
+A group may have several instance types, of which ESS chooses. The template guarantees only what all of them provide:
+the smallest cpu, memory and number of GPUs, and the labels that all of them have. The planner prefers a real node of
+the group.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ _REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 _PODS, _GIB = 110, 2**30
 _ARCHITECTURES = MappingProxyType({"X86": "amd64", "ARM": "arm64"})
 _CARDS = MappingProxyType({"NVIDIA P4": "Tesla-P4", "NVIDIA M40": "M40", "NVIDIA P100": "P100", "NVIDIA V100": "V100"})
-# Policies under which a group with a spot configuration has ordinary instances beside spot ones.
+# Policies under which a group with a spot configuration also contains on-demand instances.
 _MIXED = frozenset({"COST_OPTIMIZED", "COMPOSABLE"})
 
 
 class AlicloudTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be grown from zero, and problem says why."""
+    """node None: the group cannot be scaled up from zero, and problem is the reason."""
 
     node: Node | None
     problem: str = ""
@@ -37,8 +38,8 @@ class AlicloudTemplate(msgspec.Struct, frozen=True):
 
 
 def candidates(group: ScalingGroup, blueprint: Blueprint) -> tuple[str, ...]:
-    """The instance types that a group may make, without repetition; a group's own list is used instead of that of its
-    launch template."""
+    """Return the instance types that a group may create, each once; a group's own list replaces that of its launch
+    template."""
     own = tuple(each.instance_type for each in group.launch_template_overrides or () if each.instance_type)
     return tuple(dict.fromkeys(own or blueprint.types))
 
@@ -52,7 +53,7 @@ def make_template(
     region: str,
     reserve: Mapping[str, int],
 ) -> AlicloudTemplate:
-    """The template of a group. types: the machines known by name; reserve: what is kept back from each node."""
+    """Return the template of a group. types: instance types by name; reserve: subtracted from each node's capacity."""
     names = candidates(group, blueprint)
     known = [types[name] for name in names if name in types]
     sound = [each for each in known if each.cpu_core_count > 0 and each.memory_size > 0]
@@ -112,7 +113,7 @@ def _capacity(types: list[InstanceType], disk: int) -> dict[str, int]:
 
 
 def _type_labels(types: list[InstanceType]) -> dict[str, str]:
-    """Labels that say the same of every type."""
+    """Return the labels whose values are equal for all types."""
     archs = {_ARCHITECTURES.get(each.cpu_architecture.upper(), "") for each in types}
     names = {each.instance_type_id for each in types}
     cards = {_card(each) for each in types}
@@ -121,7 +122,7 @@ def _type_labels(types: list[InstanceType]) -> dict[str, str]:
 
 
 def _card(kind: InstanceType) -> str:
-    """The name of its GPU as a label's value, as nodes bear it; empty where it has none."""
+    """Return the GPU's name as the label value that nodes have; empty if there is no GPU."""
     spec = " ".join(kind.gpu_spec.split())
     return _CARDS.get(spec, label_value(spec)) if kind.gpu_amount > 0 else ""
 
@@ -133,7 +134,8 @@ def _spot(group: ScalingGroup, blueprint: Blueprint) -> dict[str, str]:
 
 
 def _zone(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> dict[str, str]:
-    """The zone of a group with one VSwitch, which lies in one zone; its instances say which. Several, or none that is
-    there to ask: nothing is said, and a tag may (defect 12)."""
+    """Return the zone of a group with one VSwitch, taken from its instances, because a VSwitch lies in one zone.
+
+    Empty if there are several VSwitches or no instances; a tag may set the zone."""
     zones = {each.zone_id for each in instances} - {""}
     return {_ZONE: zones.pop()} if len(group.v_switch_ids or ()) == 1 and len(zones) == 1 else {}

@@ -1,9 +1,9 @@
-"""Lists that come in pages, read whole or not at all (alicloud.md §3.2; §8, 7).
+"""Reads paged lists completely or not at all.
 
-A group's instances may come and go between two pages, and then one slips from a page that is still to come to one that
-was read. What was read is believed if every page says the same total, and as much has come; otherwise it is read once
-more, and then it is no answer: a partial list would make nodes look unmanaged. What was asked for by id needs no such
-care: whoever asked knows what has not come.
+Instances of a group may appear and disappear between two page requests, and then an instance can move from an unread
+page to one that was already read. A list is accepted if every page reports the same total and that many items arrived.
+Otherwise it is read once more, and after that the call fails, because a partial list would make nodes look unmanaged.
+Items requested by id need no such check: the caller sees which are missing.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from chalicelib.providers.errors import Transient
 
 T = TypeVar("T")
 
-SIZE = 50  # the largest page of ESS and ECS lists
-MOVED = "ListMoved"  # the code of a list that changes faster than it is read
-_MOST_PAGES = 400  # 20,000 things; a scaling group holds 2,000
+SIZE = 50  # maximum page size of ESS and ECS lists
+MOVED = "ListMoved"  # code for a list that changes while it is read
+_MOST_PAGES = 400  # 20,000 items; a scaling group has at most 2,000
 
-Page = tuple[int, list[T]]  # (TotalCount, the things on this page)
+Page = tuple[int, list[T]]  # (TotalCount, items on this page)
 
 
 def pages_of(things: int) -> int:
-    """How many pages they take; an empty list takes one."""
+    """Return the number of pages of a list; an empty list has one."""
     return max(1, -(-things // SIZE))
 
 
 def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:
-    """All things, each once, in the vendor's order. page: number from 1 -> TotalCount and what is on it.
+    """Return all items, each once, in the vendor's order. page: number from 1 -> TotalCount and the items on that page.
 
-    Raises what `page` raises, and Transient for a list that does not add up.
+    Raises what `page` raises, and Transient for an inconsistent list.
     """
     for _ in range(2):
         totals, found = _pages(page, identity)
@@ -40,8 +40,9 @@ def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], 
 
 
 def read_named(page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:
-    """What came of things that were asked for by id, each once; a vendor that counts more than it shows (inactive
-    groups) is not asked again."""
+    """Return the found ones of items requested by id, each once.
+
+    If the vendor counts more items than it returns (inactive groups), it is not called again."""
     return _pages(page, identity)[1]
 
 

@@ -1,5 +1,6 @@
-"""The Provider protocol over ESS scaling groups: wires the parts. A scaling activity under way is no failed scale-up
-(defect 8; settled.py)."""
+"""The Provider protocol over ESS scaling groups: connects the modules of this package.
+
+A running scaling activity does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ class AliCloud(BaseProvider[AlicloudContext]):
         super().__init__(PROVIDER, AlicloudContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All groups: one call per twenty of them, and one per fifty instances of each."""
+        """Read all groups, with one call per twenty groups and one per fifty instances of each group."""
         return node_groups.observe(self._context.api, self._settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:
-    """A provider for one pass; raises BadInput for settings that cannot be. Nothing is asked of the vendor yet."""
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     return AliCloud(open_api(connection, settings), settings, kube)

@@ -1,10 +1,10 @@
-"""Ids: how an ECS instance is called by ESS, by the cluster's nodes and by us (alicloud.md §2, defects 9 and 10).
+"""Conversions between the ids of ESS instances, the providerIDs of nodes and our handles.
 
-The core matches instances and nodes letter by letter, and there are two spellings in the world: `cn-hangzhou.i-…` and
-`alicloud://cn-hangzhou.i-…`. So each instance is spelled as its own node spells it, and one that has no node yet as
-most of the cluster's nodes are. Nothing is remembered beyond one pass, so that a miss is never for ever.
+The planner matches instances and nodes by exact text, and two forms are in use: `cn-hangzhou.i-…` and
+`alicloud://cn-hangzhou.i-…`. Each instance is therefore written as its own node writes it. An instance without a node
+uses the form of most nodes. Nothing is stored beyond one pass, so a mismatch is never permanent.
 
-An instance that two Nodes name, in whatever spelling, has no Node that is known (providers/identity.py).
+An instance that two Nodes name, in either form, has no known node (node_identity.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLACEHOLDER = "placeholder-"
 
 
 def parse(provider_id: str) -> tuple[str, str] | None:
-    """(region, instance id) of a node's providerID; None for an empty one and for those of other clouds."""
+    """Return (region, instance id) of a node's providerID; None if it is empty or belongs to another cloud."""
     text = provider_id.removeprefix(_SCHEME)
     region, _, instance = text.partition(".")
     foreign = "/" in text or ":" in text
@@ -28,8 +28,9 @@ def parse(provider_id: str) -> tuple[str, str] | None:
 
 
 def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
-    """The nodes by instance id. A listed id after another region or a path gives an instance no node, and is no
-    chance."""
+    """Return the nodes by instance id.
+
+    If a listed id follows another region or a path, its instance gets no node. Such a match is not a coincidence."""
 
     def claimed(node: N) -> tuple[str, ...]:
         place = parse(node.provider_id)
@@ -43,7 +44,7 @@ def identify(nodes: Iterable[N], region: str) -> Identity[str, N]:
 
 
 class AlicloudGroupNames:
-    """The cluster's nodes by instance id, and the spelling that they use. Only nodes of this region count."""
+    """The cluster's nodes by instance id, and the providerID form that they use. Only nodes of this region count."""
 
     def __init__(self, nodes: Iterable[Node], region: str) -> None:
         self._region = region
@@ -58,44 +59,45 @@ class AlicloudGroupNames:
         self._scheme = _SCHEME if 2 * sum(places) > len(places) else ""
 
     def __len__(self) -> int:
-        """How many nodes of the region there are."""
+        """Return the number of nodes in the region."""
         return self._count
 
     def node_of(self, instance: str) -> Node | None:
-        """The node that an instance has become; None while it has not joined, and where that cannot be known."""
+        """Return the node of an instance; None if it has not joined or its node is ambiguous."""
         return self._identity.node_of(instance)
 
     def claimants(self, instance: str) -> tuple[str, ...]:
-        """The nodes that claim an instance whose node cannot be known."""
+        """Return the nodes that claim an instance whose node is ambiguous."""
         return self._identity.claimants(instance)
 
     def spell(self, instance: str) -> str:
-        """The provider id of an instance, as its node has it or would have it."""
+        """Return the provider id of an instance in the form that its node uses or would use."""
         node = self._identity.node_of(instance)
         return node.provider_id if node is not None else f"{self._scheme}{self._region}.{instance}"
 
 
 def placeholder_handle(group: str, number: int) -> str:
-    """`placeholder-{asg}-{n}`: a machine that was asked for and could not be made (§5)."""
+    """Return `placeholder-{asg}-{n}`, the handle of a machine that was requested and could not be created."""
     return f"{_PLACEHOLDER}{group}-{number}"
 
 
 def placeholder_id(region: str, group: str, number: int) -> str:
-    """`{region}.placeholder-{asg}-{n}`; no instance id begins so."""
+    """Return `{region}.placeholder-{asg}-{n}`. No instance id has this prefix."""
     return f"{region}.{placeholder_handle(group, number)}"
 
 
 def is_placeholder(handle: str) -> bool:
-    """Whether it stands for a machine that there is not."""
+    """Whether the handle stands for a machine that does not exist."""
     return handle.startswith(_PLACEHOLDER)
 
 
 def placeholder_group(handle: str) -> str:
-    """The group of a placeholder's handle."""
+    """Return the group in a placeholder's handle."""
     return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """The instance id (or placeholder) of a target; empty where neither its handle nor its provider id says it."""
+    """Return the instance id or placeholder of a target; empty if neither its handle nor its provider id contains
+    one."""
     place = parse(target.instance)
     return target.handle or (place[1] if place is not None else "")

@@ -1,7 +1,7 @@
-"""The answers around the things of wire.py: counts and lists (alicloud.md §3.2 to §3.7).
+"""The response envelopes around the types of models.py: counts and lists.
 
-total_count has no default in any of them: an answer without it is not an answer of nothing, and what is taken for
-nothing here looks like a group without machines.
+total_count has no default in any of them. A response without it must not be read as an empty list, which would look
+like a group without machines.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ from chalicelib.providers.alicloud.models import (
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-_LONGEST = 300  # characters of what is wrong with a thing
+_LONGEST = 300  # maximum length of a problem text, in characters
 
 
 class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
-    """DescribeScalingGroups. Each group is read by itself: one of another shape hides none of the others."""
+    """DescribeScalingGroups. Each group is decoded separately, so one malformed group does not hide the others."""
 
     total_count: int
     scaling_groups: list[Any] = []
 
 
 def read_groups(said: Sequence[Any]) -> list[ScalingGroup]:
-    """The groups, with `problem` where one cannot be understood or two have one id. Without an id its id is ""."""
+    """Decode the groups. A group that cannot be decoded, or whose id occurs twice, has its `problem` set. A missing id
+    is ""."""
     found = [_group(each) for each in said]
     times = Counter(each.scaling_group_id for each in found)
     return [
@@ -53,8 +54,10 @@ def _group(said: Any) -> ScalingGroup:
 
 
 def read_each(said: Sequence[Any], kind: type[T], name_of: Callable[[T], str]) -> list[T]:
-    """Things that were asked for by name. One that cannot be understood, and two different ones of one name, are left
-    out: whoever asked for them knows that they did not come."""
+    """Decode items that were requested by name.
+
+    An item that cannot be decoded is left out, as are two different items of one name. The caller sees that they are
+    missing."""
     found: dict[str, list[T]] = {}
     for each in said:
         try:
@@ -89,7 +92,7 @@ class ActivitiesPage(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
-    """DescribeInstanceTypes. Each type is read by itself, as each scaling configuration is."""
+    """DescribeInstanceTypes. Each type is decoded separately, like each scaling configuration."""
 
     instance_types: list[Any]
 
@@ -101,7 +104,7 @@ class SystemDisk(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class TemplateData(LaunchTemplateData, frozen=True, rename="pascal"):
-    """A template's contents as ECS writes them."""
+    """A template's contents as ECS returns them."""
 
     system_disk: SystemDisk = SystemDisk()
 
@@ -115,7 +118,7 @@ class Version(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def launch_template_data(self) -> LaunchTemplateData:
-        """With the disk's size where the product's own shape is nested."""
+        """Return the data with the disk size from either form, flat or nested in SystemDisk."""
         data = self.data
         return LaunchTemplateData(
             data.instance_type, data.system_disk_size or data.system_disk.size, data.spot_strategy, data.tags

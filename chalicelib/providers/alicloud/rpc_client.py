@@ -1,8 +1,8 @@
-"""One product of the vendor in one region: what every call needs, whatever it asks (alicloud.md §3.1, §4).
+"""The signed RPC client of one product in one region.
 
-A POST with everything in the query and an empty body, signed anew for every attempt. Three attempts for what is
-temporary; one more for a key or a session that has been replaced meanwhile and for a time or nonce that was refused.
-Repeating does no harm: reads are reads, and writes carry a ClientToken that stays the same (defect 6).
+Each call is a POST with all parameters in the query and an empty body, and each attempt gets a new signature. Temporary
+errors are tried three times. One more attempt follows if the key or session has been replaced or a time or nonce was
+refused. Repeating is safe: reads have no effect, and writes carry a ClientToken that stays the same.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _RENEWABLE = frozenset({Sense.KEY, Sense.SESSION})
 
 
 def new_nonce() -> str:
-    """32 hex digits that nobody used before."""
+    """Return 32 random hex digits."""
     return uuid.uuid4().hex
 
 
 @dataclass
 class Line:
-    """url: the service's root. budget: None for calls too seldom to count (STS)."""
+    """url: the service's root. budget: None for calls that are too rare to count (STS)."""
 
     service: Service
     url: str
@@ -48,10 +48,10 @@ class Line:
     new_nonce: Callable[[], str] = new_nonce
     _http: Http | None = field(default=None, init=False, repr=False)
     _used: AlicloudCredential | None = field(default=None, init=False, repr=False)
-    _looked_again: bool = field(default=False, init=False, repr=False)  # for a credential that lacks a right
+    _looked_again: bool = field(default=False, init=False, repr=False)  # hint for a credential that lacks a permission
 
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
-        """The answer to one action. Raises ProviderError, its message beginning with the action."""
+        """Return the response to one action. Raises ProviderError whose message begins with the action."""
         call = VendorRequest("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
         try:
             try:
@@ -64,12 +64,12 @@ class Line:
             raise self._told(error, action) from None
 
     def expect(self, calls: int) -> None:
-        """So many calls will follow soon (budget.py)."""
+        """Announce the number of calls that will follow soon (rate_limit.py)."""
         if self.budget is not None:
             self.budget.expect(calls)
 
     def _once(self, call: VendorRequest, kind: type[T]) -> T:
-        self.source.current()  # what fails here is not tried again by the transport, which signs every attempt
+        self.source.current()  # this client retries, not the transport, because every attempt needs a new signature
         if self.budget is not None:
             self.budget.take()
         if self._http is None:
@@ -92,8 +92,10 @@ class Line:
         return decode(answer, kind)
 
     def _signed(self, call: VendorRequest) -> VendorRequest:
-        """The call with its query in the address, as it was signed: a library in between may spell `*` or a blank its
-        own way, and the name of the call is taken from the address it came with."""
+        """Return the request with the query in its URL exactly as signed.
+
+        A library in between may encode `*` or a space differently. The name of the call is taken from the original URL.
+        """
         credential = self._used = self.source.current()
         query = canonical_query(call.params)
         headers = unsigned_headers(
@@ -109,14 +111,15 @@ class Line:
         return VendorRequest(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
 
     def _explained(self, answer: VendorResponse) -> ProviderError | None:
-        """The vendor's error. A pause that it names is everybody's; the transport sleeps it, too, if it is short."""
+        """Return the vendor's error. A pause that it names applies to all functions; the transport also sleeps if it is
+        short."""
         error = error_for(answer)
         if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
             self.budget.refused(error.retry_after)
         return self._clean(error, error.message) if error is not None else None
 
     def _worth_another(self, error: ProviderError) -> bool:
-        """After another key was found, or with another time and nonce."""
+        """Whether another attempt may succeed, with a different key or with a new time and nonce."""
         sense = sense_of(error.code)
         lacks_a_right = sense is Sense.DENIED and not self._looked_again
         if (sense in _RENEWABLE or lacks_a_right) and self._used is not None:
@@ -125,12 +128,12 @@ class Line:
         return sense is Sense.CLOCK
 
     def _told(self, error: ProviderError, action: str) -> ProviderError:
-        """The same error, naming what was asked."""
+        """Return the same error with the action in its message."""
         named = error.message.startswith(f"{action}: ")
         return self._clean(error, error.message if named else f"{action}: {error.message}")
 
     def _clean(self, error: ProviderError, message: str) -> ProviderError:
-        """The same error with that message, without anything of the credential in it."""
+        """Return the same error with this message and without any part of the credential."""
         code, request_id = error.code, error.request_id
         if self._used is not None:
             message, code, request_id = (self._used.hidden_in(text) for text in (message, code, request_id))

@@ -1,18 +1,19 @@
-"""Sizes: one request with a token, then its activity followed to the end (alicloud.md §3.4, §5; defects 4 to 8, 17).
+"""Changes a group's size: one request with a token, whose activity is polled until it ends.
 
-    own activity found ──────────────────────────────► follow it    (an earlier attempt got through)
+    own activity found ──────────────────────────────► poll it    (an earlier attempt reached ESS)
     target == to_size  ──────────────────────────────► done
     target neither from_size nor to_size ────────────► conflict, nothing is written
-    target == from_size ─► check ─► write, with token ─► follow
+    target == from_size ─► check ─► write, with token ─► poll
 
     the activity is    then
-    running            come back, each time later; after ten minutes the scale-up request's own timer takes over
-    Successful         done; not where the group's maximum was lowered meanwhile and ESS has made fewer
-    Failed, Rejected   failed, with the class of its code: no stock and no quota are known within a minute
-    Warning            the same, with what was made
+    running            poll again with growing delay; after ten minutes the scale-up request's own timer takes over
+    Successful         done; not if the group's maximum was lowered meanwhile and ESS has created fewer
+    Failed, Rejected   failed, with the class of its code: missing stock or quota is known within a minute
+    Warning            the same, with the instances that were created
 
-Groups with a desired capacity are told the absolute number, which a failure leaves standing: placeholders show it until
-the core takes it back. Groups without one are told the difference, so that no count of ours can ever shrink them.
+For groups with a desired capacity the request is an absolute number. A failure leaves it in place, and placeholders
+show the difference until the planner lowers it. For groups without one the request is the difference, so no count of
+ours can reduce such a group.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
 
 
 def grow(context: AlicloudContext, operation: Operation) -> Outcome:
-    """from_size -> to_size, once however often it is called; raises ProviderError."""
+    """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     bounds = context.bounds(operation.spec.group)
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
@@ -55,7 +56,9 @@ def grow(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Where the activity stands; without a known one, grow once more, which finds it. Raises ProviderError."""
+    """Report the activity's progress; raises ProviderError.
+
+    If the activity is unknown, the scale-up is called again and finds it."""
     name = operation.status.data.get(ACTIVITY, "")
     if not name:
         return grow(context, operation)
@@ -64,9 +67,9 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
+    """Lower the desired capacity to to_size if no instance has to be removed for it; raises ProviderError.
 
-    A group without a desired capacity wants what it has, so there is never anything to lower (§5).
+    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
     """
     if operation.spec.to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
@@ -93,9 +96,11 @@ def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
 
 
 def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
-    """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
-    holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
-    ProviderError, Conflict while something is."""
+    """Set a lower desired capacity without a scaling activity; raises ProviderError, Conflict while an activity is
+    running.
+
+    The caller has verified that no instance exceeds it. That is valid only while no activity is running and ESS does
+    not reduce the number to a smaller maximum."""
     if size > group.max_size:
         raise InvalidRequest(
             f"{operation.spec.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
@@ -113,14 +118,16 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
 
 
 def other_size(operation: Operation, size: int) -> Failed:
-    """Somebody else's number stands."""
+    """Return the failure for a size that was changed outside this operation."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{operation.spec.group} has the size {size}, but {planned} was planned")
 
 
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
-    """Seconds until the next look (5, 10, 20, then 30), the data that remember it, and whether there was enough of it.
-    Polls are counted, not clocks compared."""
+    """Return seconds until the next poll (5, 10, 20, then 30), the data that records it, and whether the limit is
+    reached.
+
+    Polls are counted because clocks of different functions may differ."""
     text = operation.status.data.get(POLLS, "")
     polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
@@ -132,8 +139,10 @@ def _done(operation: Operation) -> Succeeded:
 
 
 def _may_grow(group: ScalingGroup, operation: Operation) -> None:
-    """Raises where the group cannot become that large, and where the size to be set is no more than what exists: then
-    ESS is still taking instances away, and the size would make it go on (defect 4)."""
+    """Raise if the group cannot reach that size, or if the new size is not larger than the number of existing
+    instances.
+
+    In the second case ESS is still removing instances, and the new size would make it continue."""
     if reason := off(group):
         raise InvalidRequest(reason)
     if operation.spec.to_size > group.max_size:

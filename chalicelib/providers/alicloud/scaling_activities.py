@@ -1,7 +1,7 @@
-"""What became of what was asked for: scaling activities read (alicloud.md §3.7; defects 7 and 8).
+"""Reads scaling activities, which report whether an accepted request succeeded.
 
-ESS says yes to a request long before it knows whether there is stock. Upstream never looked again. Ours are known by
-the metadata that each request carries, so that a call that is repeated after a crash finds its own.
+ESS accepts a request long before it knows whether there is stock, and upstream never checks the result. Outscaler's own
+activities are identified by metadata in each request, so a call that is repeated after a crash finds its own activity.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _UNKNOWN, _LONGEST = "Unknown", 300
 
 
 def metadata(operation: str) -> dict[str, str]:
-    """What a request of this operation carries; the second pair is upstream's."""
+    """Return the metadata of this operation's requests. The second pair is upstream's."""
     return {OPERATION: operation, **MANAGED}
 
 
 def _read(activity: ScalingActivity) -> Mapping[str, object]:
-    """The metadata of an activity; empty where it has none, or somebody else's that is no object."""
+    """Return the metadata of an activity; empty if it has none or if it is not a JSON object."""
     try:
         return msgspec.json.decode(activity.activity_metadata or "{}", type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeError):
@@ -36,34 +36,36 @@ def _read(activity: ScalingActivity) -> Mapping[str, object]:
 
 
 def is_own(activity: ScalingActivity) -> bool:
-    """Whether an autoscaler asked for it: ours, or upstream's before us."""
+    """Whether an autoscaler requested the activity: Outscaler, or upstream before it."""
     known = _read(activity)
     return OPERATION in known or any(known.get(key) == value for key, value in MANAGED.items())
 
 
 def of_operation(activities: Iterable[ScalingActivity], operation: str) -> ScalingActivity | None:
-    """The activity that an operation began."""
+    """Return the activity that an operation started."""
     return next((each for each in activities if _read(each).get(OPERATION) == operation), None)
 
 
 def running(activities: Iterable[ScalingActivity]) -> bool:
-    """Whether any activity is not over: ESS takes no other request meanwhile."""
+    """Whether any activity is unfinished. ESS accepts no other request in that time."""
     return any(not each.over for each in activities)
 
 
 def failed(activity: ScalingActivity) -> bool:
-    """Over, and not all of it happened."""
+    """Whether the activity ended without complete success."""
     return activity.status_code in _BAD
 
 
 def created(activity: ScalingActivity) -> int:
-    """How many instances it made."""
+    """Return the number of instances that the activity created."""
     return max(activity.created_capacity, len(activity.created_instances or ()))
 
 
 def failure(activity: ScalingActivity) -> InstanceError:
-    """Why it failed, with the provider error class that back-off follows. Of several reasons the first that says what
-    to do about it: an activity over several instance types may fail in another way for each."""
+    """Return why the activity failed, with the provider error class that selects the backoff.
+
+    An activity over several instance types may fail differently for each type. The first reason with a known error
+    class is used."""
     reasons = [(activity.error_code, activity.error_message)]
     reasons += [(each.code, each.message) for each in activity.error_messages or ()]
     named = [reason for reason in reasons if reason[0]]
@@ -75,8 +77,10 @@ def failure(activity: ScalingActivity) -> InstanceError:
 
 
 def last_failure(activities: Sequence[ScalingActivity]) -> InstanceError | None:
-    """Why what is missing does not come: the newest own activity's failure. None while that one is running or went
-    well, and where ESS itself has made machines since. activities: newest first."""
+    """Return why missing instances do not arrive: the failure of the newest own activity.
+
+    None while that activity is running, if it succeeded, or if ESS itself has created instances since. activities:
+    newest first."""
     for each in activities:
         if is_own(each):
             return failure(each) if failed(each) else None

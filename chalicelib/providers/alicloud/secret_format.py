@@ -1,7 +1,7 @@
-"""What a secret with an access key may look like: ours, upstream's Kubernetes Secret, or upstream's INI (§1.1).
+"""Parses a secret with an access key in three formats: Outscaler's, upstream's Kubernetes Secret, or upstream's INI.
 
-All spellings of a field are one: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and `ALIBABA_CLOUD_ACCESS_KEY_ID`.
-A newline at the end of a value breaks signatures (§1.1) and is taken off. No error shows a value.
+All forms of a field name are equal: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and `ALIBABA_CLOUD_ACCESS_KEY_ID`.
+A trailing newline breaks signatures and is removed. No error contains a value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 
 _PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
-# A field's letters, without dashes, underscores and case -> our field.
+# A field's letters in lower case, without dashes and underscores -> our field.
 _FIELDS = {
     "accesskeyid": "key_id",
     "accesskeysecret": "key_secret",
@@ -30,13 +30,13 @@ _FIELDS = {
     "oidctokenfile": "oidc_token_file",
     "oidctokenfilepath": "oidc_token_file",
 }
-_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> longest
+_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> maximum length
 _FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
 _KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
 
 
 class SecretText(msgspec.Struct, frozen=True):
-    """What a secret says. region is the secret's own opinion and not used: the policy's region is in force."""
+    """The contents of a secret. Its region is not used; the policy's region applies."""
 
     key_id: Secret = Secret("")
     key_secret: Secret = Secret("")
@@ -49,13 +49,13 @@ class SecretText(msgspec.Struct, frozen=True):
 
 
 def parse_secret(text: str, place: str) -> SecretText:
-    """JSON or an INI with a section [global]; raises BadInput naming the field, never its value."""
+    """Parse JSON or an INI with a section [global]; raises BadInput naming the field, never its value."""
     pairs = _json(text, place) if text.lstrip().startswith("{") else _ini(text, place)
     found: dict[str, str] = {}
     for name, written in pairs:
         field = _FIELDS.get(_PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower())
         if field is None:
-            # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+            # A user may have written the key in place of its name, so only text that looks like a name is shown.
             shown = name if re.fullmatch(r"[A-Za-z_-]{1,40}", name) else "a field"
             raise BadInput(place, f"{shown} is not known", f"the fields are {_KNOWN}")
         value = written.strip()

@@ -1,7 +1,7 @@
-"""`providers.alicloud` of the policy, checked. All mistakes are reported at once, each with its place.
+"""`providers.alicloud` of the policy, validated. All errors are reported at once, each with its place.
 
-Upstream takes these from flags, a file and environment variables; a function that serves many clusters has none of
-them, so they are settings of one cluster's policy (docs/providers/alicloud.md says which variable became which).
+Upstream reads these from flags, a file and environment variables. A function that serves many clusters has none of
+them, so they are settings in each cluster's policy (docs/providers/alicloud.md "Settings" maps the variables).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+\Z", re.ASCII)
 
 
 class AlicloudBounds(msgspec.Struct, frozen=True):
-    """One scaling group that is ours: its id, what we may do with its size, and how much it is preferred."""
+    """One scaling group of the policy: its id, its size limits and its priority."""
 
     id: str
     min: int
@@ -41,7 +41,7 @@ class AlicloudBounds(msgspec.Struct, frozen=True):
 
 
 class AlicloudSettings(msgspec.Struct, frozen=True):
-    """reserve: what a template keeps back from its capacity. calls_per_second: per account, region and product."""
+    """reserve: subtracted from a template's capacity. calls_per_second: per account, region and product."""
 
     region: str
     groups: tuple[AlicloudBounds, ...]
@@ -52,11 +52,11 @@ class AlicloudSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> AlicloudSettings:
-    """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
+    """Return the policy's text values and group entries as Settings; raises BadInput, or BadInputs for several errors.
 
     Keys: region; network (public, vpc); essEndpoint, ecsEndpoint, stsEndpoint; nodes (upstream's
-    `--nodes=min:max:asg-id`, a line each); reservedCpu, reservedMemory, reservedEphemeralStorage; callsPerSecond; and
-    those of Access. Groups come from `nodes` and from the policy's nodeGroups, each from one of the two.
+    `--nodes=min:max:asg-id`, one per line); reservedCpu, reservedMemory, reservedEphemeralStorage; callsPerSecond; and
+    those of Access. Each group comes either from `nodes` or from the policy's nodeGroups.
     """
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
     fields = read_all(settings, readers, KNOWN, PLACE)
@@ -65,7 +65,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
 
 
 def parse_spec(text: str, place: str) -> AlicloudBounds:
-    """`min:max:id` (§2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
+    """Parse `min:max:id`: split at the first two colons, integers without blanks, 0 <= min <= max.
 
     Raises BadInput.
     """

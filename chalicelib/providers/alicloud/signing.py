@@ -1,7 +1,7 @@
-"""ACS3-HMAC-SHA256, the vendor's current signature, from values alone: no clock, no chance, no network (§4.2).
+"""ACS3-HMAC-SHA256, the vendor's current signature, as pure functions: no clock, no randomness, no network.
 
-A signature holds for one attempt. Whoever sends again signs again, with a new time and a new nonce and the same
-ClientToken; the vendor takes that for the same wish.
+A signature is valid for one attempt. Each retry signs again with a new time and nonce and the same ClientToken, which
+the vendor recognises as the same request.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ _UNRESERVED = "-_.~"
 
 
 def canonical_query(params: Mapping[str, str]) -> str:
-    """Sorted by name, both sides percent-encoded as RFC 3986 has it (`*` is %2A, a blank %20). What is signed is also
-    what is sent, so that no library in between can spell it another way."""
+    """Return the query sorted by name and percent-encoded according to RFC 3986 (`*` is %2A, a space %20).
+
+    The signed text is also the one that is sent, so no library can encode it differently."""
     return "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(params.items()))
 
 
 def timestamp(now: float) -> str:
-    """Epoch seconds as `2026-01-15T08:30:00Z`."""
+    """Return epoch seconds as `2026-01-15T08:30:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
 
 
 def unsigned_headers(
     *, host: str, action: str, version: str, now: float, nonce: str, body: bytes = b""
 ) -> dict[str, str]:
-    """The headers that every call carries, signed or not."""
+    """Return the headers of every call, signed or not."""
     return {
         "host": host,
         "x-acs-action": action,
@@ -52,10 +53,10 @@ def signed_headers(
     token: Secret | None = None,
     method: str = "POST",
 ) -> dict[str, str]:
-    """These headers (names in lower case, `host` among them) with a session's token and the Authorization for them.
+    """Return these headers (lower-case names, including `host`) with a session's token and the Authorization header.
 
-    query: canonical_query of what is sent. Every header given is signed, since the vendor asks that of each `x-acs-*`,
-    of host and of content-type.
+    query: canonical_query of what is sent. Every given header is signed, because the vendor requires it of each
+    `x-acs-*`, of host and of content-type.
     """
     signed = dict(headers)
     if token:
@@ -67,7 +68,7 @@ def signed_headers(
 
 
 def canonical_request(headers: Mapping[str, str], query: str, method: str = "POST") -> str:
-    """What is hashed: method, path, query, headers, their names, and the hash of the body."""
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body."""
     lines = [f"{name}:{value.strip()}\n" for name, value in sorted(headers.items())]
     return "\n".join((method, "/", query, "".join(lines), ";".join(sorted(headers)), headers["x-acs-content-sha256"]))
 

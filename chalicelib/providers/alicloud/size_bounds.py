@@ -1,7 +1,7 @@
-"""What a scaling group says of itself: how many it has, how many it wants, and whether it may be touched (§3.2, §5).
+"""Computes a scaling group's current size, target, bounds and whether it can be changed.
 
-Upstream computed sizes from a count that left kinds of instances out, and then wrote them as absolute numbers: a
-scale-up became a scale-in (defects 4 and 5). Here every kind that takes a place is counted, in one place.
+Upstream left some kinds of instances out of its count and then wrote the result as an absolute number, so a scale-up
+became a scale-in. Here every kind of instance that occupies capacity is counted in one place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OUT, _IN = frozenset({"ScaleOut", "scale-out"}), frozenset({"ScaleIn", "scale-i
 
 
 class AlicloudRange(msgspec.Struct, frozen=True):
-    """The sizes a group may have. doubt: why they are not those of the policy; error: why there are none."""
+    """The sizes a group may have. doubt: why they differ from the policy's; error: why there are none."""
 
     min: int
     max: int
@@ -28,7 +28,7 @@ class AlicloudRange(msgspec.Struct, frozen=True):
 
 
 def present(group: ScalingGroup) -> int:
-    """Instances that are there or on their way, without those that leave or are stopped."""
+    """Return the number of instances that exist or are being created, without leaving and stopped ones."""
     return (
         group.active_capacity
         + group.pending_capacity
@@ -40,24 +40,26 @@ def present(group: ScalingGroup) -> int:
 
 
 def target_of(group: ScalingGroup) -> int:
-    """The size that ESS works towards: the desired capacity where the group has one, else what there is."""
+    """Return the size that ESS works towards: the desired capacity, or the current size if the group has none."""
     return group.desired_capacity if group.enable_desired_capacity else present(group)
 
 
 def surplus(group: ScalingGroup) -> int:
-    """Instances beyond the desired capacity: as many ESS will take away by itself, of its own choice."""
+    """Return the instances beyond the desired capacity, which ESS will remove on its own, choosing which."""
     return max(0, present(group) - group.desired_capacity) if group.enable_desired_capacity else 0
 
 
 def occupied(group: ScalingGroup, instances: Iterable[ScalingInstance]) -> int:
-    """The least size at which no existing instance would have to go, by the list or by the group's own count, whichever
-    says more: the two are not read in one instant. Stopped instances count: ESS could take a running one for them."""
+    """Return the smallest size at which no existing instance has to be removed.
+
+    The larger of the list and the group's own count is used, because the two are not read at one instant. Stopped
+    instances count: ESS could remove a running one instead of them."""
     listed = sum(each.lifecycle_state not in LEAVING for each in instances)
     return max(listed, present(group) + group.stopped_capacity)
 
 
 def off(group: ScalingGroup) -> str:
-    """Why the group takes no growth and no removal just now; empty where it does (defect 13, scenario 15)."""
+    """Return why the group can neither scale up nor remove now; empty if it can."""
     suspended = frozenset(group.suspended_processes or ())
     rows = (
         (bool(group.problem), group.problem),
@@ -76,14 +78,14 @@ def off(group: ScalingGroup) -> str:
 
 
 def held(group: ScalingGroup) -> str:
-    """Why nothing may be removed from the group, empty where it may."""
+    """Return why nothing may be removed from the group; empty if removal is allowed."""
     if frozenset(group.suspended_processes or ()) & _IN:
         return f"scaling group {group.scaling_group_id} has its process ScaleIn suspended; resume it"
     return ""
 
 
 def range_of(bounds: AlicloudBounds, group: ScalingGroup) -> AlicloudRange:
-    """The policy's bounds within the group's own, which ESS keeps to without a word (defect 17)."""
+    """Return the policy's bounds limited to the group's own bounds, which ESS enforces without an error."""
     least, most = max(bounds.min, group.min_size), min(bounds.max, group.max_size)
     if least > most:
         return AlicloudRange(

@@ -1,7 +1,7 @@
 """Temporary credentials from the Security Token Service: a role by an access key, or by an OIDC token (RRSA).
 
-Whatever STS refuses is Unauthorized: a role, a trust policy or a token is wrong, and a person must act. An answer
-without credentials is refused like one; upstream crashes on it (alicloud.md §1.2).
+Every refusal by STS is Unauthorized: a role, a trust policy or a token is wrong, and the operator must act. A response
+without credentials, on which upstream crashes, is handled the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from chalicelib.providers.services import ProviderServices
 
 
 class Granted(msgspec.Struct, frozen=True, rename="pascal"):
-    """A temporary credential as STS and the metadata service write it."""
+    """A temporary credential in the format of STS and the metadata service."""
 
     access_key_id: str = ""
     access_key_secret: str = ""
@@ -43,13 +43,13 @@ class Granted(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
-    """AssumeRole and AssumeRoleWithOIDC."""
+    """The response to AssumeRole and AssumeRoleWithOIDC."""
 
     credentials: Granted | None = None
 
 
 class Sts(msgspec.Struct, frozen=True):
-    """url: the service's root, scheme included."""
+    """url: the service's root, with scheme."""
 
     url: str
     means: ProviderServices
@@ -57,7 +57,7 @@ class Sts(msgspec.Struct, frozen=True):
     new_nonce: Callable[[], str] = new_nonce
 
     def by_key(self, source: AlicloudCredentialSource, role_arn: str, session_name: str) -> AlicloudCredential:
-        """AssumeRole, signed with that key. Raises ProviderError."""
+        """Call AssumeRole, signed with that key. Raises ProviderError."""
         line = Line(Service.STS, self.url, source, self.means, self.now, new_nonce=self.new_nonce)
         params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
         try:
@@ -66,7 +66,7 @@ class Sts(msgspec.Struct, frozen=True):
             raise _for_a_person(error) from None
 
     def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> AlicloudCredential:
-        """AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+        """Call AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
         action = "AssumeRoleWithOIDC"
         form = {
             "RoleArn": role_arn,
@@ -116,8 +116,10 @@ class Sts(msgspec.Struct, frozen=True):
 
 
 def credential_of(granted: Granted | None, now: float, asked: str) -> AlicloudCredential:
-    """What was granted, as a credential; raises Unauthorized where something is missing. An end that cannot be read is
-    taken to be an hour away: a session that ends sooner is renewed when the vendor refuses it."""
+    """Return the granted credential; raises Unauthorized if something is missing.
+
+    An unreadable expiry is taken as one hour from now. A session that ends sooner is renewed when the vendor refuses
+    it."""
     if granted is None or not (granted.access_key_id and granted.access_key_secret and granted.security_token):
         raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
     try:

@@ -1,4 +1,4 @@
-"""Which machines an operation means, and whether they are the group's (alicloud.md §5: every one, before any write)."""
+"""Determines the machines that an operation targets, and verifies before any write that all belong to the group."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from chalicelib.providers.errors import InvalidRequest, NotFound
 
 
 class AlicloudTargets(msgspec.Struct, frozen=True):
-    """What an operation removes: instance ids, and placeholders."""
+    """The targets of a removal: instance ids and placeholders."""
 
     instances: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
 def read_targets(operation: Operation) -> AlicloudTargets:
-    """The targets, each once; raises InvalidRequest for one without an id, or for another group's placeholder."""
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for another group's
+    placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
         handle = handle_of(target)
@@ -39,23 +40,24 @@ def read_targets(operation: Operation) -> AlicloudTargets:
 
 
 def listed_in(context: AlicloudContext, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
-    """The group's instances by id, only these where some are named; raises ProviderError."""
+    """Return the group's instances by id, or only those named; raises ProviderError."""
     try:
         return {each.instance_id: each for each in context.api.instances(group, ids)}
     except NotFound:
-        return {}  # a group that is gone has no instances
+        return {}  # a deleted group has no instances
 
 
 def lives(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
-    """Whether it is there and not on its way out."""
+    """Whether the instance exists and is not being removed."""
     return name in listed and listed[name].lifecycle_state not in LEAVING
 
 
 def check_membership(
     context: AlicloudContext, operation: Operation, targets: AlicloudTargets, listed: Mapping[str, ScalingInstance]
 ) -> None:
-    """Raises InvalidRequest if an instance that the group does not have is in another one, the policy's or not. One
-    that ESS knows nowhere is gone."""
+    """Raise InvalidRequest if an instance that the group lacks is in another group, of this policy or not.
+
+    An instance unknown to ESS counts as gone."""
     context.bounds(operation.spec.group)
     absent = [each for each in targets.instances if each not in listed]
     if not absent:

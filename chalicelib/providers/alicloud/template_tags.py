@@ -1,12 +1,12 @@
-"""What people write on a scaling group to say what its nodes will be like (alicloud.md §5; defect 12).
+"""Reads the tags of a scaling group that describe its future nodes.
 
     k8s.io/cluster-autoscaler/node-template/label/KEY                = VALUE
     k8s.io/cluster-autoscaler/node-template/taint/KEY                = VALUE:EFFECT
     k8s.io/cluster-autoscaler/node-template/resources/NAME           = QUANTITY
     k8s.io/cluster-autoscaler/node-template/autoscaling-options/NAME = VALUE
 
-Other tags of a scaling configuration become labels, as upstream has it, but only where Kubernetes would take them.
-Whatever cannot be read is left out with a warning: half an answer is better than none, and a wrong one is worse.
+Other tags of a scaling configuration become labels, as in upstream, but only if they are valid Kubernetes labels. A tag
+that cannot be read is skipped with a warning.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _OPTION = f"{TEMPLATE}autoscaling-options/"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z", re.ASCII)
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
-_RESERVED = ("kubernetes.io", "k8s.io")  # what a plain tag may not say: nodes get these from elsewhere
+# labels that a plain tag must not set, because nodes get them from other sources
+_RESERVED = ("kubernetes.io", "k8s.io")
 
 Pairs = Iterable[tuple[str, str]]
 
 
 class TagDeclaration(msgspec.Struct, frozen=True):
-    """labels and taints of new nodes; resources beside (or instead of) those of the machine; options of the group."""
+    """labels and taints of new nodes; resources added to, or replacing, those of the machine; options of the group."""
 
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
@@ -45,24 +46,25 @@ class TagDeclaration(msgspec.Struct, frozen=True):
 
 
 def is_label_value(text: str) -> bool:
-    """Whether Kubernetes takes it as a label's value."""
+    """Whether the text is a valid Kubernetes label value."""
     return not text or _NAME.match(text) is not None
 
 
 def is_label_key(text: str) -> bool:
-    """Whether Kubernetes takes it as a label's key: `name` or `domain/name`."""
+    """Whether the text is a valid Kubernetes label key: `name` or `domain/name`."""
     domain, slash, name = text.rpartition("/")
     fits = not slash or (0 < len(domain) <= 253 and _DOMAIN.match(domain) is not None)
     return fits and _NAME.match(name) is not None
 
 
 def label_value(text: str) -> str:
-    """The text as near as a label's value can be: `NVIDIA A10` becomes `NVIDIA-A10`."""
+    """Return the closest valid label value: `NVIDIA A10` becomes `NVIDIA-A10`."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII)[:63].strip("-_.")
 
 
 def read_tags(group: Pairs, configuration: Pairs) -> TagDeclaration:
-    """The tags of a scaling group and of its configuration or launch template; those of the group win."""
+    """Read the tags of a scaling group and of its configuration or launch template; those of the group take
+    precedence."""
     reader, plain = _AlicloudReader(), list(configuration)
     for key, value in plain:
         if not key.startswith(PREFIX) and is_label_key(key) and is_label_value(value) and not _is_reserved(key):
@@ -84,7 +86,7 @@ def _is_reserved(key: str) -> bool:
 
 
 class _AlicloudReader:
-    """Reads one tag after the other; later ones replace earlier ones."""
+    """Reads one tag after another; later ones replace earlier ones."""
 
     def __init__(self) -> None:
         self.labels: dict[str, str] = {}
@@ -94,7 +96,7 @@ class _AlicloudReader:
         self.warnings: list[str] = []
 
     def read(self, tag: str, value: str) -> None:
-        """One tag; what does not begin as ours do is somebody else's."""
+        """Read one tag. Tags with other prefixes belong to other tools."""
         rows = ((_LABEL, self._label), (_TAINT, self._taint), (_RESOURCE, self._resource), (_OPTION, self._option))
         for prefix, reader in rows:
             if tag.startswith(prefix):

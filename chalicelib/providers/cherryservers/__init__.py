@@ -1,5 +1,5 @@
-"""Cherry Servers: machines without groups at the vendor; a group is what bears the same two tags.
+"""Cherry Servers as a provider: a group is the set of servers with the same two tags.
 
-Because the vendor knows no groups, their sizes are counted, each machine is bought by a request of its own, and what
-was bought for which operation is written on the machine (cherryservers.md §2, §4).
+The vendor has no groups. Their sizes are therefore counted, each server is bought by its own request, and each server
+carries a tag with the operation that bought it (docs/providers/cherryservers.md "Pool operations").
 """

@@ -1,4 +1,4 @@
-"""The calls that this provider makes, and nothing of why (cherryservers.md §3)."""
+"""The vendor calls that this provider makes; the decisions behind them are in other modules."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Tran
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.rest_client import RestClient
 
-THREADS = 4  # orders on their way at once: as many as the vendor takes in a second (§3)
+THREADS = 4  # concurrent orders: as many as the vendor accepts per second
 _HOUR = 3600.0
-_UNKNOWN_PLAN = 300.0  # seconds until a plan that does not exist is asked for again
-_STOPPING = (Unauthorized, Throttled)  # what one order meets, all others would
+_UNKNOWN_PLAN = 300.0  # seconds until an unknown plan is requested again
+_STOPPING = (Unauthorized, Throttled)  # errors that would apply to all further orders
 _Slot = Future[CherryServer | ProviderError | None]
 
 
 class CherryApi:
     """One project with one token, for one pass. Every method raises ProviderError.
 
-    root: without a slash at its end. plans: kept for an hour, by slug (D19).
+    root: without a trailing slash. plans: cached for an hour, by slug.
     """
 
     def __init__(self, rest: RestClient[Secret], root: str, project: int, plans: TtlCache[CherryPlan]) -> None:
@@ -39,9 +39,10 @@ class CherryApi:
         self._rest, self._root, self._plans = rest, root, plans
 
     def servers(self, odd: list[UnreadableServer] | None = None) -> tuple[CherryServer, ...]:
-        """All servers of the project in the vendor's order, whatever their state, by GET projects/{id}/servers; read
-        whole or not at all (a list that does not add up is Transient). odd: gets the rows that cannot be read; without
-        it one such row is Unknown."""
+        """Return all servers of the project in the vendor's order, in every state, by GET projects/{id}/servers.
+
+        The list is complete or the call fails (an inconsistent list is Transient). odd: receives the rows that cannot
+        be read; without it one such row is Unknown."""
 
         def page(offset: int) -> tuple[int | None, list[CherryServer | UnreadableServer]]:
             params = {"offset": str(offset)} if offset else {}
@@ -61,21 +62,23 @@ class CherryApi:
         return tuple(each for each in rows if isinstance(each, CherryServer))
 
     def server(self, number: int) -> CherryServer:
-        """One server by its id; NotFound where it is gone."""
+        """Return one server by its id; NotFound if it is gone."""
         return read_one(self._get(f"servers/{number}"), CherryServer)
 
     def create(self, bodies: Sequence[CreateServer]) -> tuple[CherryServer | ProviderError | None, ...]:
-        """Buy servers, each by one POST that is never repeated; an answer for each, in their order, and nothing raised.
+        """Buy servers, each by one POST that is never repeated. Returns one result per server, in order; raises
+        nothing.
 
-        Four at a time, in the pace of all functions. Once one is refused for its token or for too many calls, or the
-        pace has no turn soon enough, no more are sent: those are None, and one slot before or among them holds the
-        error. Transient: whether it was bought is unknown, also where the answer of a success cannot be read.
+        Four requests run at a time, within the rate limit shared by all functions. Sending stops when a request is
+        refused for its token or for too many calls, or when the rate limit has no slot soon enough. The unsent requests
+        have the result None, and a result before or among them holds the error. Transient: whether the server was
+        bought is unknown, also if a success cannot be decoded.
         """
         slots: list[_Slot | ProviderError] = []
         orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
         with orders as pool:
             for body in bodies:
-                line = orders.free()  # first: a turn that was booked is not kept for later
+                line = orders.free()  # first, because a reserved slot cannot be kept for later
                 if orders.stopped.is_set():
                     break
                 try:
@@ -91,13 +94,13 @@ class CherryApi:
         return (*results, *[None] * (len(bodies) - len(results)))
 
     def delete(self, number: int) -> None:
-        """Give a server back by its id, asked once; NotFound where it is gone. Repeating it does no harm."""
+        """Delete a server by its id with one request; NotFound if it is gone. Repeating is safe."""
         if error := denied(self._rest.send(VendorRequest("DELETE", f"{self._root}/servers/{number}"))):
             raise error
 
     def plan(self, slug: str, *, fresh: bool = False) -> CherryPlan | None:
-        """The plan by its slug, None where the vendor has none; at most an hour old, or asked now where its stock
-        counts (fresh)."""
+        """Return the plan by its slug, None if it does not exist; at most an hour old, or current if its stock matters
+        (fresh)."""
         if not fresh and slug in (kept := self._plans.get([slug])):
             return kept[slug]
         plan = self._asked_plan(slug)
@@ -105,17 +108,17 @@ class CherryApi:
         return plan
 
     def tag(self, number: int, tags: Mapping[str, str]) -> None:
-        """Make these all the tags of a server, by PUT servers/{id}."""
+        """Replace all tags of a server, by PUT servers/{id}."""
         self._rest.send(
             VendorRequest("PUT", f"{self._root}/servers/{number}", body=msgspec.json.encode({"tags": dict(tags)}))
         )
 
     def expect(self, calls: int) -> None:
-        """So many calls will follow soon (budget.py)."""
+        """Announce the number of calls that will follow soon (rate_limit.py)."""
         self._rest.announce_calls(calls)
 
     def _asked_plan(self, slug: str) -> CherryPlan | None:
-        if not slug.strip("."):  # nothing, or a step up in the path: another address altogether
+        if not slug.strip("."):  # an empty segment or a step up in the path would address another resource
             return None
         try:
             answer = self._get(f"plans/{quote(slug, safe='')}")
@@ -131,7 +134,7 @@ class CherryApi:
 
 
 class _Orders:
-    """Orders in several threads, each over connections of its own, which are let go of at the end."""
+    """Orders in several threads, each over its own connections, which are closed at the end."""
 
     def __init__(self, rest: RestClient[Secret], root: str, threads: int) -> None:
         self._root, self._lines = root, [rest.clone() for _ in range(threads)]
@@ -146,17 +149,17 @@ class _Orders:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:
-            self.stopped.set()  # what still waits in the queue is not sent
+            self.stopped.set()  # orders still in the queue are not sent
         self._pool.shutdown(wait=True)
         for line in self._lines:
             line.close()
 
     def free(self) -> RestClient[Secret]:
-        """A line that nothing is sent over; waits until there is one."""
+        """Return an idle connection; waits until there is one."""
         return self._idle.get()
 
     def give(self, line: RestClient[Secret], body: CreateServer) -> CherryServer | ProviderError | None:
-        """One POST; None, and nothing sent, once an order has met what all others would meet."""
+        """Send one POST. Returns None without sending once an order has met an error that applies to all."""
         try:
             return None if self.stopped.is_set() else self._given(line, body)
         except _STOPPING as error:
@@ -174,5 +177,5 @@ class _Orders:
             raise error
         try:
             return read_one(answer, CherryServer)
-        except Unknown as error:  # a success that cannot be read: it may have been bought
+        except Unknown as error:  # a success that cannot be decoded: the server may have been bought
             raise Transient(error.message) from None

@@ -1,4 +1,4 @@
-"""What a secret with an API token may look like: the bare token, or JSON with one of the vendor's names (§1.1, §10)."""
+"""Parses a secret with an API token: the bare token, or JSON with one of the vendor's names."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, is_sendable
 
-# A field's letters, without dashes, underscores and case. The vendor's tools differ: cherryctl and upstream read
-# CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's Kubernetes Secret has `authtoken`.
+# A field's letters in lower case, without dashes and underscores. The vendor's tools differ: cherryctl and upstream
+# read CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's Kubernetes Secret has `authtoken`.
 _FIELDS = frozenset({"authtoken", "cherryauthtoken", "cherryapikey", "token"})
 _FORM = 'write the token alone, or {"authToken": "…"}'
 _LONGEST = 4096
 
 
 def parse_token(text: str, place: str) -> Secret:
-    """The token. Raises BadInput for what cannot stand in a header; no error shows any of it. A newline at the end,
-    which editors and `base64` leave there, is taken off."""
+    """Return the token. Raises BadInput for characters that are invalid in a header; no error contains any part of it.
+
+    A trailing newline, which editors and `base64` add, is removed."""
     token = (_of_json(text, place) if text.lstrip().startswith(("{", "[", '"')) else text).strip()
     if not token:
         raise BadInput(place, "holds no API token", _FORM)

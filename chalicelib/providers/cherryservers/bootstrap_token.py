@@ -1,7 +1,7 @@
-"""A bootstrap token, and how one is written in a secret (§1.1, §1.4).
+"""A bootstrap token, and its formats in a secret.
 
-Upstream takes the two parts from its environment and checks neither. A part that is wrong makes machines that are paid
-for and never join, so both are checked before one is bought. Which part is wrong is said, and what it is never.
+Upstream takes the two parts from its environment and checks neither. With a wrong part, servers are paid for and never
+join, so both are checked before one is bought. An error names the wrong part and never its value.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ _FORM = 'write {"tokenId": "…", "tokenSecret": "…"}, or id.secret'
 
 
 class Token(msgspec.Struct, frozen=True):
-    """id: 6 small letters and digits, no secret by itself; secret: 16."""
+    """id: 6 lower-case letters and digits, not secret by itself; secret: 16."""
 
     id: str
     secret: Secret
 
 
 def parse_token(text: str, place: str) -> Token:
-    """`id.secret`, JSON, or lines NAME=value; all spellings of a name are one (tokenId, token-id, BOOTSTRAP_TOKEN_ID).
+    """Parse `id.secret`, JSON, or lines NAME=value; all forms of a name are equal (tokenId, token-id,
+    BOOTSTRAP_TOKEN_ID).
 
     Raises BadInput naming the part, never its value.
     """
@@ -63,7 +64,7 @@ def _named(pairs: Iterable[tuple[str, str]], place: str) -> dict[str, str]:
     for name, value in pairs:
         field = _FIELDS.get(re.sub(r"[-_\s]", "", name).lower())
         if field is None:
-            continue  # a Secret of Kubernetes that was copied whole has usages and groups beside the two
+            continue  # a complete copy of a Kubernetes Secret contains usages and groups as well
         if found.setdefault(field, value.strip()) != value.strip():
             raise BadInput(place, f"the token's {field} is given twice, and not alike", "keep one of the two")
     return found
@@ -78,7 +79,7 @@ def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
 
 
 def _lines(text: str) -> Iterable[tuple[str, str]] | None:
-    """None where it is no such list."""
+    """Return the lines as a mapping; None if the text is not such a list."""
     if "=" not in text:
         return None
     pairs = (line.partition("=") for line in text.splitlines() if line.strip())

@@ -1,5 +1,4 @@
-"""Where a new machine gets the token from that lets it join: a secret that a person keeps, or one we make (§1.4,
-§10)."""
+"""Provides the bootstrap token with which a new server joins: from the operator's secret, or generated."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ class Tokens(Protocol):
     """The bootstrap tokens of one cluster."""
 
     def current(self) -> Token:
-        """The token for machines that are ordered now. Asked once for an order, not once for each machine.
+        """Return the token for servers that are ordered now. Called once per order, not once per server.
 
-        Raises ProviderError: Unauthorized where a person must mend something, Transient where there is no answer.
+        Raises ProviderError: Unauthorized if the operator must act, Transient if there is no response.
         """
 
 
 class KeptTokens:
-    """A token in a secret. It is read anew each time: machines with one that was replaced would be bought in vain."""
+    """A token in a secret. It is read each time, because servers with a replaced token could never join."""
 
     def __init__(self, read_secret: Callable[[str], str], name: str) -> None:
         self._read_secret, self._name = read_secret, name
@@ -40,7 +39,7 @@ class KeptTokens:
 
 
 class NoTokens:
-    """None, and what to do about it."""
+    """No token; its error names the remedy."""
 
     def __init__(self, problem: str) -> None:
         self._problem = problem
@@ -51,7 +50,8 @@ class NoTokens:
 
 
 def open_tokens(connection: Connection, settings: CherrySettings, *, draw: Callable[[], str] = by_chance) -> Tokens:
-    """What the settings ask for; sends nothing. draw: the secret part of a new token, by chance."""
+    """Return the token source that the settings select; sends nothing. draw: generates the secret part of a new
+    token."""
     bootstrap = settings.bootstrap
     if bootstrap.secret:
         return KeptTokens(connection.read_secret, bootstrap.secret)

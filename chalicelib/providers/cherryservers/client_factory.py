@@ -1,7 +1,7 @@
-"""From a cluster's settings to an Api that is ready to be asked: which token, which host, whose pace.
+"""Builds an Api from a cluster's settings: token, host and rate limit.
 
-Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS gives no answer:
-what is wrong then is an error of that call and not the end of the provider.
+Nothing is sent and no secret is read before the first call, so a provider can be built while AWS is unavailable. A
+failure then is an error of that call and does not remove the provider.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from chalicelib.providers.rate_limit import CallBudget, WaitLimit
 from chalicelib.providers.rest_client import RestClient
 
 AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
-PATIENCE = 6.0  # seconds of waiting for turns, over one provider object: a list, plans, and twenty orders
+PATIENCE = 6.0  # seconds that one provider object waits for the rate limit: a list, plans, and twenty orders
 
 
 def open_api(connection: Connection, settings: CherrySettings, project: int) -> CherryApi:
-    """The vendor's API for one pass, on one project.
+    """Return the vendor's API for one pass, on one project.
 
-    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or holds
-    nothing that can be used (Unauthorized). Calls of all functions with one token keep one pace, in even distances:
-    "4 per second" (§3) holds for every second, also the first.
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or contains
+    nothing usable (Unauthorized). The calls of all functions with one token share a rate limit and are spaced evenly:
+    "4 per second" applies to every second, including the first.
     """
     means, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_token)
@@ -52,7 +52,7 @@ def open_api(connection: Connection, settings: CherrySettings, project: int) -> 
 
 
 def _signed(call: VendorRequest, token: Secret) -> VendorRequest:
-    """The call with the token and what else the vendor's clients send with every request (§3)."""
+    """Return the call with the token and the other headers that the vendor's clients send with every request."""
     headers = {
         "Authorization": f"Bearer {token.reveal()}",
         "Content-Type": "application/json",

@@ -1,7 +1,6 @@
-"""The script that a new machine runs: a template in base64, filled in, and again in base64 (§1.4).
+"""Renders the script of a new server: a base64 template is filled in and encoded as base64 again.
 
-Nothing of a script appears in an error, and what it becomes holds a token: `user_data` belongs into the request and
-nowhere else.
+No part of a script appears in an error. The result contains a token: `user_data` must be used only in the request.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _FIELDS = (_ID, _SECRET, _ENDPOINT, _POOL)
 
 
 def needs_token(definition: Definition) -> bool:
-    """Whether the script asks for a bootstrap token. Raises BadInput as check does."""
+    """Whether the script uses a bootstrap token. Raises BadInput as check does."""
     return bool(_template(definition).fields & {_ID, _SECRET})
 
 
 def check(definition: Definition) -> None:
-    """Raises BadInput for a script that cannot be filled in."""
+    """Raise BadInput for a script that cannot be rendered."""
     template = _template(definition)
     if _ENDPOINT in template.fields and not definition.api_server_endpoint:
         raise BadInput(
@@ -39,15 +38,16 @@ def check(definition: Definition) -> None:
 
 
 def labels_pool(definition: Definition) -> bool:
-    """Whether the script seems to give a machine the label `pool` that a template promises; True where there is none to
-    look into (the image may do it). Raises BadInput as check does."""
+    """Whether the script seems to set the label `pool` that a template promises. Raises BadInput as check does.
+
+    True if there is no script, because the image may set the label."""
     return not definition.cloudinit or b"pool=" in _decoded(definition)
 
 
 def user_data(definition: Definition, token: Token | None) -> str:
-    """What goes with the request for a machine, in base64 (standard alphabet, padded, one line); "" without a script.
+    """Return the user data of the request in base64 (standard alphabet, padded, one line); "" without a script.
 
-    token: may be None where needs_token says so. Raises BadInput.
+    token: may be None if needs_token is False. Raises BadInput.
     """
     template = _template(definition)
     if token is None:
@@ -72,7 +72,7 @@ def _template(definition: Definition) -> GoTemplate:
 
 
 def _decoded(definition: Definition) -> bytes:
-    """As Go decodes: line breaks within do not matter, everything else does."""
+    """Decode base64 as Go does: embedded line breaks are ignored, any other invalid character is an error."""
     try:
         text = definition.cloudinit.replace("\r", "").replace("\n", "").encode("ascii")
         return base64.b64decode(text, validate=True)

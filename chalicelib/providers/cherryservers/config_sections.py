@@ -1,8 +1,8 @@
-"""The pools' definitions as they are written, from upstream's file or from the policy, before anything is inherited.
+"""Reads the pools' definitions from upstream's file or from the policy, before inheritance.
 
-Both forms become the same sections of texts, each with its place, so that one reader (definitions.py) says what they
-mean. A key that is not known makes the whole source fail, as upstream's does (§1.3): a misspelt one would be a machine
-of another kind, bought again and again.
+Both forms become the same sections of texts with places, so one reader (pool_definitions.py) interprets them. An
+unknown key makes the whole source fail, as in upstream: a misspelt key would select another kind of server, bought
+repeatedly.
 """
 
 from __future__ import annotations
@@ -39,28 +39,29 @@ CLOUD_INIT = "cloudInit"
 """cloudinit in nodeGroupDefs as plain text, which nobody has to encode."""
 
 _GLOBAL, _DEFS = "global", "nodegroupdef"
-_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}  # the README's word (D2)
+# the spelling in upstream's README
+_API_SERVER = {"api-server": "api-server-endpoint", "apiServer": "apiServerEndpoint"}
 _LIKE_A_KEY = re.compile(r"[A-Za-z][A-Za-z_.-]{0,31}\Z")
 
 
 class ConfiguredValue(msgspec.Struct, frozen=True):
-    """One value, and where it stands."""
+    """One value and its place."""
 
     text: str
     place: str
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What is written about one pool. said: key -> values, several of a list; an empty tuple: none, in so many
-    words."""
+    """The section of one pool. said: key -> values, several for a list; an empty tuple: explicitly none."""
 
     place: str
     said: dict[str, tuple[ConfiguredValue, ...]]
 
 
 def from_gcfg(text: str, place: str) -> dict[str, Written]:
-    """Pool -> what upstream's file says. [Global] is the default where no section is called so, and is ignored where
-    one is (§1.3). Raises BadInput."""
+    """Return pool -> section from upstream's file. Raises BadInput.
+
+    [Global] is the default unless a section has the default's name; it is then ignored."""
     found: dict[str, Written] = {}
     common: Written | None = None
     for section in gcfg.parse(text, place):
@@ -79,7 +80,7 @@ def from_gcfg(text: str, place: str) -> dict[str, Written]:
 
 
 def _read(section: gcfg.Section, before: Written | None, place: str) -> Written:
-    """A section, added to those of the same name before it: a later value wins, lists are put together."""
+    """Merge a section into the earlier ones of the same name: a later value replaces, lists are joined."""
     title = section.name if section.sub is None else f'{section.name} "{section.sub}"'
     said = dict(before.said) if before else {}
     for entry in section.entries:
@@ -97,7 +98,7 @@ def _read(section: gcfg.Section, before: Written | None, place: str) -> Written:
 
 
 def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, Written]:
-    """Pool -> what nodeGroupDefs says, as JSON; cloudInit becomes cloudinit. Raises BadInput."""
+    """Return pool -> section from nodeGroupDefs in JSON; cloudInit becomes cloudinit. Raises BadInput."""
     try:
         pools = msgspec.json.decode(text, type=dict[str, dict[str, _Value]])
     except msgspec.MsgspecError:
@@ -150,5 +151,5 @@ def _unknown(where: str, key: str, known: Mapping[str, str]) -> BadInput:
 
 
 def _named(key: str) -> str:
-    """A name that can be shown: what follows a value that was broken in two looks like a key, and is a part of it."""
+    """Return a name that is safe to show: part of a value that was broken over two lines may look like a key."""
     return key if _LIKE_A_KEY.match(key) else "of that name"

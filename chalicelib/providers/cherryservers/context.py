@@ -1,7 +1,7 @@
-"""What every call works with: settings, definitions, the vendor's API and the cluster, each had when it is needed.
+"""The shared context of all calls: settings, definitions, the vendor's API and the cluster, each created on first use.
 
-The project is written in the definitions, and those may stand in a secret, so that not even the API is known before the
-first call. What is wrong with them is an error of that call.
+The project is named in the definitions, and those may be in a secret, so even the API is unknown before the first call.
+An error in them is an error of that call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
 
 
 class CherryContext:
-    """open_api and open_gone: by the project's number. nodes: None where there is no way to the cluster."""
+    """open_api and open_gone: by the project's number. nodes: None if the cluster cannot be reached."""
 
     def __init__(
         self,
@@ -40,7 +40,9 @@ class CherryContext:
 
     @cached_property
     def definitions(self) -> Definitions:
-        """Raises InvalidRequest for a mistake that stops every pool, Transient where they cannot be read just now."""
+        """Return the definitions.
+
+        Raises InvalidRequest for an error that affects every pool, Transient if they cannot be read now."""
         try:
             return self._read_definitions()
         except ProviderError:
@@ -52,37 +54,40 @@ class CherryContext:
 
     @cached_property
     def api(self) -> CherryApi:
-        """The vendor's API for the project."""
+        """Return the vendor's API for the project."""
         return self._open_api(self.definitions.project)
 
     @cached_property
     def gone(self) -> DeletedServers:
-        """What we have deleted there."""
+        """Return the servers of the project that Outscaler has deleted recently."""
         return self._open_gone(self.definitions.project)
 
     @cached_property
     def tokens(self) -> Tokens:
-        """Where bootstrap tokens come from."""
+        """Return the source of bootstrap tokens."""
         return self._open_tokens()
 
     def bounds(self, group: str) -> CherryBounds:
-        """The policy's bounds of a pool; raises InvalidRequest for one that the policy does not name: whatever bears
-        that tag, it is not ours to touch."""
+        """Return the policy's bounds of a pool.
+
+        Raises InvalidRequest for a pool that the policy does not name, whose servers must not be changed."""
         for each in self.settings.groups:
             if each.name == group:
                 return each
         raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
 
     def definition(self, group: str) -> Definition:
-        """Raises InvalidRequest, for this pool only."""
+        """Return the definition of one pool; raises InvalidRequest, which affects this pool only."""
         try:
             return self.definitions.of(group)
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
     def roll(self, definition: Definition | None = None) -> ServerList:
-        """The servers of the project as of now; raises ProviderError. definition: the pool that is to be changed; then
-        Unknown if a row of the list cannot be read that may be one of its servers."""
+        """Return the current servers of the project; raises ProviderError.
+
+        definition: the pool that is to be changed; raises Unknown if an unreadable row of the list may be one of its
+        servers."""
         odd: list[UnreadableServer] = []
         servers = self.api.servers(odd)
         if definition is not None:

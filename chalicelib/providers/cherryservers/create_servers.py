@@ -1,7 +1,7 @@
-"""Sending the orders of one lot: what is on stock, with a token that lets the machines join (cherryservers.md §4; D13).
+"""Sends the orders of one lot: servers in stock, with a token that lets them join.
 
-The first machine of a growth is ordered alone: what would befall every order (a refused token, no answer) is then met
-by one. A refusal of that machine alone does not keep the others from being ordered.
+The first server of a scale-up is ordered alone, so an error that applies to every order (a refused token, no response)
+is met only once. A refusal of only that server does not prevent the other orders.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Result = CherryServer | ProviderError | None
 
 
 class Script:
-    """User data with a token in it; nothing of it is written anywhere but into an order."""
+    """User data that contains a token. It is written only into an order."""
 
     def __init__(self, text: str, token: Token | None) -> None:
         self.text, self._token = text, token
 
     def hidden_in(self, message: str) -> str:
-        """The message without it: an error may quote the request."""
+        """Return the message without the script and token, because an error may quote the request."""
         message = message.replace(self.text, "***") if self.text else message
         return message if self._token is None else self._token.secret.hidden_in(message)
 
 
 class Bought(msgspec.Struct, frozen=True):
-    """pause: seconds before the next order. held: why the lot was not sent to its end, None where it was."""
+    """pause: seconds before the next order. held: why the lot was not sent completely, None if it was."""
 
     progress: Progress
     pause: float = 0.0
@@ -46,7 +46,7 @@ class Bought(msgspec.Struct, frozen=True):
 
 
 def on_stock(context: CherryContext, order: Order, progress: Progress) -> Progress:
-    """Without those that cannot be had just now. Raises ProviderError where the plan cannot be read."""
+    """Refuse the servers that are not in stock now. Raises ProviderError if the plan cannot be read."""
     wanted, of = progress.open(order.count), order.definition
     try:
         plan = context.api.plan(of.plan, fresh=True)
@@ -65,14 +65,15 @@ def on_stock(context: CherryContext, order: Order, progress: Progress) -> Progre
 
 
 def script_for(context: CherryContext, order: Order) -> Script:
-    """What machines that are ordered now run. The token is asked for where the script wants one. Raises
-    ProviderError."""
+    """Return the user data of servers that are ordered now. Raises ProviderError.
+
+    The token is read only if the script uses it."""
     token = context.tokens.current() if needs_token(order.definition) else None
     return Script(user_data(order.definition, token), token)
 
 
 def send(context: CherryContext, order: Order, progress: Progress, lot: Sequence[int], script: Script) -> Bought:
-    """Order these; raises nothing."""
+    """Order these servers; raises nothing."""
     bodies = order.bodies(lot, script.text)
     first = not (progress.made or progress.refused) and len(bodies) > 1
     results: list[Result] = list(context.api.create(bodies[:1] if first else bodies))

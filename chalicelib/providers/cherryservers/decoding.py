@@ -1,8 +1,9 @@
-"""Reading answers that are not quite as documented, so that one strange value does not hide a project's servers.
+"""Decodes responses that deviate from the documentation, so that one unexpected value does not hide a project's
+servers.
 
-A key of a wrong type counts as not sent, with two exceptions. A row without a usable id is no row, and a list with one
-is no list: who counts fewer servers than there are buys more. And tags decide whose a server is: as long as they are a
-map they are read, value by value, and anything else than a map or nothing fails the list for the same reason.
+A key with a wrong type counts as missing, with two exceptions. A row without a usable id is invalid, and so is a list
+that contains one, because an underestimated number of servers leads to purchases. Tags decide which pool owns a server:
+a map of tags is read value by value, and any other value except null fails the list for the same reason.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from chalicelib.providers.http import VendorResponse
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_DEEPEST = 8  # structs within structs; the deepest of wire.py has four
-_DECISIVE = "tags"  # of the thing itself, not of what hangs on it
+_DEEPEST = 8  # maximum nesting of structs; the deepest of models.py has four
+_DECISIVE = "tags"  # of the item itself, not of its nested objects
 
 
 def read_one(answer: VendorResponse, kind: type[S]) -> S:
-    """The answer's body as that struct. Raises Transient for what is no JSON, Unknown for what is no such thing."""
+    """Decode the response's body as that struct. Raises Transient if it is not JSON, Unknown if it is not such an
+    item."""
     return read_row(decoded(answer), kind, answer.call)
 
 
 def read_list(answer: VendorResponse, kind: type[S]) -> list[S]:
-    """The answer's body as a list of it; raises as read_one, also where a single row cannot be read."""
+    """Decode the response's body as a list of it; raises as read_one, also if a single row cannot be decoded."""
     rows = decoded(answer)
     if not isinstance(rows, list):
         raise Unknown(f"{answer.call}: the answer is no list")
@@ -39,7 +41,7 @@ def read_list(answer: VendorResponse, kind: type[S]) -> list[S]:
 
 
 def decoded(answer: VendorResponse) -> Any:
-    """The answer's body. Raises Transient for what is no JSON."""
+    """Return the response's body as JSON. Raises Transient if it is not JSON."""
     try:
         return read_json(answer.body)
     except msgspec.DecodeError:
@@ -47,7 +49,7 @@ def decoded(answer: VendorResponse) -> Any:
 
 
 def read_row(value: Any, kind: type[S], place: str) -> S:
-    """A value as that struct. Raises Unknown for what is no such thing. place: where it stands."""
+    """Decode a value as that struct. Raises Unknown if it is not such an item. place: for the error."""
     with suppress(msgspec.ValidationError, OverflowError, RecursionError):
         return msgspec.convert(value, kind, strict=False)
     try:  # key by key
@@ -57,7 +59,8 @@ def read_row(value: Any, kind: type[S], place: str) -> S:
 
 
 def _struct(value: Any, kind: type[S], depth: int) -> S:
-    """Raises ValidationError only for what is no object, a key that has no default, and tags that are none."""
+    """Raises ValidationError only for a value that is not an object, a missing required key, and tags that are not a
+    map."""
     if not isinstance(value, Mapping):
         raise msgspec.ValidationError(f"{kind.__name__} is no object")
     if depth <= 0:
@@ -78,7 +81,7 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
 
 @lru_cache(maxsize=64)
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any, bool], ...]:
-    """(name, type, whether it has no default) of a struct, whose keys are named as its fields are."""
+    """Return (name, type, whether it has no default) of a struct's fields, which are named as its JSON keys."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple((field.name, hints[field.name], field.required) for field in msgspec.structs.fields(kind))
 
@@ -97,7 +100,7 @@ def _value(value: Any, kind: Any, depth: int) -> Any:
 
 
 def _items(value: Any, kind: Any, depth: int) -> tuple[Any, ...]:
-    """Those that can be read."""
+    """Return the items that can be decoded."""
     if not isinstance(value, list):
         raise msgspec.ValidationError("no list")
     found = []
@@ -110,7 +113,7 @@ def _items(value: Any, kind: Any, depth: int) -> tuple[Any, ...]:
 
 
 def _texts(value: Any) -> dict[str, str]:
-    """A map of texts; numbers count as they are written. PHP writes an empty map as an empty list."""
+    """Return a map of texts; numbers are kept as written. PHP encodes an empty map as an empty list."""
     if value is None or value in ([], ""):
         return {}
     if not isinstance(value, Mapping):

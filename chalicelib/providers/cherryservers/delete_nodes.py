@@ -1,14 +1,14 @@
-"""Removal by the server's number, never by its name (cherryservers.md §5; D14 to D18).
+"""Removes servers by number, never by name.
 
-Every call lists first and goes on from there, so it may be repeated and cut off anywhere:
+Every call lists first and continues from that state, so it may be repeated or interrupted at any point:
 
-    a target that is no member, or nobody knows    refused, nothing is deleted
-    gone, leaving, or deleted by us in the hour    removed
-    living                                         deleted, if the pool stays at or above its minimum
-    discarded, and it has joined                   conflict, nothing is deleted
+    a target that is not a member, or is unknown    refused, nothing is deleted
+    gone, leaving, or deleted by us in the hour     removed
+    alive                                           deleted, if the pool stays at or above its minimum
+    deleted as unregistered, but it has joined      conflict, nothing is deleted
 
-Twenty are deleted in one call. One that the vendor will not delete stops no other, and is named at the end. An answer
-that got lost is followed by the same question: who is gone has nothing against being deleted again.
+One call deletes up to twenty servers. A server that the vendor refuses to delete does not stop the others and is
+reported at the end. After a lost response the request is repeated, which is safe for a server that is already gone.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ LOT = 20
 STEP = "delete"
 KEY = "removal"
 _LOOK_AGAIN = 5.0
-_NAMED = 10  # servers that a failure names
+_NAMED = 10  # servers that a failure lists
 _NOT_NOW = (Throttled, Transient, Conflict)
 
 
 class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What earlier calls came to. refused: id -> the vendor's reason; cls, code: of the first of them."""
+    """The results of earlier calls. refused: id -> the vendor's reason; cls, code: of the first refusal."""
 
     gone: tuple[int, ...] = ()
     refused: dict[int, str] = {}
@@ -52,7 +52,7 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def remove(context: CherryContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Nothing was deleted if a target is not the pool's."""
+    """Remove exactly the targets; raises ProviderError. Deletes nothing if a target does not belong to the pool."""
     least = context.bounds(operation.spec.group).min
     definition, known = context.definition(operation.spec.group), _read(operation)
     roll = context.roll(definition)
@@ -65,11 +65,13 @@ def remove(context: CherryContext, operation: Operation) -> Outcome:
     if not removal.to_delete:
         return removal.end()
     if targets.is_new:
-        return InProgress(0.0, STEP, removal.data)  # what a name means cannot be seen any more once its server is gone
+        # store what a name resolved to, because it cannot be resolved once its server is gone
+        return InProgress(0.0, STEP, removal.data)
     if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
-        crew = [each for each in roll.crew(definition) if each.id not in known.gone]  # listed as they may be
+        # the list may still contain servers that are gone
+        crew = [each for each in roll.crew(definition) if each.id not in known.gone]
         _permitted(context, operation, there, crew, least)
         check_nodes(context.nodes, operation, roll, {each.id: each for each in removal.to_delete})
     return removal.run()
@@ -82,7 +84,7 @@ def _permitted(
     crew: Sequence[CherryServer],
     least: int,
 ) -> None:
-    """Raises InvalidRequest where the pool would fall below its minimum, or a target controls the cluster."""
+    """Raise InvalidRequest if the pool would fall below its minimum, or if a target is a control plane node."""
     apart = controllers(context.nodes, context.settings.controller_labels, crew)
     if held := sorted(apart & set(there)):
         raise InvalidRequest(f"server {held[0]} is a node of the control plane")
@@ -92,8 +94,10 @@ def _permitted(
 
 
 def release(context: CherryContext, operation: Operation) -> bool:
-    """Nothing is prepared at the vendor before a deletion, so this only says whether any target is still there and not
-    leaving. Raises ProviderError; a target that means no server of the pool was never touched, and is InvalidRequest.
+    """Return whether any target is still there and not leaving; raises ProviderError.
+
+    There is nothing to undo, because the vendor is not modified before a deletion. A target that names no server of the
+    pool was never modified, and is InvalidRequest.
     """
     definition = context.definition(operation.spec.group)
     roll = context.roll(definition)
@@ -102,8 +106,9 @@ def release(context: CherryContext, operation: Operation) -> bool:
 
 
 def shrink(context: CherryContext, operation: Operation) -> Outcome:
-    """A pool has no size apart from its machines: it is no larger than to_size, or it cannot be made so without
-    deleting one (D18). Machines that never joined are discarded by name."""
+    """Report whether the pool is at most to_size; raises InvalidRequest if a server would have to be deleted for it.
+
+    A pool has no size apart from its servers. Servers that never joined are deleted by name."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
         raise InvalidRequest(
             f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} is no shrinking"
@@ -120,7 +125,7 @@ def shrink(context: CherryContext, operation: Operation) -> Outcome:
 
 
 class _Removal:
-    """One call's deletions. there: the targets that live, by id."""
+    """The deletions of one call. there: the targets that are alive, by id."""
 
     def __init__(
         self,
@@ -136,21 +141,21 @@ class _Removal:
 
     @property
     def to_delete(self) -> list[CherryServer]:
-        """Those that the vendor has not refused to delete."""
+        """The servers whose deletion the vendor has not refused."""
         return [server for number, server in self._there.items() if number not in self._known.refused]
 
     @property
     def data(self) -> dict[str, str]:
-        """What the next call has to know."""
+        """The data that the next call needs."""
         known = msgspec.structs.replace(self._known, gone=(*self._known.gone, *self._gone))
         return {**remembered(self._targets), KEY: msgspec.json.encode(known).decode()}
 
     def run(self) -> Outcome:
-        """Delete, as many as one call may; raises what the first of them met where it says `not now`."""
+        """Delete as many servers as one call may; raises a temporary error if it met the first of them."""
         held: ProviderError | None = None
         for server in self.to_delete[:LOT]:
             if server.id in self._known.refused:
-                break  # with all the others
+                break  # refused together with all the others
             try:
                 self._delete(server)
             except _NOT_NOW as error:
@@ -166,7 +171,7 @@ class _Removal:
         return InProgress(max(_LOOK_AGAIN, held.retry_after), STEP, self.data, f"{held.error_class}: {held.message}")
 
     def end(self) -> Outcome:
-        """Every target is gone, or the vendor will not delete it."""
+        """Return the outcome once every target is gone or refused by the vendor."""
         left = sorted(self._there.items())
         facts: dict[str, str | int] = {
             "removed": len(self._targets.ids) - len(left),
@@ -179,8 +184,10 @@ class _Removal:
         return Failed(self._known.cls, f"{self._operation.spec.group}: {text}", self._known.code, facts=facts)
 
     def _delete(self, server: CherryServer) -> None:
-        """Raises _NOT_NOW. A token that is refused is refused for all; another refusal may mean that somebody was
-        faster, so one looks before it counts."""
+        """Delete one server; raises the errors of _NOT_NOW.
+
+        A refused token applies to all servers. After any other refusal the server is read once, because it may have
+        been deleted concurrently."""
         try:
             self._context.api.delete(server.id)
         except NotFound:
@@ -218,7 +225,8 @@ class _Removal:
 
 
 def _read(operation: Operation) -> Removed:
-    """What cannot be read is asked anew: deleting again does no harm."""
+    """Return the recorded results. If they cannot be decoded, the removal starts again, because deleting twice is
+    safe."""
     try:
         return msgspec.json.decode(operation.status.data.get(KEY) or "{}", type=Removed)
     except (msgspec.MsgspecError, UnicodeError):

@@ -1,7 +1,7 @@
-"""Servers that we deleted a moment ago, so that none of them counts because a list still says `active` (§5, D17).
+"""Records recently deleted servers, so that they do not count while a list still reports them as `active`.
 
-One row per project on the shelf that all functions share. It is written after the deletion: a crash in between leaves a
-server that is asked to go once more, which is harmless; the other way round a server that lives would not be counted.
+One row per project in the cache shared by all functions. It is written after the deletion: a crash in between leaves a
+server that is deleted once more, which is harmless. The reverse order could leave out a running server.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from chalicelib.providers.cached import TtlCache
 from chalicelib.providers.services import Cache
 
-KEPT = 3600.0  # seconds (§5)
+KEPT = 3600.0  # seconds
 _TRIES = 3
 
 
@@ -22,12 +22,14 @@ class DeletedServers:
         self._shelf, self._key, self._now = shelf, f"cherryservers/deleted/{project}", now
 
     def among(self, servers: Iterable[int]) -> frozenset[int]:
-        """Those of the ids that we have deleted within the hour."""
+        """Return those of the ids that Outscaler has deleted within the hour."""
         return frozenset(int(each) for each in self._row().get(str(server) for server in servers))
 
     def add(self, servers: Iterable[int]) -> None:
-        """Note them. Others write the same row, and the shelf lets the last one win, so it is looked at again. What
-        gets lost all the same counts as running until the list says otherwise."""
+        """Add ids to the row.
+
+        Other functions write the same row and the last write wins, so it is read again afterwards. An id that is still
+        lost counts as running until the list reports otherwise."""
         missing = frozenset(servers)
         for _ in range(_TRIES):
             if not missing:
@@ -36,5 +38,5 @@ class DeletedServers:
             missing -= self.among(missing)
 
     def _row(self) -> TtlCache[bool]:
-        """Read anew each time: what somebody else has written since is part of it."""
+        """Return the row, read each time to include writes by other functions."""
         return TtlCache(self._shelf, lambda: self._key, bool, self._now)

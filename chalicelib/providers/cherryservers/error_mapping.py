@@ -1,7 +1,7 @@
-"""The vendor's errors as errors of our tree: one ordered table (cherryservers.md §3, §4, D8).
+"""Maps the vendor's errors to provider errors with one ordered table.
 
-The vendor has no error codes, only statuses and sentences. What a sentence says counts for orders alone: a 404 of a
-server says that the server is gone, whatever words it takes.
+The vendor has no error codes, only statuses and messages. The message text is used for orders only: a 404 of a server
+means that the server is gone, whatever its text.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from chalicelib.providers.http_statuses import class_for
 
 
 class CherryErrorRow(msgspec.Struct, frozen=True):
-    """statuses: empty for all. words: a pattern that the sentence has to hold; empty for any. orders: only where
-    something was to be bought."""
+    """statuses: empty for all. words: a pattern that the message must contain; empty for any. orders: only for
+    purchases."""
 
     cls: type[ProviderError]
     statuses: range | frozenset[int] = frozenset()
@@ -36,7 +36,7 @@ class CherryErrorRow(msgspec.Struct, frozen=True):
     orders: bool = False
 
     def fits(self, status: int, text: str, *, order: bool) -> bool:
-        """Whether this row speaks of that answer."""
+        """Whether this row matches the response."""
         if (self.statuses and status not in self.statuses) or (self.orders and not order):
             return False
         return not self.words or re.search(self.words, text, re.IGNORECASE) is not None
@@ -45,7 +45,7 @@ class CherryErrorRow(msgspec.Struct, frozen=True):
 _MONEY = r"\b(credits?|balance|funds|quotas?|limits?)\b"
 _GOODS = r"\b(plans?|regions?|stock)\b"
 
-# The first row that fits decides; after the last one, the status alone does.
+# The first matching row decides; without one, the status does.
 TABLE: tuple[CherryErrorRow, ...] = (
     CherryErrorRow(Unauthorized, frozenset({401, 403})),
     CherryErrorRow(Throttled, frozenset({429})),
@@ -55,12 +55,12 @@ TABLE: tuple[CherryErrorRow, ...] = (
     CherryErrorRow(OutOfStock, frozenset({400, 404}), _GOODS, orders=True),
 )
 
-# What is sent with an order and must not come back in an error: cloud-init in base64, and a bootstrap token.
+# Parts of an order that must not appear in an error: cloud-init in base64, and a bootstrap token.
 _SENT = re.compile(r"[A-Za-z0-9+/=\\]{60,}|\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 
 
 def error_for(answer: VendorResponse) -> ProviderError:
-    """The error of an answer of 300 and above: `METHOD host/path: status message`."""
+    """Return the error of a response with status 300 or above: `METHOD host/path: status message`."""
     text, order = _said(answer), answer.call.startswith("POST ")
     row = next((row for row in TABLE if row.fits(answer.status, text, order=order)), None)
     cls = row.cls if row else class_for(answer.status)
@@ -70,8 +70,11 @@ def error_for(answer: VendorResponse) -> ProviderError:
 
 
 def denied(answer: VendorResponse) -> ProviderError | None:
-    """The error of a success whose body is an error and no server, by the code in it; None for a real one. The vendor's
-    words are not in it: what it echoes of the token is taken out of real errors only."""
+    """Return the error of a success whose body is an error instead of a server, by the code in it; None for a real
+    success.
+
+    It does not contain the vendor's message, because echoes of the token are removed only from errors with an error
+    status."""
     try:
         refusal = read_one(answer, CherryRefusal)
     except ProviderError:
@@ -87,8 +90,9 @@ def denied(answer: VendorResponse) -> ProviderError | None:
 
 
 def _said(answer: VendorResponse) -> str:
-    """The vendor's own words: `message`, then `errors`, then `error`. Any other body is of unknown origin, and is
-    described only."""
+    """Return the vendor's text: `message`, then `errors`, then `error`.
+
+    Any other body is of unknown origin and is only described."""
     try:
         refusal = read_one(answer, CherryRefusal)
     except ProviderError:

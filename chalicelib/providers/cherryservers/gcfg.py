@@ -1,11 +1,10 @@
-"""Upstream's configuration file as text with places: git-config's grammar as Go's gcfg reads it (§1.3).
+"""Parses upstream's configuration file, git-config as Go's gcfg reads it, to text values with their places.
 
-Sections and values are told apart here and nothing is understood: which keys there are is sections.py's. Why not
-configparser: it knows neither git's quotes and comments nor sections that come twice, and it lets `%` and `:` mean
-something.
+Keys are not interpreted here; config_sections.py knows which exist. configparser does not fit: it supports neither
+git's quotes and comments nor repeated sections, and it gives `%` and `:` a meaning.
 
-A line is never repeated in an error: a value may be a script with a password in it, and a script that was pasted
-unencoded turns up line by line as what looks like keys.
+An error never quotes a line: a value may be a script with a password in it, and the lines of a script that was pasted
+unencoded look like keys.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _BLANKS = " \t"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One `key = value`. key: in small letters; value None: the key stands there without `=`."""
+    """One `key = value`. key: in lower case; value None: the key has no `=`."""
 
     key: str
     value: str | None
@@ -32,7 +31,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One header and what follows it. name: in small letters; sub None: without a sub-section."""
+    """One header and its entries. name: in lower case; sub None: without a sub-section."""
 
     name: str
     sub: str | None
@@ -41,7 +40,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, place: str) -> tuple[Section, ...]:
-    """The file's sections in their order, equal ones not merged. Raises BadInput naming `place` and the line."""
+    """Return the file's sections in order, without merging equal ones. Raises BadInput naming `place` and the line."""
     lines = _Lines(text.removeprefix("\ufeff"), place)
     found: list[tuple[Section, list[Entry]]] = []
     while (line := lines.next()) is not None:
@@ -58,13 +57,13 @@ def parse(text: str, place: str) -> tuple[Section, ...]:
 
 
 class _Lines:
-    """The lines one by one, so that a value can take further ones."""
+    """An iterator over the lines, from which a value can take continuation lines."""
 
     def __init__(self, text: str, place: str) -> None:
         self._lines, self._place, self.number = text.split("\n"), place, 0
 
     def next(self) -> str | None:
-        """The next line without its end; None where there is none."""
+        """Return the next line without its end; None at the end of the file."""
         if self.number == len(self._lines):
             return None
         self.number += 1
@@ -74,7 +73,7 @@ class _Lines:
         return line
 
     def bad(self, number: int, problem: str, remedy: str) -> BadInput:
-        """The error for a line."""
+        """Return the error for a line."""
         return BadInput(f"{self._place}: line {number}", problem, remedy)
 
 
@@ -101,10 +100,11 @@ def _entry(line: str, number: int, lines: _Lines) -> Entry:
 
 
 def _value(rest: str, number: int, lines: _Lines) -> str:
-    """What stands after the `=`: quotes taken off, escapes replaced, a comment and blanks around it left out; goes on
-    in the next line after a backslash at the end."""
+    """Return the text after the `=`: unquoted, with escapes replaced, without a comment and surrounding blanks.
+
+    A trailing backslash continues the value on the next line."""
     kept: list[str] = []
-    end, quoted, at = 0, False, 0  # end: behind the last thing that is not an outer blank
+    end, quoted, at = 0, False, 0  # end: position after the last character that is not a surrounding blank
     rest = rest.lstrip(_BLANKS)
     while True:
         if at == len(rest):

@@ -1,10 +1,10 @@
-"""As much of Go's text templates as the two templates of a pool need: fields put into a text (§1.4).
+"""The subset of Go's text templates that the two templates of a pool need: substitution of fields.
 
-A whole template language would let a policy compute, and what it computed would run as root on a new machine. Fields,
-trim markers, comments and string literals (for a `{{` that is meant) are enough; every other action is refused where
-the definitions are read. Works on bytes: a cloud-init may be anything, a gzip file too, and passes unchanged.
+A complete template language would let a policy compute text that runs as root on a new server. Fields, trim markers,
+comments and string literals (for a literal `{{`) are enough; every other action is refused when the definitions are
+read. Works on bytes, because a cloud-init may be anything, including a gzip file, and must stay unchanged.
 
-What stands in a template is never repeated in an error, for a script may have passwords in it; names of fields are.
+An error never quotes a template, because scripts may contain passwords; it may name fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chalicelib.model.errors import BadInput
 
 _BLANKS = b" \t\r\n"
 _COMMENT = re.compile(rb"(?:-[ \t\r\n])?/\*")
-_END = re.compile(rb"([ \t\r\n]-)?\}\}")  # directly, or with a trim marker
+_END = re.compile(rb"([ \t\r\n]-)?\}\}")  # immediately, or after a trim marker
 _ACTION = re.compile(
     rb"(?P<trim>-[ \t\r\n])?[ \t\r\n]*"
     rb'(?:\.(?P<field>[A-Za-z_][A-Za-z0-9_]*)|"(?P<text>(?:[^"\\\n]|\\.)*)"|`(?P<raw>[^`]*)`)'
@@ -42,28 +42,28 @@ _REMEDY = 'only {{.Field}} is filled in; write {{"{{"}} for two braces that are 
 
 
 class Hole(msgspec.Struct, frozen=True):
-    """Where a field's value goes."""
+    """The place of a field's value."""
 
     field: str
 
 
 class GoTemplate(msgspec.Struct, frozen=True):
-    """A template that can be filled in."""
+    """A parsed template."""
 
     parts: tuple[bytes | Hole, ...]
 
     @property
     def fields(self) -> frozenset[str]:
-        """The fields it uses."""
+        """The fields that the template uses."""
         return frozenset(part.field for part in self.parts if isinstance(part, Hole))
 
     def fill(self, values: Mapping[str, str]) -> bytes:
-        """The text with the fields' values in it; values has all of `fields`."""
+        """Return the text with the fields' values; values must contain all of `fields`."""
         return b"".join(values[part.field].encode() if isinstance(part, Hole) else part for part in self.parts)
 
 
 def parse(source: bytes, fields: Collection[str], place: str) -> GoTemplate:
-    """The template in the text. fields: those there are; raises BadInput with place, line and column (of the `{{`)."""
+    """Parse a template. fields: the permitted ones. Raises BadInput with place, line and column (of the `{{`)."""
     parts: list[bytes | Hole] = []
     at, trimming = 0, False
     while True:
@@ -81,7 +81,7 @@ def parse(source: bytes, fields: Collection[str], place: str) -> GoTemplate:
 
 
 def _action(source: bytes, at: int, fields: Collection[str]) -> tuple[bool, bytes | Hole, int, bool]:
-    """Whether the text before is trimmed, what the action stands for, where it ends, whether the text after is
+    """Return whether the text before is trimmed, the action's content, its end, and whether the text after is
     trimmed."""
     if comment := _COMMENT.match(source, at):
         end = _END.match(source, closed + 2) if (closed := source.find(b"*/", comment.end())) >= 0 else None
@@ -108,7 +108,7 @@ def _hole(name: str, fields: Collection[str]) -> Hole:
 
 
 def _unquoted(text: bytes) -> bytes:
-    """What a Go string literal stands for."""
+    """Return the value of a Go string literal."""
 
     def replace(match: re.Match[bytes]) -> bytes:
         letter, octal, byte, short, long = match.groups()
@@ -118,7 +118,7 @@ def _unquoted(text: bytes) -> bytes:
             return bytes((int(octal, 8) if octal else int(byte, 16),))
         try:
             return chr(int(short or long or b"", 16)).encode()
-        except (ValueError, OverflowError):  # no escape of Go's, half a surrogate pair, beyond Unicode
+        except (ValueError, OverflowError):  # not a Go escape, half a surrogate pair, or beyond Unicode
             raise BadInput("", "a string has an escape that Go does not know", _REMEDY) from None
 
     return _ESCAPE.sub(replace, text)

@@ -1,7 +1,7 @@
-"""Hostnames of new machines, which are also the names of their nodes (§1.4, §10).
+"""Hostnames of new servers, which are also the names of their nodes.
 
-The eight letters are drawn from a seed and not by chance: whoever knows the operation knows the names of the machines
-it asked for, and finds them again after a crash.
+The eight letters are derived from a seed and not random: the operation determines the names of its servers, so they can
+be found again after a crash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.providers.cherryservers.pool_definition import Definition
 
 DEFAULT_PATTERN = "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
-_LETTERS = "acdefghijklmnopqrstuvwxyz"  # upstream's, which has no b
+_LETTERS = "acdefghijklmnopqrstuvwxyz"  # upstream's alphabet, which has no b
 _COUNT = 8
 _RANDOM = "RandString8"
 _FIELDS = ("ClusterName", "NodeGroup", _RANDOM)
@@ -25,7 +25,7 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z", re.ASCII)
 
 
 def letters_for(seed: str) -> str:
-    """Eight letters, always the same for the same seed."""
+    """Return eight letters, always the same for the same seed."""
     number = int.from_bytes(hashlib.sha256(seed.encode()).digest())
     found = []
     for _ in range(_COUNT):
@@ -35,7 +35,7 @@ def letters_for(seed: str) -> str:
 
 
 def hostname(definition: Definition, letters: str) -> str:
-    """The pattern with everything filled in. Raises BadInput for a pattern that makes no name of a node."""
+    """Return the pattern with all fields filled in. Raises BadInput if the result is not a valid node name."""
     values = {"ClusterName": definition.cluster_name, "NodeGroup": definition.pool, _RANDOM: letters}
     place = f"pool {definition.pool}: hostname-pattern"
     pattern = parse(definition.hostname_pattern.encode(), _FIELDS, place)

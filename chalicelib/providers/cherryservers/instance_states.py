@@ -1,7 +1,7 @@
-"""What the vendor says of a server's life, as the core knows it (cherryservers.md §6; D12 and D25).
+"""Maps the vendor's server states to instance states.
 
-Upstream knows no states: servers being deleted count as there, and a deployment that failed is noticed when the time to
-join is over.
+Upstream ignores states: servers being deleted count as existing, and a failed deployment is noticed only when the
+provision time is over.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from chalicelib.providers.cherryservers.models import CherryServer
 
 FAILED = "failed deployment"
 
-# state, the status that it must have beside it (any where there is none), what it means. The first row that fits
-# counts. The vocabularies were put together from the vendor's clients; what is in none of them is told.
+# State, the required status (empty for any), and the instance state. The first matching row applies. The
+# vocabularies were collected from the vendor's clients; words that occur in none of them are reported.
 _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
     ("terminating", "", InstanceState.DELETING),
     ("", "terminating", InstanceState.DELETING),
@@ -32,7 +32,7 @@ _ROWS: tuple[tuple[str, str, InstanceState], ...] = (
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """Where a server stands; doubt: the words that nobody has heard before, empty for the known ones."""
+    """The state of a server; doubt: the unknown words, empty if all are known."""
 
     state: InstanceState
     error: InstanceError | None = None
@@ -40,7 +40,9 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 def server_state(server: CherryServer) -> ServerState:
-    """By state and status. Unheard words are a running machine: nobody gives one up, or buys another, for a word."""
+    """Return the state for a state and status.
+
+    Unknown words count as running: a word alone must not cause a deletion or a purchase."""
     state, status = _word(server.state), _word(server.status)
     for wanted_state, wanted_status, means in _ROWS:
         if wanted_state in ("", state) and wanted_status in ("", status):
@@ -48,17 +50,17 @@ def server_state(server: CherryServer) -> ServerState:
                 means, _failure(server) if status == FAILED and means is InstanceState.CREATING else None
             )
     if state == "active" and not status:
-        return ServerState(InstanceState.RUNNING)  # a row without a status, as older answers are
+        return ServerState(InstanceState.RUNNING)  # a row without a status, as in older responses
     return ServerState(InstanceState.RUNNING, doubt=f"state {state[:40]!r} with status {status[:40]!r}")
 
 
 def is_leaving(server: CherryServer) -> bool:
-    """Whether the vendor is deleting it."""
+    """Whether the vendor is deleting the server."""
     return server_state(server).state is InstanceState.DELETING
 
 
 def doubts(servers: Iterable[CherryServer]) -> dict[str, CherryServer]:
-    """The unheard words, each once, and the first server that bears them."""
+    """Return each unknown word once, with the first server that has it."""
     found: dict[str, CherryServer] = {}
     for server in servers:
         if doubt := server_state(server).doubt:

@@ -1,8 +1,7 @@
-"""The servers of a project as listed at one instant, and which of them are a pool's (cherryservers.md §2).
+"""The servers of a project, listed at one instant, and their assignment to pools.
 
-A pool is nothing but its members: those that bear the name of its cluster and its own name, both (D5, D24). What a
-node's label says makes nobody a member. Sizes are counted anew from every list (D11), without those that are leaving
-(D12).
+The members of a pool are the servers with both tags, the name of its cluster and its own name; node labels do not
+matter. Sizes are counted from every new list, without leaving servers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from chalicelib.providers.cherryservers.server_list import UnreadableServer
 
 
 class ServerList:
-    """One list. gone: ids that we have deleted, whatever the list says of them. odd: rows that cannot be read."""
+    """One list. gone: ids that Outscaler has deleted, even if the list contains them. odd: rows that cannot be read."""
 
     def __init__(
         self,
@@ -36,34 +35,34 @@ class ServerList:
         self._names = Counter(each.hostname.casefold() for each in self.by_id.values() if not self.leaves(each))
 
     def members(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Of a pool, also the leaving ones, by id."""
+        """Return the servers of a pool by id, including leaving ones."""
         return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
 
     def doubt(self, definition: Definition) -> str:
-        """Why it is not known which servers a pool has; "" where it is."""
+        """Return why the members of a pool are uncertain; "" if they are known."""
         return next((each.why for each in self._odd if each.may_be_of(definition)), "")
 
     def crew(self, definition: Definition) -> tuple[CherryServer, ...]:
-        """Of a pool, those that count."""
+        """Return the servers of a pool that count towards its size."""
         return tuple(each for each in self.members(definition) if not self.leaves(each))
 
     def leaves(self, server: CherryServer) -> bool:
-        """Whether it is being deleted: the vendor says so, or we have done it."""
+        """Whether the server is being deleted, according to the vendor or because Outscaler has deleted it."""
         return server.id in self._gone or is_leaving(server)
 
     def lives(self, server: int) -> bool:
-        """Whether it is listed and not being deleted."""
+        """Whether the server is listed and not being deleted."""
         return server in self.by_id and not self.leaves(self.by_id[server])
 
     def standing(self, server: CherryServer) -> ServerState:
-        """Its state, with what we know better than the list."""
+        """Return its state; a recent deletion by Outscaler overrides the list."""
         return ServerState(InstanceState.DELETING) if server.id in self._gone else server_state(server)
 
     def is_only(self, hostname: str) -> bool:
-        """Whether one server of the project bears that name, and no second: only then the name says who it is (D16)."""
+        """Whether exactly one server of the project has this name. Only then does the name identify it."""
         return self._names[hostname.casefold()] == 1
 
 
 def belongs(server: CherryServer, definition: Definition) -> bool:
-    """Whether it bears both tags."""
+    """Whether the server has both tags of the pool."""
     return (server.tags.get(CLUSTER_TAG), server.tags.get(POOL_TAG)) == (definition.cluster_name, definition.pool)

@@ -1,6 +1,6 @@
-"""What the cluster itself says of its nodes while a change is made: who has joined, and who controls it.
+"""Checks against the cluster's nodes during a change: which servers have joined, and which are control plane nodes.
 
-A node whose providerID is still empty is known by its name (cherryservers.md §2).
+A node whose providerID is still empty is identified by its name.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ Lister = Callable[[str], tuple[Seen, ...]]
 
 
 def lister(kube: KubeLists) -> Lister:
-    """Label selector ("" for all) -> the nodes; raises Transient where they cannot be read."""
+    """Return a function: label selector ("" for all) -> the nodes. It raises Transient if they cannot be read."""
     return lambda selector: nodes(kube, selector)
 
 
 def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> None:
-    """Raises Final if one of the servers is a node by now; where there is no way to the cluster nobody can say, and
-    the caller has looked by name (execute/discard.py)."""
+    """Raise Final if one of the servers is a node by now.
+
+    Without access to the cluster this cannot be checked; the caller has already checked by name
+    (operations/steps/delete_instances.py)."""
     if listed is None:
         return
     seen = listed("")
@@ -37,7 +39,8 @@ def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> 
 
 
 def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
-    """Those of the servers that are nodes with one of these labels: they control the cluster and are in no pool."""
+    """Return the servers that are nodes with one of these labels: they are control plane nodes and belong to no
+    pool."""
     if listed is None:
         return frozenset()
     seen = [node for label in labels for node in listed(label) if label in node.labels]
@@ -47,8 +50,9 @@ def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[
 def check_nodes(
     listed: Lister | None, operation: Operation, roll: ServerList, servers: Mapping[int, CherryServer]
 ) -> None:
-    """Raises Final if one of the servers is not, or not for certain, the node that was planned any more. servers: those
-    that are to be deleted, by number. Where there is no way to the cluster nobody can say."""
+    """Raise Final unless every server is still, without doubt, the node that was planned.
+
+    servers: those to be deleted, by number. Without access to the cluster this cannot be checked."""
     if listed is None:
         return
     seen = listed("")
@@ -62,8 +66,9 @@ def check_nodes(
 
 
 def _is_of(node: Seen, server: CherryServer) -> bool:
-    """Whether the server has become this node: by id, or by name where the node has none yet. A node of another cloud
-    that bears the name counts as well: names that mean two things are no ground to delete on."""
+    """Whether the server has become this node: by id, or by name if the node has no providerID yet.
+
+    A node of another cloud with the same name counts as well, because an ambiguous name must not justify a deletion."""
     number = parse(node.provider_id)
     if number is not None:
         return number == server.id

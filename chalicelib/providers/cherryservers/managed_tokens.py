@@ -1,10 +1,10 @@
-"""Bootstrap tokens that we make ourselves, in a few Secrets of fixed names (§1.4, §10).
+"""Generated bootstrap tokens, in a few Secrets with fixed names.
 
-A token that lives for ever is a key to the cluster on every machine that was ever bought. One of our own ends by
-itself. Ids are fixed, for an id is no secret, and because RBAC can then allow `get` and `update` of these four Secrets
-by name: an id drawn by chance would have to be looked up, which needs the right to list, that is to read, every Secret
-of kube-system. Four are enough: a new token is made when the newest one's life is half over, so that two or three live
-at a time; what has ended is taken away by the cluster's token cleaner, or written over here where there is none.
+A token without expiry would be a key to the cluster on every server ever bought; a generated token expires. Ids are
+fixed because they are not secret and RBAC can then allow `get` and `update` of these four Secrets by name. A random id
+would have to be looked up, which needs the right to list, that is to read, every Secret of kube-system. Four are
+enough: a new token is made when half of the newest one's lifetime is over, so two or three are valid at a time. Expired
+tokens are deleted by the cluster's token cleaner, or overwritten here if there is none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROUNDS = 3
 
 
 def by_chance() -> str:
-    """The secret part of a new token: 16 letters and digits."""
+    """Return the secret part of a new token: 16 random letters and digits."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(16))
 
 
@@ -53,7 +53,8 @@ class _CachedToken(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """One of our Secrets. version "": there is none. ours: it may be written over. ends: 0.0 without a usable token."""
+    """One of our Secrets. version "": it does not exist. ours: it may be overwritten. ends: 0.0 without a usable
+    token."""
 
     id: str
     version: str = ""
@@ -63,7 +64,7 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class MadeTokens:
-    """kube: the cluster that machines join. lifetime: seconds of a new token; draw: its secret part, by chance."""
+    """kube: the cluster that servers join. lifetime: seconds of a new token; draw: generates its secret part."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class MadeTokens:
         self._kube, self._cluster, self._lifetime, self._now, self._draw = kube, cluster, lifetime, now, draw
 
     def current(self) -> Token:
-        """A token with at least half a lifetime left. Raises ProviderError."""
+        """Return a token with at least half of its lifetime left. Raises ProviderError."""
         for _ in range(_ROUNDS):
             slots: list[Slot] = []
             for name in IDS:
@@ -90,7 +91,7 @@ class MadeTokens:
             try:
                 return self._write(free[0])
             except (Conflict, NotFound):
-                continue  # another function was faster, or the cleaner was: look again, its token will do
+                continue  # another function or the cleaner was faster: read again and use its token
         raise Transient("the bootstrap tokens in kube-system change faster than they can be read")
 
     def _read(self, name: str) -> Slot:
@@ -135,7 +136,7 @@ class MadeTokens:
         }
 
     def _ask(self, method: str, path: str, body: object | None, hidden: tuple[Secret, ...]) -> bytes:
-        """One call. A cluster's errors by their status, without the token in them."""
+        """Send one request. Errors of the cluster are mapped by status and do not contain the token."""
         try:
             return self._kube.request(method, path) if body is None else self._kube.request(method, path, body=body)
         except ProviderError:
@@ -154,7 +155,7 @@ class MadeTokens:
 
 
 def _understood(name: str, version: str, data: dict[str, str]) -> Slot:
-    """Our Secret's token; without one where somebody has spoilt it, so that it is written over."""
+    """Return the Secret's token; none if its contents are damaged, so that it is overwritten."""
     try:
         texts = {key: base64.b64decode(text, validate=True).decode("ascii") for key, text in data.items()}
         ends = parse_time(texts.get("expiration", ""))
@@ -172,8 +173,9 @@ def _absent_first(slot: Slot) -> tuple[bool, float]:
 
 
 def _longest(slots: list[Slot]) -> Token:
-    """All four live: the lifetime was changed, or the clock. None of them may be written over, for machines that boot
-    just now have them; the one that lives longest is the best there is."""
+    """Return the token with the longest remaining lifetime, if all four are valid after a change of lifetime or clock.
+
+    None of them may be overwritten, because servers that are booting use them."""
     alive = [slot for slot in slots if slot.token is not None]
     if not alive:
         names = ", ".join(f"bootstrap-token-{name}" for name in IDS)

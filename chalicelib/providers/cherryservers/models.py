@@ -1,7 +1,7 @@
-"""What Cherry Servers' API says, and the one body that is sent to it (cherryservers.md §3, §3.1).
+"""The types of Cherry Servers' API, and the one request body that is sent to it.
 
-The vendor's live answers hold more keys than its documentation and now and then another type than it says, so only a
-row's id is indispensable; how a row with a strange value is read all the same stands in lenient.py.
+The vendor's responses contain more keys than its documentation and occasionally another type, so only a row's id is
+required; decoding.py handles unexpected values.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 
 
 class AvailableRegion(msgspec.Struct, frozen=True):
-    """A region where a plan is sold, and how many are on stock there."""
+    """A region where a plan is sold, with its stock there."""
 
     id: int = 0
     name: Text = ""
@@ -56,7 +56,7 @@ class AvailableRegion(msgspec.Struct, frozen=True):
 
 
 class Cpus(msgspec.Struct, frozen=True):
-    """cores: of the whole machine, not of each of `count` processors (§7). frequency in `unit`."""
+    """cores: of the whole server, not of each of `count` processors. frequency in `unit`."""
 
     count: int = 0
     name: str = ""
@@ -91,7 +91,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Specs(msgspec.Struct, frozen=True):
-    """A machine's parts."""
+    """A server's hardware."""
 
     cpus: Cpus = Cpus()
     memory: Memory = Memory()
@@ -102,7 +102,7 @@ class Specs(msgspec.Struct, frozen=True):
 
 
 class CherryPlan(msgspec.Struct, frozen=True):
-    """A kind of machine. slug is what requests and node labels name it by; name is for people and may hold blanks."""
+    """A kind of server. Requests and node labels use slug; name is for display and may contain blanks."""
 
     id: int = 0
     slug: Slug = ""
@@ -118,14 +118,14 @@ class CherryPlan(msgspec.Struct, frozen=True):
 
 
 class DeployedImage(msgspec.Struct, frozen=True):
-    """What runs on a server."""
+    """The operating system of a server."""
 
     name: str = ""
     slug: str = ""
 
 
 class CherryServer(msgspec.Struct, frozen=True):
-    """A machine. Its password is sent too, and is not read: what is not held cannot be shown."""
+    """A server. The vendor also sends its password, which is not decoded so that it cannot be shown."""
 
     id: Id
     name: Text = ""
@@ -151,7 +151,7 @@ class CherryServer(msgspec.Struct, frozen=True):
 
 
 class CherryRefusal(msgspec.Struct, frozen=True):
-    """An error body: `code` and `message` live; `errors` and `error` in upstream's client."""
+    """An error body: `code` and `message` in real responses; `errors` and `error` in upstream's client."""
 
     code: int = 0
     message: str = ""
@@ -160,7 +160,7 @@ class CherryRefusal(msgspec.Struct, frozen=True):
 
 
 class CreateServer(msgspec.Struct, frozen=True):
-    """A machine to buy. os_partition_size: GB, 0: as the image has it. user_data: base64, empty: none."""
+    """A server to buy. os_partition_size: GB, 0: the image's default. user_data: base64, empty: none."""
 
     project_id: int
     plan: str
@@ -175,10 +175,10 @@ class CreateServer(msgspec.Struct, frozen=True):
     spot_market: bool = False
 
     def __repr__(self) -> str:
-        return f"CreateServer({self.hostname})"  # user data carries a bootstrap token
+        return f"CreateServer({self.hostname})"  # user data contains a bootstrap token
 
     def body(self) -> bytes:
-        """The request's JSON. As §3: what is empty is left out, but the two lists, which are null then."""
+        """Return the request's JSON. Empty values are left out, except the two lists, which are null if empty."""
         always = {"ssh_keys": list(self.ssh_keys) if self.ssh_keys else None, "ip_addresses": None}
         given = {key: value for key, value in msgspec.structs.asdict(self).items() if value and key not in always}
         return msgspec.json.encode(given | always)

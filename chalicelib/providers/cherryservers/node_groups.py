@@ -1,7 +1,7 @@
-"""From one list of servers to the node groups of the policy (cherryservers.md §2, §4, §6, §8).
+"""Builds the policy's node groups from one list of servers.
 
-Calls of a quiet pass: the pages of one list, and one plan per kind of machine an hour (D7, D19), however many groups
-and nodes there are (D6). A pool that is defined wrongly carries its error and stops no other.
+An idle pass reads the pages of one list, and one plan per kind of server and hour, independent of the number of groups
+and nodes. A pool with a wrong definition carries its error and does not affect the others.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled
 
 
 def observe(context: CherryContext, nodes: Sequence[Node]) -> Observation:
-    """All groups of the policy, in its order; raises ProviderError if the definitions or the list cannot be read."""
+    """Return all groups of the policy, in its order; raises ProviderError if the definitions or the list cannot be
+    read."""
     known: dict[str, Definition] = {}
     wrong: dict[str, str] = {}
     for bounds in context.settings.groups:
@@ -58,8 +59,10 @@ def _broken(bounds: CherryBounds, error: str) -> NodeGroup:
 
 
 class _Plans:
-    """The plans of all pools, each asked for once. An API that does not answer is not asked for the next; an answer
-    that says nothing of one plan says nothing of the others either."""
+    """The plans of all pools, each requested once.
+
+    After throttling or a request without a response, the API is not called for the remaining plans, which are reported
+    with the same problem."""
 
     def __init__(self, context: CherryContext, definitions: dict[str, Definition]) -> None:
         self._found: dict[str, CherryPlan | None] = {}
@@ -75,7 +78,7 @@ class _Plans:
                     break
 
     def of(self, slug: str) -> tuple[CherryPlan | None, str]:
-        """The plan (None: the vendor has none of that name), and why it is not known, empty where it is."""
+        """Return the plan (None: the vendor has none of that name), and why it is unknown, empty if it is known."""
         return (self._found[slug], "") if slug in self._found else (None, self._problems.get(slug, self._silence))
 
 
@@ -86,7 +89,7 @@ _NO_LABEL = (
 
 
 class _CherryGroupBuilder:
-    """Makes one group after the other; collects the gaps."""
+    """Builds one group after another and collects the gaps."""
 
     def __init__(self, context: CherryContext, roll: ServerList, matching: Matching, plans: _Plans) -> None:
         self._context, self._roll, self._matching, self._plans = context, roll, matching, plans
@@ -94,7 +97,7 @@ class _CherryGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def make(self, bounds: CherryBounds, definition: Definition) -> NodeGroup:
-        """The node group of one entry of the policy."""
+        """Build the node group of one policy entry."""
         members = []
         for server in self._roll.members(definition):
             if self._matching.controls(server):
@@ -128,7 +131,7 @@ class _CherryGroupBuilder:
         )
 
     def _instance(self, server: CherryServer) -> Instance:
-        """A server that is a node runs, whatever its deployment is said to be at."""
+        """Build an instance. A server that is a node counts as running, whatever state its deployment reports."""
         standing = self._roll.standing(server)
         joined = self._matching.node_of(server) is not None
         state = InstanceState.RUNNING if joined and standing.state is InstanceState.CREATING else standing.state
@@ -148,7 +151,7 @@ class _CherryGroupBuilder:
             self._once(group, text, doubt)
 
     def _once(self, group: str, detail: str, what: str = "") -> None:
-        """What holds for many pools or servers alike is told for the first of them."""
+        """Report a problem that many pools or servers share for the first of them only."""
         if (what or detail) not in self._told:
             self._told.add(what or detail)
             self._warn(group, detail)

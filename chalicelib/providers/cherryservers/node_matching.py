@@ -1,13 +1,13 @@
-"""Nodes and servers put together, from one list of each and without a call (cherryservers.md §2; D6, D15, D24).
+"""Matches nodes and servers from one list of each, without further calls.
 
     the node's providerID       its server
     cherryservers://1000, 1000  number 1000, if it is listed
-    empty                       the one server of the project that bears the node's name
-    of another scheme           none: the node is not ours
+    empty                       the one server of the project with the node's name
+    of another scheme           none: the node belongs to another provider
 
-A kubelet can write any providerID, and cannot choose its node's name. So a node that bears the name of another server
-than its providerID says is believed of neither, and a server that two nodes claim has no node that is known
-(providers/identity.py).
+A kubelet can write any providerID and cannot choose its node's name. Therefore a node whose name is that of a server
+other than the one its providerID names is matched to neither, and a server that two nodes claim has no known node
+(providers/node_identity.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chalicelib.providers.node_identity import Identity, N
 
 
 def identify(nodes: Iterable[N], roll: ServerList) -> Identity[int, N]:
-    """The nodes by the server's number."""
+    """Return the nodes by the server's number."""
     bearing = {
         each.hostname.casefold(): each.id
         for each in roll.by_id.values()
@@ -41,7 +41,7 @@ def identify(nodes: Iterable[N], roll: ServerList) -> Identity[int, N]:
 
 
 class Matching:
-    """Which server has become which node. controller_labels: keys that mark the nodes that are in no pool."""
+    """The matching of servers to nodes. controller_labels: keys that mark the nodes that belong to no pool."""
 
     def __init__(self, nodes: Iterable[Node], roll: ServerList, controller_labels: Sequence[str]) -> None:
         self._labels = tuple(controller_labels)
@@ -51,20 +51,20 @@ class Matching:
         self._roll = roll
 
     def node_of(self, server: CherryServer) -> Node | None:
-        """The node that a server has become; None while it has not joined, and where that cannot be known."""
+        """Return the node of a server; None if it has not joined or its node is ambiguous."""
         return self._identity.node_of(server.id)
 
     def claimants(self, server: CherryServer) -> tuple[str, ...]:
-        """The nodes that claim a server whose node cannot be known."""
+        """Return the nodes that claim a server whose node is ambiguous."""
         return self._identity.claimants(server.id)
 
     def controls(self, server: CherryServer) -> bool:
-        """Whether it is a node of the control plane."""
+        """Whether the server is a control plane node."""
         node = self.node_of(server)
         return node is not None and any(label in node.labels for label in self._labels)
 
     def name_of(self, server: CherryServer) -> str:
-        """The name of its node, or the one that its node will have; empty where that would name two things."""
+        """Return the name of its node, or the name that its node will have; empty if that would be ambiguous."""
         node = self.node_of(server)
         if node is not None:
             return node.name
@@ -72,6 +72,6 @@ class Matching:
         return server.hostname if free else ""
 
     def spell(self, server: CherryServer) -> str:
-        """The provider id of a server as its node spells it, or will."""
+        """Return the provider id of a server in the form that its node uses or will use."""
         node = self.node_of(server)
         return node.provider_id if node is not None and node.provider_id else spell(server.id)

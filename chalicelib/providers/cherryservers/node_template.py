@@ -1,7 +1,8 @@
-"""The node that a pool would add, from its plan (cherryservers.md §7; D20, D21).
+"""Builds the template of the node that a pool would add, from its plan.
 
-Labels are those that the vendor's cloud controller gives to real nodes: plan and region by their slugs, no zone.
-Upstream takes the plan's name, which may hold blanks; a pod that selects by slug then never scales a pool from zero.
+Labels are those that the vendor's cloud controller sets on real nodes: plan and region by their slugs, no zone.
+Upstream uses the plan's name, which may contain blanks; a pod that selects by slug then never scales a pool up from
+zero.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _BYTES = MappingProxyType({"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40})
 
 
 class CherryTemplate(msgspec.Struct, frozen=True):
-    """node None: the pool cannot be grown from zero, and problem says why. warnings: what the node says less of."""
+    """node None: the pool cannot be scaled up from zero, and problem is the reason. warnings: what the template
+    lacks."""
 
     node: Node | None
     problem: str = ""
@@ -33,8 +35,10 @@ class CherryTemplate(msgspec.Struct, frozen=True):
 
 
 def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapping[str, int]) -> CherryTemplate:
-    """The template of a pool. plan: None where the vendor has none of that slug; reserve: what a kubelet keeps back,
-    cpu in millicores and the rest in bytes."""
+    """Return the template of a pool.
+
+    plan: None if the vendor has none of that slug; reserve: reserved by the kubelet, cpu in millicores and the rest in
+    bytes."""
     if plan is None:
         return CherryTemplate(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
     name = plan.slug or definition.plan
@@ -55,7 +59,8 @@ def make_template(definition: Definition, plan: CherryPlan | None, reserve: Mapp
 
 
 def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str:
-    """cores are the whole machine's: not multiplied by the number of processors, nor by threads (§7, §13)."""
+    """Return why there is no template. cores are those of the whole server, not per processor and not multiplied by
+    threads."""
     specs = plan.specs.memory
     rows = (
         (cores <= 0, f"plan {name} does not say how many cores it has; set cpu-override for this pool"),
@@ -66,8 +71,10 @@ def _problem(name: str, plan: CherryPlan, cores: int, memory: int | None) -> str
 
 
 def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
-    """Bytes, 0 where it is not known, and what is to be told. One disk of the first kind: how several are put together
-    is not known, and mirrored ones hold no more than one."""
+    """Return bytes, 0 if unknown, and a warning.
+
+    One disk of the first kind counts, because how several are combined is unknown, and mirrored ones hold no more than
+    one."""
     if definition.os_partition_size:
         return _BYTES["GB"] * definition.os_partition_size, ""
     row = next(iter(plan.specs.storage), None)
@@ -80,7 +87,7 @@ def _disk(definition: Definition, plan: CherryPlan) -> tuple[int, str]:
 
 
 def _amount(number: float, unit: str) -> int | None:
-    """Bytes; None for a unit that is not known."""
+    """Return bytes; None for an unknown unit."""
     size = _BYTES.get(unit.strip().upper())
     return None if size is None else max(0, int(number * size))
 

@@ -1,8 +1,8 @@
-"""A list that comes in pages, read whole or not at all (cherryservers.md §3).
+"""Reads a paged list completely or not at all.
 
-The vendor sends everything when nothing is said about pages, as far as is known, and how many there are in a header. If
-fewer came, the rest is asked for by offset; where the header is missing, until nothing new comes. A list that does not
-add up is read once more and is then no answer: a short list taken for a size buys machines.
+As far as is known, the vendor sends all items if the request names no page, and the total in a header. If fewer arrive,
+the rest is requested by offset; without the header, until no new item arrives. An inconsistent list is read once more,
+and after that the call fails, because a short list would be taken for the pool's size and lead to purchases.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from chalicelib.providers.errors import Transient
 T = TypeVar("T")
 
 TOTAL = "x-total-count"
-MOVED = "ListMoved"  # the code of a list that changes faster than it is read
+MOVED = "ListMoved"  # code for a list that changes while it is read
 _MOST_PAGES = 200
 _MOST_DIGITS = 9
 
-Page = tuple[int | None, list[T]]  # (how many there are, None where it does not say; those on this page)
+Page = tuple[int | None, list[T]]  # (total, None if not reported; items on this page)
 
 
 def total_of(call: str, header: str | None) -> int | None:
-    """What the header says; None where there is none. Raises Transient for one that is no number."""
+    """Return the total in the header; None if there is none. Raises Transient if it is not a number."""
     if header is None:
         return None
     text = header.strip()
@@ -33,9 +33,9 @@ def total_of(call: str, header: str | None) -> int | None:
 
 
 def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> tuple[T, ...]:
-    """All things, each once, in the vendor's order. page: offset -> the rows from there on.
+    """Return all items, each once, in the vendor's order. page: offset -> the rows from there on.
 
-    Raises what `page` raises, and Transient for a list that does not add up.
+    Raises what `page` raises, and Transient for an inconsistent list.
     """
     totals, found = set[int](), list[T]()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""The one distinction that the error tree does not make: a Conflict that waiting does not mend."""
+"""A distinction that the error tree does not make: a Conflict that a retry cannot resolve."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from chalicelib.providers.errors import Conflict
 
 
 class PermanentConflict(Conflict):
-    """The world is not the one that the operation was planned for: it ends, and the next pass decides anew."""
+    """The state differs from the one that the operation was planned for. The operation ends, and the next pass makes a
+    new decision."""
 
     @property
     def cls(self) -> str:
-        """To everybody else a Conflict."""
+        """The class reported to callers: Conflict."""
         return Conflict.__name__

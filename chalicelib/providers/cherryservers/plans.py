@@ -1,4 +1,4 @@
-"""What a plan says of its stock and its price (cherryservers.md §4, §9)."""
+"""Stock and price of a plan."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from chalicelib.providers.cherryservers.models import AvailableRegion, CherryPla
 from chalicelib.providers.errors import OutOfStock
 
 _UNITS = {False: "hourly", True: "spot hourly"}
-_CURRENCY = "EUR"  # the vendor's own; taken where a plan is priced in several
+_CURRENCY = "EUR"  # the vendor's currency, used if a plan has prices in several
 
 
 def region_of(plan: CherryPlan, region: str) -> AvailableRegion | None:
-    """Where the plan is sold, by the region's slug, else its name or id (§4); None where it is not sold there."""
+    """Return the plan's entry for a region, matched by slug, then name or id; None if the plan is not sold there."""
     rows = plan.available_regions
     for keys in (lambda row: (row.slug,), lambda row: (row.name, str(row.id))):
         for row in rows:
@@ -22,8 +22,9 @@ def region_of(plan: CherryPlan, region: str) -> AvailableRegion | None:
 
 
 def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
-    """How many can be had there now, of the spot market's where that is meant. Raises OutOfStock where the plan is not
-    sold in that region at all, naming those where it is."""
+    """Return the stock in the region, or that of its spot market.
+
+    Raises OutOfStock naming the plan's regions if it is not sold in this one."""
     row = region_of(plan, region)
     if row is None:
         sold = ", ".join(each.slug or each.name for each in plan.available_regions[:10]) or "no region"
@@ -34,11 +35,11 @@ def stock_of(plan: CherryPlan, region: str, *, spot: bool = False) -> int:
 
 
 def hourly(plan: CherryPlan, *, spot: bool = False) -> float | None:
-    """What one machine costs per hour, None where the plan does not say.
+    """Return the price of one server per hour, None if the plan has none.
 
-    In the vendor's currency and, where both are listed, without value added tax: prices weigh groups against each
-    other, and all of them by the same measure. A spot price is asked for by itself; that of an ordinary machine does
-    not stand in for it, nor one by the month for one by the hour.
+    The price is in the vendor's currency and, if both are listed, without value added tax, because prices are only
+    compared between groups. A spot price is a separate entry. The ordinary price does not replace it, and a monthly
+    price does not replace an hourly one.
     """
     rows = [
         row

@@ -1,4 +1,4 @@
-"""What a machine of one pool is to be, complete: the value that templates, requests and checks work on (§1.3)."""
+"""The complete definition of a pool's servers, which templates, requests and checks use."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """How the machines of one pool are ordered.
+    """The order parameters of one pool's servers.
 
     api_server_endpoint: `host:port` for the cloud-init; region, plan, os: slugs; cloudinit: a Go template in base64, ""
     for none; hostname_pattern: a Go template; os_partition_size: GB, 0 for none; spot: from the spot market;
-    cpu_override: whole cores, 0 for what the plan says.
+    cpu_override: whole cores, 0 for the plan's value.
     """
 
     pool: str

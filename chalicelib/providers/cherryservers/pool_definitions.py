@@ -1,8 +1,8 @@
-"""What the machines of each pool are to be: the written sections, inherited, understood and checked (§1.3).
+"""Builds and checks the definition of each pool from the written sections and their defaults.
 
-A mistake in one pool's section is an error of that pool (D4); only what no pool can do without, such as the project,
-stops them all. What upstream sends empty (a pool without a plan) is inherited here from the default definition (D3),
-and what it silently ignores (a project of a pool's own) is refused (D23).
+An error in one pool's section affects that pool only; an error in a value that all pools need, such as the project,
+affects them all. Where upstream sends an empty value (a pool without a plan), the default definition applies here. What
+upstream silently ignores (a project set for one pool) is refused here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MAKES_A_DEFAULT = ("cluster-name", "cloudinit", "region", "plan", "project-id")
-_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # with an example
+_NEEDED = {"plan": "e5_1620v4", "region": "eu_nord_1", "os": "ubuntu_24_04"}  # with an example value
 _OF_THE_DEFAULT = ("project-id", "api-server-endpoint")
 
 
 def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]) -> Definitions:
-    """The definitions that the settings name. Raises BadInput for what stops every pool, and what read_secret
-    raises."""
+    """Return the definitions that the settings name.
+
+    Raises BadInput for an error that affects every pool, and what read_secret raises."""
     source = settings.definitions
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
@@ -52,15 +53,16 @@ def read_definitions(settings: CherrySettings, read_secret: Callable[[str], str]
 
 
 def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
-    """What would stop a pool, or all of them, in definitions that stand in the policy itself, to be told while somebody
-    looks. Those in a secret are not read."""
+    """Return the errors of definitions that are written in the policy itself, for validation before it is applied.
+
+    Definitions in a secret are not read."""
     if settings.definitions.secret:
         return ()
     try:
         definitions = read_definitions(settings, str)
     except BadInput as mistake:
         return (mistake,)
-    found: dict[str, BadInput] = {}  # what pools inherit is told once
+    found: dict[str, BadInput] = {}  # an error in an inherited value is reported once
     for bounds in settings.groups:
         try:
             definitions.of(bounds.name)
@@ -71,8 +73,8 @@ def mistakes(settings: CherrySettings) -> tuple[BadInput, ...]:
 
 
 class Definitions:
-    """The definitions of one cluster's pools. project: the number of the project that all machines are in;
-    cluster_name: of pools that name none, may be empty."""
+    """The definitions of one cluster's pools. project: the number of the project of all servers; cluster_name: for
+    pools that name none, may be empty."""
 
     def __init__(
         self, sections: Mapping[str, Written], default: Written, project: int, settings: CherrySettings
@@ -82,8 +84,9 @@ class Definitions:
         self._sections, self._default, self._settings = sections, default, settings
 
     def of(self, pool: str) -> Definition:
-        """The definition of a pool, the default's with the pool's own name where it has none. Raises BadInput, which
-        concerns this pool only."""
+        """Return the definition of a pool; without its own section, the default's with the pool's name.
+
+        Raises BadInput, which affects this pool only."""
         own = self._sections.get(pool, self._default)
         self._same_as_default(own)
         lacking = [key for key in _NEEDED if not self._text(own, key)]
@@ -110,7 +113,7 @@ class Definitions:
         return definition
 
     def _check(self, definition: Definition) -> None:
-        """What a machine could not be made or found with must come out before one is bought."""
+        """Check everything that creating or finding a server needs, before one is bought."""
         hostname(definition, letters_for(definition.pool))
         cloud_init.check(definition)
         bootstrap = self._settings.bootstrap
@@ -122,13 +125,13 @@ class Definitions:
             )
 
     def _same_as_default(self, own: Written) -> None:
-        """These two keys hold for all pools; another value somewhere else is a mistake (D23)."""
+        """Check that a pool does not override these two keys, which apply to all pools."""
         for key in _OF_THE_DEFAULT:
             said = _last(own, key)
             theirs = str(self.project) if key == "project-id" else self._text(self._default, key)
             given = said.text.strip() if said else ""
             if key == "project-id":
-                given = given.lstrip("0")  # 0 is upstream's word for none
+                given = given.lstrip("0")  # in upstream, 0 means none
             if said and given and given != theirs:
                 raise BadInput(
                     said.place,
@@ -137,8 +140,9 @@ class Definitions:
                 )
 
     def _cluster_of(self, own: Written, pool: str) -> str:
-        """Upstream's order, which must stay: machines that run bear this name in a tag. The pool's own, clusterName,
-        and at the end (upstream gives up there) the default's."""
+        """Return the cluster name: the pool's own, then clusterName, then the default's, where upstream gives up.
+
+        Upstream's order must be kept, because running servers carry this name in a tag."""
         own_name = _last(own, "cluster-name")
         name = cluster_name(own_name.text, own_name.place) if own_name else self._settings.cluster_name
         if not (name or self.cluster_name):
@@ -181,7 +185,7 @@ class Definitions:
         return _TRUTH[said.text.strip().lower()]
 
     def _keys(self, own: Written) -> tuple[int, ...]:
-        """A list is inherited as a whole; one that is empty in so many words stays empty."""
+        """Return the SSH keys. A list is inherited as a whole; an explicitly empty list stays empty."""
         section = own if "ssh-key-ids" in own.said else self._default
         return tuple(
             _whole(said, f"ssh-key-ids: number {position}", _LARGEST, "write a key's id, one per line, like 101")
@@ -190,7 +194,7 @@ class Definitions:
 
 
 def _last(section: Written, key: str) -> ConfiguredValue | None:
-    """The value that holds; None where it is not set, or empty, which is the same (§1.3)."""
+    """Return the effective value; None if it is not set or empty, which are equal."""
     said = section.said.get(key)
     return said[-1] if said and said[-1].text.strip() else None
 

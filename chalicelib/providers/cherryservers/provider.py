@@ -1,5 +1,6 @@
-"""The Provider protocol over servers with tags: wires the parts. What a person wrote and is wrong is a failure that
-names it; for the vendor's errors see settled.py."""
+"""The Provider protocol over servers with tags: connects the modules of this package.
+
+A configuration error is a failure that names it; outcomes.py converts the vendor's errors."""
 
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ class CherryServers(BaseProvider[CherryContext]):
         super().__init__(PROVIDER, context, _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All pools: one list of servers, and one plan for each kind of machine an hour."""
+        """Read all pools, with one list of servers, and one plan per kind of server and hour."""
         return node_groups.observe(self._context, nodes)
 
 
 def build(connection: Connection) -> CherryServers:
-    """A provider for one pass; raises BadInput for settings that cannot be. Nothing is read or asked yet: not even the
-    definitions, which may stand in a secret."""
+    """Return a provider for one pass; raises BadInput for invalid settings.
+
+    Nothing is read or sent, not even the definitions, which may be in a secret."""
     settings = read_settings(connection.settings, connection.groups)
     return CherryServers(
         CherryContext(

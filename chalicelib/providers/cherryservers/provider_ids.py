@@ -1,7 +1,7 @@
-"""Ids and tags: how a server is called by its vendor, by the cluster's nodes and by us (cherryservers.md §2).
+"""Conversions between the vendor's server ids, nodes' providerIDs and handles, and the names of the tags.
 
-The vendor's cloud controller writes `cherryservers://1000` and reads a bare `1000` too. Which pool a server belongs to
-is written on it, as two tags; which of our operations has bought it is a third one.
+The vendor's cloud controller writes `cherryservers://1000` and also reads a bare `1000`. Two tags assign a server to a
+pool; a third one names the operation that bought it.
 """
 
 from __future__ import annotations
@@ -17,27 +17,29 @@ _ID = re.compile(r"[1-9][0-9]{0,18}\Z", re.ASCII)
 
 
 def parse(provider_id: str) -> int | None:
-    """The server's id in a node's providerID, with or without the scheme; None for an empty one and for any other."""
+    """Return the server's id in a node's providerID, with or without the scheme; None if it is empty or anything
+    else."""
     text = provider_id.removeprefix(SCHEME)
     return int(text) if _ID.match(text) else None
 
 
 def likely(provider_id: str) -> int | None:
-    """The server's id in what resembles a providerID of this vendor (capitals, a path, blanks) and is none."""
+    """Return the server's id in a text that resembles a providerID of this vendor (capitals, a path, blanks) but is
+    invalid."""
     text = provider_id.strip()
     return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
 
 
 def spell(server: int) -> str:
-    """The providerID that a server's node will have."""
+    """Return the providerID that a server's node will have."""
     return f"{SCHEME}{server}"
 
 
 def id_of(target: RemovalTarget) -> int | None:
-    """The server that a target names, by its handle, else by its provider id; None where neither does."""
+    """Return the server that a target names by its handle or its provider id; None if neither does."""
     return parse(target.handle) or parse(target.instance)
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two host names are the same to a DNS, and to Kubernetes, which writes them small."""
+    """Whether two host names are equal in DNS and in Kubernetes, which writes them in lower case."""
     return bool(one) and one.casefold() == other.casefold()

@@ -1,8 +1,8 @@
-"""How far a growth has come, as it is written into the operation between two calls.
+"""The progress of a scale-up, stored in the operation between two calls.
 
-What may be sent next is written down first (`lot`), and with it the attempt that wrote it. The call that finds itself
-to be the very next attempt knows that nobody has sent it; any later one must take it for sent, for somebody in between
-has died or failed with it in hand.
+The servers that may be ordered next (`lot`) are recorded first, with the number of the recording attempt. If the
+current attempt is the very next one, none of them has been ordered. Any later attempt must treat them as ordered,
+because an attempt in between has failed while processing them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import ProviderError
 
 KEY = "growth"
-_LONGEST = 600  # letters of an error that are kept
+_LONGEST = 600  # maximum characters of a stored error
 
-# Which refusal tells most of several: what a person must mend first, then what the back-off follows.
+# Which of several refusals is reported: first those that the operator must correct, then those that select the backoff.
 _TELLING = (
     "Unauthorized",
     "QuotaExceeded",
@@ -32,7 +32,7 @@ _TELLING = (
 
 
 class Why(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error that some of the machines were refused with."""
+    """The error with which some of the servers were refused."""
 
     cls: str
     message: str
@@ -41,11 +41,11 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Machines by their numbers.
+    """The state of each server, by number.
 
-    lot: what the next call may send. made: bought, and the ids. unsure: sent, and nobody knows. again: how often each
-    was sent after that. refused: never coming; why: the most telling reason. looks: how often one has looked in vain;
-    tries: how often in a row the vendor could not be asked before anything was sent.
+    lot: may be ordered by the next call. made: bought, with their ids. unsure: ordered, result unknown. again: how
+    often each was ordered again. refused: will not be bought; why: the most important reason. looks: consecutive checks
+    without a result; tries: consecutive failures to reach the vendor before anything was ordered.
     """
 
     attempt: int = 0
@@ -59,12 +59,12 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     tries: int = 0
 
     def open(self, count: int) -> tuple[int, ...]:
-        """What is still to be sent."""
+        """Return the servers that are still to be ordered."""
         closed = {*self.made, *self.unsure, *self.refused}
         return tuple(number for number in range(count) if number not in closed)
 
     def seen(self, found: Mapping[int, int]) -> Progress:
-        """With these (number -> id) known to be there."""
+        """Return the progress with these servers (number -> id) known to exist."""
         return msgspec.structs.replace(
             self,
             made={**self.made, **found},
@@ -73,7 +73,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def refuse(self, numbers: Iterable[int], error: ProviderError) -> Progress:
-        """With these given up for this reason."""
+        """Return the progress with these servers given up for this reason."""
         new = [number for number in numbers if number not in self.made]
         if not new:
             return self
@@ -88,16 +88,18 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def interrupted(self, operation: Operation) -> bool:
-        """Whether another attempt was made since this was written."""
+        """Whether another attempt was made since this was recorded."""
         return operation.status.attempt not in (self.attempt, self.attempt + 1)
 
     def written(self, operation: Operation) -> dict[str, str]:
-        """As the operation's data."""
+        """Return the progress as the operation's data."""
         return {KEY: msgspec.json.encode(msgspec.structs.replace(self, attempt=operation.status.attempt)).decode()}
 
 
 def read(operation: Operation, count: int) -> Progress | None:
-    """None where nothing was begun. What cannot be read is taken for the worst: that all of it was sent."""
+    """Return the recorded progress; None if nothing was started.
+
+    If it cannot be decoded, all servers count as ordered, which is the safe assumption."""
     text = operation.status.data.get(KEY)
     if text is None:
         return None

@@ -1,15 +1,15 @@
-"""Growth: every machine is bought by a request of its own, and none of them twice (cherryservers.md §4; D7, D11, D13).
+"""Scales up a pool: every server is bought by its own request, and none of them twice.
 
-    grow   list ─┬ all there ─► done          poll   list ─┬ announced, nobody was at it since ─► stock ─► order ─┐
-                 ├ another size ─► conflict                ├ announced, somebody was: unsure                      │
-                 ├ above the maximum ─► refused            ├ unsure ─► wait, look, at last order again           │
-                 └ announce the first lot ─────────────►   ├ some are to be ordered ─► announce ◄─────────────────┘
-                   nothing is ordered yet                  └ the rest is bought, and listed ─► done, or failed for
-                                                             those that were refused
+    first call: list                          later calls: list
+    all there            done                 announced, no attempt since     check stock, order
+    another size         conflict             announced, an attempt since     unsure
+    above the maximum    refused              unsure                          wait, list again, finally order again
+    otherwise            announce the first   some still to order             announce
+                         lot; no order yet    the rest bought and listed      done, or failed for those refused
 
-An order is never sent before the table knows of it, and is never sent again before one has looked for what became of
-it. What was bought stays bought when others were refused. A growth is over when the list shows what was bought: until
-then it counts by its operation, and from then on by itself, so that at no time the pool seems smaller than it is.
+An order is sent only after it is recorded in the table, and it is repeated only after a search for its result. Bought
+servers are kept when others are refused. A scale-up ends when the list contains what was bought. Until then its servers
+are counted through the operation, and from then on through the list, so the pool never seems smaller than it is.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from chalicelib.providers.cherryservers.server_requests import Order
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 from chalicelib.providers.rate_limit import OWN_PACE
 
-UNTOLD, STEP = "announce", "create"  # before the first order is sent, and from then on
+UNTOLD, STEP = "announce", "create"  # step before the first order is sent, and step from then on
 LOT = 20
-MOST = 1000  # machines of one growth; each is a name to be found again
-WAITS = (5.0, 10.0, 20.0, 25.0)  # seconds before each look for what is not listed yet
-SENT_AGAIN = 3  # times, each after it was looked for as long as WAITS says
+MOST = 1000  # maximum servers of one scale-up; each has a name that must be found again
+WAITS = (5.0, 10.0, 20.0, 25.0)  # seconds before each check for servers that are not listed yet
+SENT_AGAIN = 3  # maximum repeated orders, each after the checks of WAITS
 _TRIES = 8
 
 
 def grow(context: CherryContext, operation: Operation) -> Outcome:
-    """from_size -> to_size, once however often it is called; raises ProviderError. The first call only announces."""
+    """Scale from from_size to to_size; idempotent. Raises ProviderError. The first call only announces."""
     most = context.bounds(operation.spec.group).max
     order = _order(context, operation)
     progress = read(operation, order.count)
@@ -72,7 +72,7 @@ def _order(context: CherryContext, operation: Operation) -> Order:
 def _check_size(
     context: CherryContext, operation: Operation, order: Order, roll: ServerList, found: dict[int, CherryServer]
 ) -> None:
-    """Raises Final where the pool, without this operation's own machines, is not as it was planned for."""
+    """Raise Final unless the pool, without this operation's own servers, has the planned size."""
     own = frozenset(each.id for each in found.values())
     size = _size(context, order, roll, own, operation.spec.from_size)
     if size != operation.spec.from_size:
@@ -83,8 +83,10 @@ def _check_size(
 
 
 def _size(context: CherryContext, order: Order, roll: ServerList, but: frozenset[int], most: int) -> int:
-    """The size of the pool without some. A control plane that bears its tags does not count; the cluster is asked for
-    it only where there are more than there should be."""
+    """Return the size of the pool without the servers `but`.
+
+    A control plane node with the pool's tags does not count. The cluster is read for it only if the pool has more than
+    `most` servers."""
     crew = [each for each in roll.crew(order.definition) if each.id not in but]
     if len(crew) <= most:
         return len(crew)
@@ -92,7 +94,7 @@ def _size(context: CherryContext, order: Order, roll: ServerList, but: frozenset
 
 
 class _Growth:
-    """One call's way through the table, of a growth that was announced."""
+    """One call of a scale-up that was announced, according to the table above."""
 
     def __init__(
         self, context: CherryContext, operation: Operation, order: Order, most: int, progress: Progress
@@ -102,7 +104,7 @@ class _Growth:
         self._fresh = not progress.interrupted(operation)
 
     def go_on(self) -> Outcome:
-        """The next step."""
+        """Execute the next step."""
         try:
             roll = self._look()
             self._put_right(roll)
@@ -118,7 +120,7 @@ class _Growth:
         return self._end()
 
     def _look(self) -> ServerList:
-        """List, and take in what is there."""
+        """List the servers and update the progress with those found."""
         self._roll = roll = self._context.roll(self._context.definition(self._operation.spec.group))
         self._found = self._order.found(roll, self._progress.made)
         progress = self._progress.seen({number: each.id for number, each in self._found.items()})
@@ -129,8 +131,10 @@ class _Growth:
         return roll
 
     def _ready(self, roll: ServerList) -> tuple[list[int], Script | None]:
-        """What is to be sent now, and the script for it; None where nothing is. What keeps the rest from being ordered
-        does not end a growth that has bought something: that is looked for first."""
+        """Return the servers to order now and their script; None if there are none.
+
+        An error that prevents further orders does not end a scale-up that has bought something: its servers are
+        searched for first."""
         try:
             lot = self._to_send(roll)
             return lot, script_for(self._context, self._order) if lot else None
@@ -143,7 +147,7 @@ class _Growth:
             return [], None
 
     def _to_send(self, roll: ServerList) -> list[int]:
-        """What was announced and can be had; what cannot is refused."""
+        """Return the announced servers that are available; the others are refused."""
         still_open = frozenset(self._progress.open(self._order.count))
         lot = [each for each in self._progress.lot if each in still_open]
         if not lot:
@@ -156,7 +160,7 @@ class _Growth:
         return [each for each in lot if each not in self._progress.refused]
 
     def _put_right(self, roll: ServerList) -> None:
-        """Tags that were lost are written again, and second machines of one name, still being deployed, go back."""
+        """Restore lost tags, and delete second servers of one name that are still being deployed."""
         for server in self._order.untagged(roll, self._found):
             self._done(partial(self._context.api.tag, server.id, {**server.tags, **self._order.tags}))
         for server in self._order.surplus(roll, self._found):
@@ -165,8 +169,9 @@ class _Growth:
 
     @staticmethod
     def _done(call: Callable[[], None]) -> bool:
-        """Whether the vendor did it, or had nothing to do it to. What it will not do the next lists show, and the end
-        tells; raises what may pass."""
+        """Return whether the vendor executed the call, or its server was already gone; raises temporary errors.
+
+        A refusal shows in the next lists and is reported at the end."""
         try:
             call()
         except NotFound:
@@ -178,7 +183,8 @@ class _Growth:
         return True
 
     def _later(self, error: ProviderError) -> InProgress:
-        """Nothing was sent in this call, so what was announced before still is. Raises the error at last."""
+        """Return Pending with the announced lot, because this call has sent nothing. Raises the error after the last
+        retry."""
         if not self._fresh or self._progress.tries >= _TRIES:
             raise error
         kept = msgspec.structs.replace(self._progress, tries=self._progress.tries + 1)
@@ -197,8 +203,8 @@ class _Growth:
         progress = bought.progress
         if bought.held is not None and not (progress.made or progress.refused or progress.again):
             if bought.held.code == OWN_PACE and not progress.unsure:
-                return self._later(bought.held)  # not even the first order of all was sent
-            raise bought.held  # the first order of all: who comes next looks before anything else
+                return self._later(bought.held)  # not even the very first order was sent
+            raise bought.held  # the very first order: the next call searches for it before anything else
         self._progress = progress
         if progress.open(count):
             return _announce(self._operation, progress, count, bought.pause, bought.held)
@@ -208,7 +214,9 @@ class _Growth:
         return self._wait_for(self._progress.unsure) or self._once_more()
 
     def _wait_for(self, numbers: tuple[int, ...]) -> InProgress | None:
-        """None once that was long enough. Looks are counted, not clocks compared."""
+        """Return Pending for another check, or None after the last one.
+
+        Checks are counted because clocks of different functions may differ."""
         looks = self._progress.looks
         if looks >= len(WAITS):
             return None
@@ -221,7 +229,7 @@ class _Growth:
         )
 
     def _once_more(self) -> Outcome:
-        """What was sent and never came may be sent again, SENT_AGAIN times."""
+        """Order servers again that were ordered and never appeared, up to SENT_AGAIN times."""
         again = self._progress.again
         lost = [each for each in self._progress.unsure if again.get(each, 0) >= SENT_AGAIN]
         error = Transient(f"the vendor gave no answer to an order, {SENT_AGAIN + 1} times, and lists no such server")
@@ -234,11 +242,12 @@ class _Growth:
         return self._end()
 
     def _end(self) -> Outcome:
-        """All are bought or refused; what is bought is listed, as members, or was looked for long enough."""
+        """End the scale-up once all servers are bought or refused, and the bought ones are listed as members or not
+        found in time."""
         progress, why = self._progress, self._progress.why
         listed = {number: each for number, each in self._found.items() if number in progress.made}
         stray = [each.id for each in self._order.untagged(ServerList(listed.values()), listed)]
-        # Neither name nor tag of ours: told, and not touched, for an id alone may be a slip of the vendor's.
+        # Without our name or tag the server is only reported: an id alone may be an error of the vendor.
         stray += [each for number, each in progress.made.items() if number not in listed and self._roll.lives(each)]
         missing = tuple(number for number in progress.made if number not in listed or listed[number].id in stray)
         if missing and (wait := self._wait_for(missing)):
@@ -258,7 +267,7 @@ class _Growth:
 def _announce(
     operation: Operation, progress: Progress, count: int, pause: float = 0.0, held: ProviderError | None = None
 ) -> InProgress:
-    """Write down what the next call may send."""
+    """Record what the next call may order."""
     announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
     note = "" if held is None else f"{held.error_class}: {held.message}"
     return InProgress(pause, _step(announced), announced.written(operation), note)

@@ -1,7 +1,7 @@
-"""The rows of a list of servers, one by one: one that cannot be read makes its own pool's size unknown, no other's.
+"""Decodes a list of servers row by row, so that an unreadable row makes only its own pool's size unknown.
 
-Whose a server is, its tags say. A row without a usable id, of two rows of one page with one id each, and a row whose
-decisive tags are no texts are odd: what is left of their tags says which pools they may be of.
+Tags decide which pool owns a server. A row is odd if it has no usable id, if another row of the page has its id, or if
+its decisive tags are not texts. Its readable tags show which pools it may belong to.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ _DECISIVE = (CLUSTER_TAG, POOL_TAG)
 
 
 class UnreadableServer(msgspec.Struct, frozen=True):
-    """A row that is no server to count. tags: the decisive ones, None for one that cannot be read; None: no tags can be
-    read at all. key: of the row's contents, so that a row which two pages have is one."""
+    """A row that cannot be counted as a server.
+
+    tags: the decisive ones, a value of None is unreadable; None: no tags can be read. key: of the row's contents, so
+    that a row on two pages counts once."""
 
     key: str
     why: str
     tags: dict[str, str | None] | None
 
     def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
-        """Whether it may be a server of that pool. untagged: also one that bears neither tag, as a server may be that
-        was bought a moment ago."""
+        """Whether the row may be a server of that pool.
+
+        untagged: also accept a row without either tag, because a server that was just bought may have none."""
         if self.tags is None:
             return True
         if untagged and not self.tags:
@@ -43,8 +46,9 @@ class UnreadableServer(msgspec.Struct, frozen=True):
 
 
 def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
-    """The servers of a page and its odd rows. Raises Transient for what is no JSON, Unknown for what is no list and for
-    one of which no row can be read."""
+    """Return the servers of a page and its odd rows.
+
+    Raises Transient if it is not JSON, Unknown if it is not a list or none of its rows can be read."""
     rows = decoded(answer)
     if not isinstance(rows, list):
         raise Unknown(f"{answer.call}: the answer is no list")
@@ -64,7 +68,7 @@ def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
 
 
 def _each_once(found: list[CherryServer | UnreadableServer], rows: list[Any]) -> list[CherryServer | UnreadableServer]:
-    """Of rows that differ and have one id, none is believed."""
+    """Replace differing rows with the same id by odd rows."""
     keys: dict[int, set[str]] = {}
     times = Counter(each.id for each in found if isinstance(each, CherryServer))
     for each, row in zip(found, rows, strict=True):
@@ -88,7 +92,7 @@ def _tags(row: Any) -> dict[str, str | None] | None:
 
 
 def _text(value: Any) -> str | None:
-    """A text, or a number as it is written."""
+    """Return a text, or a number as written."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,8 +1,8 @@
-"""What one growth buys: so many machines, each with a name that follows from the operation's id (cherryservers.md §4).
+"""The servers that one scale-up buys, with names derived from the operation's id.
 
-The vendor knows no idempotency key. So machine n of an operation has one host name, the same in every attempt, and the
-operation's id in a tag; whoever repeats the operation finds in the list what is there already, also where somebody has
-renamed a machine or taken its tags away.
+The vendor supports no idempotency key. Therefore server n of an operation has the same host name in every attempt, and
+a tag with the operation's id. A repeated operation finds its servers in the list, even if a user has renamed one or
+removed its tags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, OPERATI
 
 
 class Order:
-    """The machines 0 … count-1 of an operation."""
+    """Servers 0 … count-1 of an operation."""
 
     def __init__(self, definition: Definition, operation: Operation) -> None:
         self.definition, self._operation = definition, operation
@@ -28,7 +28,7 @@ class Order:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Their host names."""
+        """The servers' host names."""
         return tuple(
             hostname(self.definition, letters_for(f"{self._operation.spec.id}/{number}"))
             for number in range(self.count)
@@ -36,7 +36,7 @@ class Order:
 
     @property
     def tags(self) -> dict[str, str]:
-        """What is written on each of them."""
+        """The tags of each server."""
         return {
             CLUSTER_TAG: self.definition.cluster_name,
             POOL_TAG: self.definition.pool,
@@ -44,7 +44,7 @@ class Order:
         }
 
     def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
-        """The requests for these machines."""
+        """Return the requests for these servers."""
         of = self.definition
         return tuple(
             CreateServer(
@@ -63,9 +63,10 @@ class Order:
         )
 
     def found(self, roll: ServerList, made: dict[int, int]) -> dict[int, CherryServer]:
-        """Those that are there, by number, leaving ones too: what was bought was bought. made: their ids as far as the
-        vendor has told them. By name (of two
-        the elder, whoever asks), by id, and the renamed ones by their tag."""
+        """Return the existing servers by number, including leaving ones, because they were bought.
+
+        Servers are found by name (of two, one that is not leaving, then the elder), by id, and renamed ones by their
+        tag. made: the ids that the vendor has reported so far."""
         ours = self._ours(roll)
         listed = {server.id: server for servers in ours.values() for server in servers}
         found = {number: listed[server] for number, server in made.items() if server in listed}
@@ -83,8 +84,10 @@ class Order:
         return found | dict(zip(free, renamed, strict=False))
 
     def surplus(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
-        """Second machines of one name that are still being deployed. Two of a name cannot both be nodes; they exist
-        where an order that was given up for lost arrived all the same."""
+        """Return second servers of one name that are still being deployed.
+
+        They exist if an order that seemed lost was executed after all. Two servers of one name cannot both become
+        nodes."""
         kept = {server.id for server in found.values()}
         ours = [server for name, servers in self._ours(roll).items() if name in self._known for server in servers]
         return tuple(
@@ -97,7 +100,7 @@ class Order:
         )
 
     def untagged(self, roll: ServerList, found: dict[int, CherryServer]) -> tuple[CherryServer, ...]:
-        """Those of the found that no pool would count."""
+        """Return the found servers that no pool would count."""
         return tuple(
             server
             for _, server in sorted(found.items())
@@ -112,7 +115,7 @@ class Order:
         return server.tags.get(OPERATION_TAG) == self._operation.spec.id
 
     def _ours(self, roll: ServerList) -> dict[str, list[CherryServer]]:
-        """By host name, the elder first."""
+        """Return the operation's servers by host name, the elder first."""
         ours: dict[str, list[CherryServer]] = {}
         for _, server in sorted(roll.by_id.items()):
             name = server.hostname.casefold()

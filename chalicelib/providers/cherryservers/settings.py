@@ -1,8 +1,8 @@
-"""`providers.cherryservers` of the policy, checked. All mistakes are reported at once, each with its place.
+"""`providers.cherryservers` of the policy, validated. All errors are reported at once, each with its place.
 
-Upstream takes these from flags, a file and environment variables; a function that serves many clusters has none of
-them, so they are settings of one cluster's policy (cherryservers.md §1.1, §1.2). Secrets are named here and never
-stand here.
+Upstream reads these from flags, a file and environment variables. A function that serves many clusters has none of
+them, so they are settings in each cluster's policy (docs/providers/cherryservers.md "Settings"). Settings name secrets
+and never contain them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ PLACE = "providers.cherryservers"
 CALLS_PER_SECOND = 4.0
 ROOT = "https://api.cherryservers.com/v1"
 CONTROLLER_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-PROVISION_TIMES = (60.0, 86400.0)  # seconds: the shortest and the longest patience with a new machine
-LIFETIME, SHORTEST_LIFETIME, LONGEST_LIFETIME = 7200.0, 600.0, 30 * 86400.0  # seconds; half is left to a machine
+PROVISION_TIMES = (60.0, 86400.0)  # seconds: minimum and maximum time for a new server to become a node
+# seconds; a server has at least half of it left
+LIFETIME, SHORTEST_LIFETIME, LONGEST_LIFETIME = 7200.0, 600.0, 30 * 86400.0
 DEFAULT = "default"
 
 _POOL = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?\Z", re.ASCII)
@@ -43,7 +44,7 @@ _SPEC_FORM = "0:10:pool1"
 
 
 class CherryBounds(msgspec.Struct, frozen=True):
-    """One pool that is ours: its name, what we may do with its size, and how much it is preferred."""
+    """One pool of the policy: its name, its size limits and its priority."""
 
     name: str
     min: int
@@ -52,8 +53,8 @@ class CherryBounds(msgspec.Struct, frozen=True):
 
 
 class CherryPoolSource(msgspec.Struct, frozen=True):
-    """Where the pools' definitions stand; exactly one is not empty. text: gcfg; secret: the name of a secret with gcfg;
-    mapping: nodeGroupDefs as JSON."""
+    """The source of the pools' definitions; exactly one is not empty. text: gcfg; secret: the name of a secret with
+    gcfg; mapping: nodeGroupDefs as JSON."""
 
     text: str = ""
     secret: str = ""
@@ -61,7 +62,7 @@ class CherryPoolSource(msgspec.Struct, frozen=True):
 
 
 class Bootstrap(msgspec.Struct, frozen=True):
-    """Where bootstrap tokens come from. secret: a secret's name; create: we make them, valid for lifetime seconds."""
+    """The source of bootstrap tokens. secret: a secret's name; create: generated, valid for lifetime seconds."""
 
     secret: str = ""
     create: bool = False
@@ -69,9 +70,9 @@ class Bootstrap(msgspec.Struct, frozen=True):
 
 
 class CherrySettings(msgspec.Struct, frozen=True):
-    """root: of the vendor's API, without a slash at the end. reserve: what a template keeps back from its capacity.
-    project_id: 0 where only the definitions name it. provision_time: seconds that a machine may take to become a node;
-    None where the cluster's option holds."""
+    """root: of the vendor's API, without a trailing slash. reserve: subtracted from a template's capacity. project_id:
+    0 if only the definitions name it. provision_time: seconds that a server may take to become a node; None: the
+    cluster's option applies."""
 
     credentials_secret: str
     groups: tuple[CherryBounds, ...]
@@ -87,25 +88,25 @@ class CherrySettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> CherrySettings:
-    """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
+    """Return the policy's text values and group entries as Settings; raises BadInput, or BadInputs for several errors.
 
-    Keys: credentialsSecret; clusterName; projectId; nodes (upstream's `--nodes=min:max:pool`, a line each); one of
+    Keys: credentialsSecret; clusterName; projectId; nodes (upstream's `--nodes=min:max:pool`, one per line); one of
     cloudConfig, cloudConfigSecret and nodeGroupDefs; endpoint; controllerNodeLabel; bootstrapTokenSecret, or
     createBootstrapTokens and bootstrapTokenLifetime; maxNodeProvisionTime; callsPerSecond; reservedCpu, reservedMemory,
-    reservedEphemeralStorage. Pools come from `nodes` and from the policy's nodeGroups, each from one of the two.
+    reservedEphemeralStorage. Each pool comes either from `nodes` or from the policy's nodeGroups.
     """
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
     return msgspec.convert(read_all(settings, readers, KNOWN, PLACE), CherrySettings)
 
 
 def parse_spec(text: str, place: str) -> CherryBounds:
-    """`min:max:pool` (§1.2): split at the first two colons, whole numbers, 0 <= min <= max. Raises BadInput."""
+    """Parse `min:max:pool`: split at the first two colons, integers, 0 <= min <= max. Raises BadInput."""
     least, most, pool = node_spec(text, place, _SPEC_FORM)
     return CherryBounds(pool_name(pool, place), least, most)
 
 
 def pool_name(name: str, place: str) -> str:
-    """The name of a pool becomes a label's value (§1.2). Raises BadInput."""
+    """Validate the name of a pool, which becomes a label's value. Raises BadInput."""
     if len(name) > _LONGEST_NAME or not _POOL.match(name):
         raise BadInput(
             place,
@@ -164,7 +165,7 @@ def _cluster_name(settings: Mapping[str, str]) -> str:
 
 
 def cluster_name(name: str, place: str) -> str:
-    """A cluster's name, a tag's value at the vendor; may be empty. Raises BadInput."""
+    """Validate a cluster's name, a tag's value at the vendor; may be empty. Raises BadInput."""
     if len(name) > _LONGEST_NAME or not name.isprintable() or re.search(r"\s", name):
         raise BadInput(
             place, f"{name[:80]!r} cannot name a cluster", f"write one word of at most {_LONGEST_NAME} letters"
@@ -208,7 +209,7 @@ def _bootstrap(settings: Mapping[str, str]) -> Bootstrap:
 
 
 def lifetime(text: str) -> float:
-    """bootstrapTokenLifetime in seconds. Raises BadInput."""
+    """Return bootstrapTokenLifetime in seconds. Raises BadInput."""
     return _seconds("bootstrapTokenLifetime", text, SHORTEST_LIFETIME, LONGEST_LIFETIME)
 
 
@@ -218,7 +219,7 @@ def _provision_time(settings: Mapping[str, str]) -> float | None:
 
 
 def _seconds(key: str, text: str, least: float, most: float) -> float:
-    """A duration within bounds. Raises BadInput."""
+    """Return a duration within bounds. Raises BadInput."""
     try:
         seconds = parse_duration(text)
     except BadInput as mistake:

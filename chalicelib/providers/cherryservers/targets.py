@@ -1,11 +1,11 @@
-"""Which servers an operation removes, and whether they are the pool's: every one of them, before anything is deleted.
+"""Resolves the servers that an operation removes, and verifies before any deletion that all belong to the pool.
 
-    the target names           it means
+    the target names           it resolves to
     a handle, or a provider id the server of that number
-    a name only                the one server of the project that bears it
-    neither, or another cloud  nothing: the whole removal is refused (D14, D15)
+    a name only                the one server of the project with that name
+    neither, or another cloud  nothing: the whole removal is refused
 
-A server that is not listed is asked for by its number: it is gone, or it is somebody else's.
+A server that is not listed is read by its number: it is gone, or it belongs to another project.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NAMES = "names"
 
 
 class CherryTargets(msgspec.Struct, frozen=True):
-    """ids: the servers, each once. by_name: node -> id, of those that only a name has led to;
-    is_new: one of these was not known to an earlier call."""
+    """ids: the servers, each once. by_name: node -> id, for servers found only by name; is_new: an earlier call has not
+    resolved one of these."""
 
     ids: tuple[int, ...]
     by_name: dict[str, int] = {}
@@ -36,8 +36,9 @@ class CherryTargets(msgspec.Struct, frozen=True):
 
 
 def resolve(operation: Operation, roll: ServerList, definition: Definition) -> CherryTargets:
-    """The servers that the targets mean; raises InvalidRequest for one that means none, or may mean two. What a name
-    meant in an earlier call it still means: the server may be gone by now."""
+    """Return the servers of the targets; raises InvalidRequest if a target matches no server or is ambiguous.
+
+    A name keeps the server that an earlier call resolved, because the server may be gone by now."""
     before = _earlier(operation)
     ids: dict[int, None] = {}
     by_name: dict[str, int] = {}
@@ -51,13 +52,13 @@ def resolve(operation: Operation, roll: ServerList, definition: Definition) -> C
 
 
 def remembered(targets: CherryTargets) -> dict[str, str]:
-    """As data of the operation."""
+    """Return the resolved names as data of the operation."""
     return {NAMES: msgspec.json.encode(targets.by_name).decode()} if targets.by_name else {}
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """living: the targets that are there and not leaving. absent: those that turned out to be gone. whole: all of them
-    were looked at."""
+    """living: the targets that exist and are not leaving. absent: those found to be gone. whole: all targets were
+    checked."""
 
     living: dict[int, CherryServer]
     absent: tuple[int, ...]
@@ -73,8 +74,10 @@ def look(
     gone: frozenset[int] = frozenset(),
     most: int = 1000,
 ) -> Looked:
-    """Which targets live. gone: known to be gone; most: servers that may be asked for one by one. Raises InvalidRequest
-    if one of them is not a member of the pool, whoever's it is, and ProviderError."""
+    """Return which targets are alive.
+
+    gone: known to be gone; most: maximum servers that may be read one by one. Raises InvalidRequest if a target is not
+    a member of the pool, and ProviderError."""
     gone |= context.gone.among(targets.ids)
     listed = {number: roll.by_id[number] for number in targets.ids if number in roll.by_id and number not in gone}
     living = {number: server for number, server in listed.items() if roll.lives(number)}
@@ -107,8 +110,9 @@ def _named(target: RemovalTarget, roll: ServerList, definition: Definition) -> i
 
 
 def _unlisted(context: CherryContext, operation: Operation, number: int) -> CherryServer | None:
-    """A server that the project does not list; None where it is gone. The list came through with this token, so that a
-    refusal is about this server."""
+    """Return a server that the project does not list; None if it is gone.
+
+    The list was readable with this token, so a refusal concerns this server."""
     try:
         server = context.api.server(number)
     except NotFound:

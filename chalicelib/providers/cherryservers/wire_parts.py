@@ -1,7 +1,7 @@
-"""What hangs on a server besides what we act on: addresses, routing, disks, keys (cherryservers.md §3.1).
+"""The nested objects of a server that this provider does not act on: addresses, routing, disks, keys.
 
-Nothing is decided by these; they are here so that whoever reads a server reads all of what the vendor documents. Keys
-that are not listed are passed over.
+No decision depends on them; they make the decoded server complete with respect to the vendor's documentation. Unlisted
+keys are ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 Text = Annotated[str, msgspec.Meta(max_length=300)]
-Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes the value of a label
+Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes a label's value
 Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
 """Of a plan: cores, GB, EUR. What is out of bounds counts as not sent (lenient.py)."""
@@ -25,7 +25,7 @@ class RegionBGP(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """Where servers stand. slug is what requests name it by; old and new slugs are alike to us (§13)."""
+    """The location of servers. Requests use slug; old and new slugs are accepted alike."""
 
     id: int = 0
     slug: Slug = ""
@@ -37,7 +37,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True):
-    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` … ; taxed: whether value added tax is in it."""
+    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` … ; taxed: whether it includes value added tax."""
 
     price: Amount = 0.0
     taxed: bool = False
@@ -55,7 +55,7 @@ class ProjectBGP(msgspec.Struct, frozen=True):
 
 
 class Project(msgspec.Struct, frozen=True):
-    """What servers belong to and who pays for them."""
+    """The owner of servers, to which they are billed."""
 
     id: int = 0
     name: str = ""
@@ -133,7 +133,7 @@ class IPAddress(msgspec.Struct, frozen=True):
 
 
 class IPAddressCreateRequest(msgspec.Struct, frozen=True):
-    """An address to order apart from a server: in the vendor's types, and never sent here."""
+    """A request for an address independent of a server; part of the vendor's types, never sent here."""
 
     address_family: int
     public: bool
@@ -148,7 +148,7 @@ class AttachedTo(msgspec.Struct, frozen=True):
 
 
 class BlockStorage(msgspec.Struct, frozen=True):
-    """A disk of the network."""
+    """A network disk."""
 
     id: int = 0
     name: str = ""
@@ -166,7 +166,7 @@ class BlockStorage(msgspec.Struct, frozen=True):
 
 
 class SSHKey(msgspec.Struct, frozen=True):
-    """A key that may log in; `key` is its public half."""
+    """A key that may log in; `key` is its public part."""
 
     id: int = 0
     label: str = ""

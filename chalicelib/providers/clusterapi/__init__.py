@@ -1,6 +1,7 @@
-"""Cluster API as a provider: node groups are MachineDeployments and stand-alone MachineSets of one CAPI cluster.
+"""Cluster API as a provider: node groups are MachineDeployments, stand-alone MachineSets and MachinePools of one CAPI
+cluster.
 
-First version: discovery, sizes through the scale subresource, removal by the delete-machine annotation, templates from
-annotations (clusterapi.md §1-§6). It reads no infrastructure objects, scales no MachinePools and expects the objects in
-the same cluster as the Nodes.
+Groups are discovered by annotations and labels, sizes are set through the scale subresource, Machines are removed by
+the delete-machine annotation, and templates are built from annotations and infrastructure objects
+(docs/providers/clusterapi.md).
 """

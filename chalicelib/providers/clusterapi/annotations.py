@@ -1,7 +1,7 @@
-"""Every label and annotation key that Cluster API and its users write (clusterapi.md §1.3), in one place.
+"""The label and annotation keys that Cluster API and its users write, in one place.
 
-Some keys follow the API group in use, others are fixed whatever the group is; mixing the two up is an old mistake, so
-the ones that follow are methods of Keys and the fixed ones are constants.
+Some keys have the API group in use as their prefix; others are fixed for every group. The former are methods of Keys
+and the latter constants, so that they are not confused.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ PAUSED = "cluster.x-k8s.io/paused"
 REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 
-# The marks we set on Machines start with this; whatever else stands in the annotation is somebody else's.
+# The prefix of delete-machine annotation values set by Outscaler; any other value was set by another party.
 MARK_PREFIX = "outscaler/"
 
 
 class CapiAnnotations(msgspec.Struct, frozen=True):
-    """The keys that carry the API group as their prefix."""
+    """The keys with the API group as their prefix."""
 
     group: str = DEFAULT_GROUP
 
@@ -30,22 +30,22 @@ class CapiAnnotations(msgspec.Struct, frozen=True):
 
     @property
     def min_size(self) -> str:
-        """Lower bound, on a resource."""
+        """The minimum size, on a resource."""
         return self._key("cluster-api-autoscaler-node-group-min-size")
 
     @property
     def max_size(self) -> str:
-        """Upper bound, on a resource."""
+        """The maximum size, on a resource."""
         return self._key("cluster-api-autoscaler-node-group-max-size")
 
     @property
     def options(self) -> str:
-        """Prefix of the per-group options."""
+        """The prefix of the per-group options."""
         return self._key("autoscaling-options-")
 
     @property
     def delete_machine(self) -> str:
-        """On a Machine: take this one first when the MachineSet shrinks. Presence counts, not the value."""
+        """On a Machine: delete it first when the MachineSet is scaled down. Its presence counts, not its value."""
         return self._key("delete-machine")
 
     @property
@@ -69,12 +69,12 @@ _DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*
 
 
 def is_label_value(text: str) -> bool:
-    """Whether Kubernetes takes it as the value of a label."""
+    """Whether the text is a valid Kubernetes label value."""
     return not text or _NAME.match(text) is not None
 
 
 def is_qualified_name(text: str) -> bool:
-    """Whether Kubernetes takes it as the key of a label or taint: `name` or `domain/name`."""
+    """Whether the text is a valid key of a Kubernetes label or taint: `name` or `domain/name`."""
     domain, slash, name = text.rpartition("/")
     if slash and not is_domain(domain):
         return False
@@ -82,5 +82,5 @@ def is_qualified_name(text: str) -> bool:
 
 
 def is_domain(text: str) -> bool:
-    """Whether it is a DNS-1123 subdomain, as API groups and key prefixes are."""
+    """Whether the text is a DNS-1123 subdomain, like API groups and key prefixes."""
     return 0 < len(text) <= 253 and _DOMAIN.match(text) is not None

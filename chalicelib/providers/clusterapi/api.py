@@ -1,6 +1,6 @@
-"""The calls that this provider makes, and nothing of why (clusterapi.md §4). All go through the cluster's own client.
+"""The Kubernetes API calls that this provider makes, all through the cluster's own client; the decisions are elsewhere.
 
-The client is met as a Protocol (kube_api.py), and its errors by their status.
+The client is typed as a Protocol (kube_protocol.py), and its errors are mapped by status.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _List(msgspec.Struct):
 
 
 class CapiApi:
-    """The calls of one API group and version. Every method raises ProviderError and nothing else.
+    """The calls of one API group and version. Every method raises only ProviderError.
 
-    kube: the management cluster; workload: the cluster of the Nodes, where that is another one.
+    kube: the management cluster; workload: the cluster of the Nodes, if it is another one.
     """
 
     def __init__(self, kube: KubeApi, keys: CapiAnnotations, version: str, workload: KubeApi | None = None) -> None:
@@ -52,40 +52,45 @@ class CapiApi:
         return "/".join((f"{self._base}{scope}/{PLURALS[kind]}", *rest))
 
     def objects(self, kind: str, namespace: str) -> list[msgspec.Raw]:
-        """All objects of a kind, in a namespace or ("") in all, undecoded: one bad object must not hide the others."""
+        """Return all objects of a kind, in a namespace or ("") in all, undecoded, so one malformed object does not hide
+        the others."""
         return self._all(self._path(kind, namespace))
 
     def resource(self, kind: str, namespace: str, name: str) -> CapiResource:
-        """One MachineDeployment or MachineSet."""
+        """Return one MachineDeployment, MachineSet or MachinePool."""
         return decode(ask(self._kube, "GET", self._path(kind, namespace, name)), CapiResource)
 
     def machine(self, namespace: str, name: str) -> CapiMachine:
-        """One Machine."""
+        """Return one Machine."""
         return decode(ask(self._kube, "GET", self._path(MACHINE, namespace, name)), CapiMachine)
 
     def cluster_paused(self, namespace: str, name: str) -> bool:
-        """Whether the Cluster's spec pauses all that belongs to it (D29); False where that may not be read."""
+        """Return whether the Cluster's spec pauses everything that belongs to it; False without the permission to read
+        it."""
         try:
             return decode(ask(self._kube, "GET", self._path(CLUSTER, namespace, name)), CapiCluster).paused
         except (NotFound, Unauthorized):
             return False
 
     def scale(self, kind: str, namespace: str, name: str) -> Scale:
-        """The live size, with the version that a change of it must still find."""
+        """Return the current size, with the resourceVersion that a change of it must still find."""
         return decode(ask(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
-        """Set the size if nobody changed the resource since resource_version; raises Conflict if somebody did (D13),
-        Transient where the answer does not say that it was done: a proxy's page with status 200 sets nothing."""
+        """Set the size if the resource is still at resource_version.
+
+        Raises Conflict if it was changed, Transient if the response does not confirm the write: a proxy's page with
+        status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
         answer = decode(ask(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
         if answer.spec.replicas != replicas:
             raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
 
     def mark(self, machine: CapiMachine, value: str | None) -> None:
-        """Write the delete-machine annotation, or (None) take it off; only on this very Machine, not on a namesake.
+        """Set the delete-machine annotation, or (None) remove it, only on this very Machine and not on one of the same
+        name.
 
-        Raises Transient where the answer does not say that it was done: whoever lowers the size next relies on it.
+        Raises Transient if the response does not confirm the write, because lowering the size relies on it.
         """
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
@@ -94,7 +99,7 @@ class CapiApi:
             raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
 
     def nodes(self) -> list[msgspec.Raw]:
-        """The workload cluster's Nodes, undecoded; asked for only where the caller was not given them."""
+        """Return the workload cluster's Nodes, undecoded; called only if the caller was not given them."""
         return self._all("/api/v1/nodes", self._workload)
 
     def _all(self, path: str, kube: KubeApi | None = None) -> list[msgspec.Raw]:
@@ -108,7 +113,7 @@ class CapiApi:
 
 
 def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """JSON as that type; raises Transient for what is cut off or is no such object."""
+    """Decode JSON as that type; raises Transient if it is truncated or not such an object."""
     try:
         return msgspec.json.decode(body, type=kind)
     except MALFORMED as error:
@@ -116,7 +121,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
 
 
 def ask(kube: KubeApi, method: str, path: str, body: object | None = None) -> bytes:
-    """One call, a body as a merge patch; raises ProviderError."""
+    """Send one request, with a body as a merge patch; raises ProviderError."""
     with _translated(method, path):
         if body is None:
             return kube.request(method, path)
@@ -125,7 +130,7 @@ def ask(kube: KubeApi, method: str, path: str, body: object | None = None) -> by
 
 @contextmanager
 def _translated(method: str, path: str) -> Iterator[None]:
-    """The client's errors as this tree's, by their status; other errors of ours pass."""
+    """Map the client's errors to provider errors by status; Outscaler's other errors are raised unchanged."""
     try:
         yield
     except ProviderError:
@@ -138,7 +143,7 @@ def _translated(method: str, path: str) -> Iterator[None]:
 
 def _as_provider_error(error: OutscalerError, call: str) -> ProviderError:
     status = getattr(error, "status", None)
-    # 410 is about an old list here, not about a thing that is gone.
+    # 410 means an expired list here, not a resource that is gone.
     cls = Transient if status == 410 else class_for(status)
     retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
     return cls(f"{call}: {error}", code=str(getattr(error, "reason", "") or status or ""), retry_after=retry_after)

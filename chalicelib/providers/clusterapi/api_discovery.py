@@ -1,4 +1,4 @@
-"""Which version of Cluster API to speak, and which of its kinds are there (clusterapi.md §1.2)."""
+"""Discovers the served version of Cluster API and its kinds."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class _ServedList(msgspec.Struct):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What the API group offers: the version to speak, and the kinds that it has, None where nobody asked."""
+    """The version to use, and the kinds of the API group, None if they were not requested."""
 
     version: str
     kinds: frozenset[str] | None = None
 
 
 def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
-    """The version to speak, the wanted one or else the one the server prefers, and its kinds (clusterapi.md §1.2).
+    """Return the version to use, the wanted one or the one the server prefers, and its kinds.
 
-    kinds False saves a call where only the version is asked for. A wanted version is looked up all the same: with one
-    that is not served every object would seem to be gone. Raises InvalidRequest where group or version is not served.
+    kinds False saves a call if only the version is needed. A wanted version is verified, because with one that is not
+    served every object would seem to be gone. Raises InvalidRequest if group or version is not served.
     """
     version = wanted or _preferred(kube, group)
     return Served(version, _kinds(kube, group, version) if kinds or wanted else None)

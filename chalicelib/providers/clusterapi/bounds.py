@@ -1,7 +1,7 @@
-"""Lower and upper bound of a group, from its annotations and from the policy (clusterapi.md §1.4).
+"""Reads a group's minimum and maximum size from its annotations and from the policy.
 
-A resource without bounds is not a node group; one with wrong bounds is skipped with a warning and costs nobody else
-anything (defect D1: upstream lists no group at all then).
+A resource without bounds is not a node group. One with wrong bounds is skipped with a warning and does not affect the
+others; upstream then lists no group at all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
-_LONGEST, _SHOWN = 19, 40  # digits of what Go's parser takes; characters of a wrong text that are repeated
+_LONGEST, _SHOWN = 19, 40  # maximum digits that Go's parser accepts; maximum characters of a wrong text in an error
 
 
 class CapiBounds(msgspec.Struct, frozen=True):
@@ -29,9 +29,9 @@ class CapiBounds(msgspec.Struct, frozen=True):
 def read_bounds(
     annotations: Mapping[str, str], keys: CapiAnnotations, policy: GroupPolicy | None, place: str
 ) -> CapiBounds | None:
-    """The bounds, None where the resource is not meant to be a group; raises BadInput for bounds that cannot be.
+    """Return the bounds, None if the resource is not meant to be a group; raises BadInput for invalid bounds.
 
-    A bound that the policy gives wins over the annotation, which is then not even read. place: the resource.
+    A bound in the policy replaces the annotation, which is then not read. place: the resource.
     """
     low = policy.min if policy and policy.min is not None else _annotation(annotations, keys.min_size, place)
     high = policy.max if policy and policy.max is not None else _annotation(annotations, keys.max_size, place)
@@ -49,8 +49,8 @@ def _annotation(annotations: Mapping[str, str], key: str, place: str) -> int | N
     text = annotations.get(key)
     if text is None:
         return None
-    # int() would also take spaces, underscores and other scripts' digits; Go's parser, which users know, does not.
-    # And a text of a million digits must not cost the other groups theirs.
+    # int() also accepts spaces, underscores and digits of other scripts, which Go's parser refuses. The length is
+    # limited so that a text of a million digits does not affect the other groups.
     if not _INTEGER.match(text) or len(text) > _LONGEST:
         raise BadInput(place, f"annotation {key} is {text[:_SHOWN]!r}", "write a whole number in digits")
     return int(text)

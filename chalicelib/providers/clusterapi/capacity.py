@@ -1,7 +1,7 @@
-"""What a new node will offer: the infrastructure's word first, the capacity annotations over it (clusterapi.md §5).
+"""Determines the capacity of a new node from the infrastructure object, overridden by the capacity annotations.
 
-One unreadable annotation makes the whole capacity unusable, as upstream has it: half a machine in a plan is worse
-than none. What the infrastructure object says wrongly costs that entry alone, for nobody here can mend it.
+One unreadable annotation makes the whole capacity unusable, as in upstream, because a plan must not use an incomplete
+machine. An invalid value in the infrastructure object affects only its own entry, because the user cannot correct it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
 class Capacity(msgspec.Struct, frozen=True):
     """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. devices: the gpu-count, 0 for none.
-    problem: why no node can be made."""
+    problem: why no template can be built."""
 
     amounts: dict[str, int]
     devices: int = 0
@@ -33,14 +33,15 @@ class Capacity(msgspec.Struct, frozen=True):
 
 
 def suffices(capacity: Capacity) -> bool:
-    """Whether the annotations alone make a node, or spoil it: then the infrastructure object is not asked (D9)."""
+    """Whether the annotations alone give a template or make it impossible; the infrastructure object is then not
+    read."""
     return bool(capacity.problem) or all(resource in capacity.amounts for _, resource in _NEEDED)
 
 
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
-    """What the annotations give, with a problem where one of them cannot be read.
+    """Return the capacity in the annotations, with a problem if one of them cannot be read.
 
-    Absent, empty and zero are all "not given"; a negative amount is left out with a warning (D16).
+    Absent, empty and zero all mean "not given"; a negative amount is skipped with a warning.
     """
     amounts: dict[str, int] = {}
     warnings: list[str] = []
@@ -57,9 +58,10 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
 
 
 def merged(annotated: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
-    """The whole capacity, per resource the annotation's word before the infrastructure's; 110 pods where neither says
-    how many (D18). With a problem where cpu and memory do not both come out of it. hint: why the infrastructure gave
-    nothing."""
+    """Return the complete capacity, per resource from the annotation before the infrastructure object; 110 pods by
+    default.
+
+    It has a problem if cpu or memory is missing. hint: why the infrastructure object gave nothing."""
     if annotated.problem:
         return annotated
     amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated.amounts}
@@ -75,7 +77,7 @@ def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
     if not text:
         return 0
     try:
-        return parse_quantity(text, milli=resource == CPU)  # a negative one is judged by _positive
+        return parse_quantity(text, milli=resource == CPU)  # _positive handles a negative amount
     except BadInput as bad:
         raise BadInput(f"annotation {CAPACITY}{name}", bad.problem, bad.remedy) from None
 

@@ -1,7 +1,7 @@
-"""Everything Cluster API knows, read once: one list per kind and namespace, however many groups and nodes there are.
+"""Reads all Cluster API objects once: one list per kind and namespace, independent of the number of groups and nodes.
 
-What cannot be read becomes a gap, and `unread` remembers which kinds are missing where, so that a group whose Machines
-are unknown is reported as such and not as a group without machines.
+An unreadable list becomes a gap, and `unread` records which kinds are missing where. A group whose Machines are unknown
+is then reported as such and not as a group without machines.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 T = TypeVar("T", CapiResource, CapiMachine, CapiCluster)
 
-# The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
+# In upstream's order of listing. Machines are not groups; they are read as the instances.
 _KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
-_OPTIONAL = frozenset({DEPLOYMENT, POOL})  # may be missing from the API (clusterapi.md §1.2)
+_OPTIONAL = frozenset({DEPLOYMENT, POOL})  # may be missing from the API
 _WEAKENS = {
     MACHINE: ("every group's instances",),
     SET: ("every MachineDeployment's instances",),
     DEPLOYMENT: ("which groups exist",),
     POOL: (),
-    CLUSTER: (),  # a pause that is not seen costs nothing but waiting: nobody reconciles a paused cluster
+    CLUSTER: (),  # an undetected pause only causes waiting, because no controller reconciles a paused cluster
 }
 
 
 class CapiState(msgspec.Struct, frozen=True):
-    """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
+    """unread: (kind, namespace) of failed lists, with the reason; namespace "" stands for all.
 
     clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
     topology_replicas: (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology
-    (clusters.py).
+    (cluster_object.py).
     """
 
     resources: dict[str, tuple[CapiResource, ...]]
@@ -49,14 +49,14 @@ class CapiState(msgspec.Struct, frozen=True):
     clusters: frozenset[tuple[str, str]] = frozenset()
 
     def missing(self, kind: str, namespace: str) -> str:
-        """Why the objects of that kind in that namespace are not known, empty if they are."""
+        """Return why the objects of that kind in that namespace are unknown, empty if they are known."""
         return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
 
 
 def read_world(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
     """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
 
-    The Clusters are of use but not needed: a role without the right to list them costs a gap (D29).
+    The Clusters are optional: a role without the right to list them only causes a gap.
     """
     reader = _CapiReader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
@@ -78,7 +78,7 @@ def read_world(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) 
 
 
 def _of_all_namespaces(error: ProviderError) -> ProviderError:
-    """With the remedy for a role of one namespace, which may not list the whole cluster."""
+    """Add the remedy for a role of one namespace, which may not list the whole cluster."""
     if not isinstance(error, Unauthorized) or error.code == "401":
         return error
     return Unauthorized(
@@ -88,7 +88,7 @@ def _of_all_namespaces(error: ProviderError) -> ProviderError:
 
 
 class _CapiReader:
-    """Collects what goes wrong while reading."""
+    """Collects the errors while reading."""
 
     def __init__(self, api: CapiApi, namespaces: Sequence[str]) -> None:
         self._api, self._namespaces = api, namespaces
@@ -98,7 +98,7 @@ class _CapiReader:
         self.last_error: ProviderError | None = None
 
     def all(self, kind: str, shape: type[T]) -> tuple[T, ...]:
-        """The objects of a kind; failures are noted, not raised."""
+        """Return the objects of a kind; failures are recorded, not raised."""
         found: list[T] = []
         for namespace in self._namespaces:
             try:

@@ -1,8 +1,8 @@
-"""What a Cluster object says about the groups of its cluster: that they rest, and whose size the topology sets.
+"""Reads from a Cluster object whether its groups are paused, and which sizes its topology sets.
 
-Both reach a MachineDeployment only in part. A pause is mirrored into its conditions by newer versions alone (D29), and
-a replicas field in the topology is not visible on it at all, yet the topology controller keeps resetting the size to
-it (clusterapi.md §9): two would fight over one number.
+Neither is fully visible on a MachineDeployment. Only newer versions copy a pause into its conditions. A replicas field
+in the topology is not visible on it at all, yet the topology controller keeps resetting the size to it, so it would
+compete with Outscaler (Cluster API book, managed topologies).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.providers.clusterapi.models import Metadata
 
 
 class Workers(msgspec.Struct, frozen=True):
-    """One entry of spec.topology.workers; replicas None: whoever scales it may."""
+    """One entry of spec.topology.workers; replicas None: an autoscaler may set the size."""
 
     name: str = ""
     replicas: Int32 | None = None
@@ -50,12 +50,13 @@ class CapiCluster(msgspec.Struct, frozen=True):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing of it is reconciled. The annotation of that name on a Cluster stops its own object only."""
+        """Whether reconciliation of the cluster's objects is paused. The paused annotation on a Cluster stops only that
+        object."""
         return self.spec is not None and self.spec.paused is True
 
     @property
     def sized(self) -> Iterable[str]:
-        """The names of the topology's entries that say how many machines there are to be."""
+        """The names of the topology's entries that set a number of machines."""
         topology = self.spec.topology if self.spec else None
         workers = topology.workers if topology else None
         entries = [*(workers.machine_deployments or ()), *(workers.machine_pools or ())] if workers else []
@@ -63,12 +64,12 @@ class CapiCluster(msgspec.Struct, frozen=True):
 
 
 def paused(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str]]:
-    """(namespace, name) of those that rest."""
+    """Return (namespace, name) of the paused clusters."""
     return frozenset((each.metadata.namespace, each.metadata.name) for each in clusters if each.paused)
 
 
 def topology_replicas(clusters: Iterable[CapiCluster]) -> frozenset[tuple[str, str, str]]:
-    """(namespace, cluster, topology name) of the workers whose size the Cluster's topology sets.
+    """Return (namespace, cluster, topology name) of the workers whose size the Cluster's topology sets.
 
     The topology name is the label `topology.cluster.x-k8s.io/deployment-name` of a MachineDeployment, and `pool-name`
     of a MachinePool.

@@ -1,11 +1,11 @@
-"""Which of the clusters in this API is ours? (clusterapi.md D4)
+"""Determines which Cluster in the management API is the one being scaled.
 
 One management cluster holds the objects of many clusters. A group of another cluster looks like machines that never
-joined, and such machines get deleted; so a group counts only if it is known to be ours, and doubt means: none.
+joined, and such machines get deleted. A group is therefore used only if it certainly belongs to this cluster; in doubt
+there are no groups.
 
-Where the policy names a cluster, it is that one. Annotations of Nodes are hints, which whoever controls a kubelet can
-write, and change nothing then. Without a name in the policy it is the cluster of more than half of the Nodes
-(membership.py).
+A cluster named in the policy is authoritative. Annotations of Nodes are then only hints, because the owner of a kubelet
+can write them. Without a name in the policy, the cluster of more than half of the Nodes is used (node_membership.py).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from chalicelib.providers.clusterapi.capi_state import CapiState
 from chalicelib.providers.clusterapi.discovery import Spec, cluster_names
 from chalicelib.providers.clusterapi.node_membership import OwnCluster, Vote, most, tally, votes
 
-_SHOWN = 3  # names that one gap tells
+_SHOWN = 3  # maximum names in one gap
 _NOTHING = CapiState({}, ())
 
 
 class Doubt(msgspec.Struct, frozen=True):
-    """Why it is not known, and what would settle it."""
+    """Why the cluster is unknown, with the remedy."""
 
     problem: str
 
 
 class Ours(msgspec.Struct, frozen=True):
-    """The answer, and what is to be told beside it."""
+    """The result, with related warnings."""
 
     cluster: OwnCluster | Doubt
     gaps: tuple[MissingData, ...] = ()
@@ -46,7 +46,7 @@ def own_cluster(
     keys: CapiAnnotations,
     world: CapiState = _NOTHING,
 ) -> Ours:
-    """Our cluster. discovered: the clusters of all resources that match the settings."""
+    """Return this cluster. discovered: the clusters of all resources that match the settings."""
     cast = votes(nodes, world.machines, world.resources.get(POOL, ()), keys)
     names = cluster_names(specs)
     seen = {*discovered, *(each for each in map(_as_own, world.clusters) if _is_meant(each, specs))}
@@ -59,13 +59,16 @@ def _as_own(cluster: tuple[str, str]) -> OwnCluster:
 
 
 def _is_meant(cluster: OwnCluster, specs: Sequence[Spec]) -> bool:
-    """Whether the settings may mean it. Labels are not asked: they are on the groups, not on the Cluster."""
+    """Whether the settings may refer to this cluster. Labels are ignored, because they are on the groups, not on the
+    Cluster."""
     return any(spec.namespace in {"", cluster.namespace} and spec.cluster in {"", cluster.name} for spec in specs)
 
 
 def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
-    """The one cluster of these names, whatever the annotations of Nodes are. Where Cluster API has most Nodes as the
-    Machines of another cluster, the settings name a wrong one."""
+    """Return the one cluster of these names, regardless of the Nodes' annotations.
+
+    A Doubt if Cluster API has most Nodes as Machines of another cluster, because the settings then name the wrong one.
+    """
     found = sorted({each for each in seen if each.name in names}, key=_order)
     named = ", ".join(sorted(names))
     if not found:
@@ -84,7 +87,7 @@ def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozens
 
 
 def _elected(cast: Sequence[Vote], seen: Iterable[OwnCluster]) -> OwnCluster | Doubt:
-    """The cluster of more than half of the Nodes that are of any."""
+    """Return the cluster of more than half of the Nodes that belong to any cluster."""
     if not (counts := tally(cast)):
         return Doubt(
             "no Node is a Machine's, and none carries a usable annotation cluster-name, so it is unknown whose "
@@ -112,7 +115,7 @@ def _several(found: Sequence[OwnCluster]) -> Doubt:
 
 
 def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[MissingData, ...]:
-    """Nodes whose annotations name another cluster: nothing follows from them, and somebody should look."""
+    """Report Nodes whose annotations name another cluster. They have no effect, but the operator should check them."""
     odd = [each for each in cast if each.said is not None and _is_other(each.said, ours)]
     if not odd:
         return ()

@@ -1,4 +1,4 @@
-"""What every change of a group starts from: the calls, the settings, and which Machines are the group's."""
+"""The shared context of all changes of a group: the calls, the settings, and the group's Machines."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from chalicelib.providers.clusterapi.scalable_resource import Subject, as_it_is,
 from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.errors import InvalidRequest
 
-# How often a write that met a newer version is decided anew (D13).
+# Attempts of a write whose resourceVersion was outdated, each after a new decision.
 TRIES = 3
-# What a removal writes into its data, and tells in the end: how many of its machines were no Nodes (D31).
+# The key under which a removal records, and finally reports, how many of its machines were not Nodes.
 NEVER_JOINED = "never_joined"
 _DIGITS = 18
 
@@ -32,25 +32,24 @@ class CapiContext(msgspec.Struct, frozen=True):
     now: Callable[[], float]
 
     def subject(self, group: str, *, asked: bool = True) -> Subject:
-        """The group, read afresh; asked: whether it may be changed, else it raises (subject.py)."""
+        """Return the group, read again. asked: raise if it must not be changed (scalable_resource.py)."""
         return read_subject(self.api, self.settings, self.policies, group) if asked else as_it_is(self.api, group)
 
 
 def noted(operation: Operation, key: str) -> int | None:
-    """The number that an earlier step of the operation wrote down; None where there is none, or what is there is no
-    number any more."""
+    """Return the number that an earlier step of the operation recorded; None if it is missing or not a number."""
     text = operation.status.data.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def check_minimum(subject: Subject, size: int) -> None:
-    """Raises InvalidRequest if the size is below the group's minimum; asked only when shrinking (D14)."""
+    """Raise InvalidRequest if the size is below the group's minimum; called only for a lower size."""
     if size < subject.bounds.min:
         raise InvalidRequest(f"{subject.group}: the size {size} is below the minimum {subject.bounds.min}")
 
 
 def check_maximum(subject: Subject, size: int) -> None:
-    """Raises InvalidRequest if the size is above the group's maximum; asked only when growing (D14)."""
+    """Raise InvalidRequest if the size is above the group's maximum; called only for a scale-up."""
     if size > subject.bounds.max:
         raise InvalidRequest(f"{subject.group}: the size {size} is above the maximum {subject.bounds.max}")
 
@@ -58,8 +57,10 @@ def check_maximum(subject: Subject, size: int) -> None:
 def machines_of(
     api: CapiApi, subject: Subject, sets: Sequence[CapiResource]
 ) -> tuple[list[CapiMachine], list[CapiMachine]]:
-    """(the group's Machines, all others of its namespace), the former sorted by name. Raises Transient if one of them
-    cannot be read, for it might be the group's, and the count would be wrong."""
+    """Return (the group's Machines, all others of its namespace), the former sorted by name.
+
+    Raises Transient if a Machine cannot be decoded, because it might belong to the group and the count would be wrong.
+    """
     owned_by = POOL if subject.kind == POOL else SET
     owners = {subject.resource.metadata.uid} if subject.kind == POOL else {each.metadata.uid for each in sets}
     mine: list[CapiMachine] = []
@@ -81,7 +82,7 @@ class _CapiNode(msgspec.Struct, frozen=True):
 
 
 def nodes_of(api: CapiApi) -> list[Node]:
-    """The cluster's Nodes as of now, with what connects them to Machines and nothing else."""
+    """Return the cluster's current Nodes, with only the fields that connect them to Machines."""
     nodes = []
     for item in api.nodes():
         node = decode(item, _CapiNode)

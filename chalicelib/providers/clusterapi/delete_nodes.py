@@ -1,25 +1,27 @@
-"""Removing named Machines: mark them all, then lower the size once (clusterapi.md §4.3, D13, D28, D30, D31).
+"""Removes named Machines: annotates all of them, then lowers the size once.
 
-Upstream writes marks and sizes in turns and forgets what it did. Here every call reads how the group stands (marks.py)
-and takes the next step from there, so it may be repeated, cut off anywhere, and run beside removals of other nodes of
-the same group:
+Upstream writes annotations and sizes alternately and keeps no record. Here every call reads the group's state
+(delete_marks.py) and takes the next step from there. It may be repeated, interrupted at any point, and run concurrently
+with removals of other nodes of the same group:
 
     targets            size                                then
-    none living        any                                 done
-    living             above the living Machines           come back: a lower size would only cancel new Machines
-    some not marked    any                                 mark them
-    all marked         does not account for all marks      lower it, with the resourceVersion read before the Machines
-    all marked         accounts for all marks              come back until their deletion has begun
+    none alive         any                                 done
+    alive              above the living Machines           poll again: a lower size would only cancel new Machines
+    some unannotated   any                                 annotate them
+    all annotated      does not cover all annotations      lower it, with the resourceVersion read before the Machines
+    all annotated      covers all annotations              poll again until their deletion has begun
 
-Lowering is by what is marked and alive, not from one planned number to another: several nodes of a group are drained
-side by side, and each finishes in its own time. It relies on MachineSets taking marked Machines first, so it is only
-done where it is known which MachineSet becomes smaller (rollout.py); MachinePools promise nothing (pool_remove.py).
+The new size follows from the annotated living Machines and not from planned numbers, because several nodes of a group
+are drained concurrently and finish at different times. This relies on MachineSets deleting annotated Machines first, so
+it is done only if it is certain which MachineSet is scaled down (rollout.py). MachinePools give no such guarantee
+(machinepool_delete.py).
 
-Right before marks and size are written, Machines and Nodes are compared once more (victims.py): a Machine that is not
-the one of the drained Node any more, or two of which claim the same, stay.
+Immediately before annotations and size are written, Machines and Nodes are compared again (targets.py). A Machine that
+is no longer that of the drained Node, or a Node that two Machines claim, is not removed.
 
-Machines that never joined are discarded in the same way (Kind.DISCARD), with two differences. The minimum is not asked:
-it is about Nodes, and they are none. And one that has its Node by now stays.
+Machines that never joined (kind "discard") are deleted in the same way, with two differences: the minimum does not
+apply, because they are not Nodes, and a Machine that has its Node by now is kept (docs/providers/clusterapi.md "Node
+removal").
 """
 
 from __future__ import annotations
@@ -47,22 +49,22 @@ from chalicelib.providers.clusterapi.targets import (
 )
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
-# Seconds: MachineSets act within one; Machines are made within a few.
+# Seconds: MachineSets act within one; Machines are created within a few.
 _LOOK_AGAIN, _WAIT_FOR_MACHINES = 2.0, 10.0
 
 
 class _View(msgspec.Struct, frozen=True):
-    """What one attempt decides on."""
+    """The state on which one attempt decides."""
 
     subject: Subject
     sets: tuple[CapiResource, ...]
     version: str
     standing: Standing
-    machines: tuple[CapiMachine, ...]  # all of the namespace
+    machines: tuple[CapiMachine, ...]  # all Machines of the namespace
 
 
 def remove(context: CapiContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
     if operation.spec.group.startswith(f"{POOL}/"):
         return remove_from_pool(context, operation)
     targets = _handles(operation)
@@ -76,7 +78,7 @@ def remove(context: CapiContext, operation: Operation) -> Outcome:
             note = "machines of this group are still being made"
             return InProgress(_WAIT_FOR_MACHINES, "remove", dict(operation.status.data), note)
         if stalled := _stalled(context, view.standing):
-            # No Pending: nothing was begun, and whoever comes back is to look at the nodes again.
+            # Not Pending: nothing was started, and the caller must check the nodes again before it retries.
             raise Conflict(
                 f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it first"
             )
@@ -84,7 +86,7 @@ def remove(context: CapiContext, operation: Operation) -> Outcome:
             return _Attempt(context, operation, view).run()
         except ScalableResourceState:
             raise
-        except (Conflict, NotFound) as error:  # changed, or gone, since the look
+        except (Conflict, NotFound) as error:  # changed or deleted since it was read
             changed = error
             if attempt == TRIES:
                 _unmark_unless_settled(context, operation, targets)
@@ -92,8 +94,10 @@ def remove(context: CapiContext, operation: Operation) -> Outcome:
 
 
 def _stalled(context: CapiContext, stands: Standing) -> str:
-    """A Machine that a lower size would cost its life although the function that marked it stopped there: a pod may
-    have come to its node since anybody looked. Empty where there is none."""
+    """Return a Machine that a lower size would delete although the function that annotated it has stopped; empty if
+    none.
+
+    A pod may have been scheduled to its node since that function checked it."""
     if stands.others_settled:
         return ""
     now, keys = context.now(), context.settings.keys
@@ -101,8 +105,9 @@ def _stalled(context: CapiContext, stands: Standing) -> str:
 
 
 def release(context: CapiContext, operation: Operation) -> bool:
-    """Take our marks off targets that are not to go any more; False where the size was lowered for them already, or
-    where none of them lives any more. Raises ProviderError."""
+    """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError.
+
+    False if the size was lowered for them already, or if none of them is alive."""
     if operation.spec.group.startswith(f"{POOL}/"):
         return release_from_pool(context, operation)
     stands = _look(context, operation, _handles(operation), asked=False).standing
@@ -114,7 +119,7 @@ def release(context: CapiContext, operation: Operation) -> bool:
 
 
 def _handles(operation: Operation) -> dict[str, str]:
-    """Machine handle -> instance id, of all targets."""
+    """Return Machine handle -> instance id, for all targets."""
     handles = {}
     for target in operation.spec.targets:
         handle = target.handle or handle_of(target.instance)
@@ -127,7 +132,7 @@ def _handles(operation: Operation) -> dict[str, str]:
 def _look(context: CapiContext, operation: Operation, targets: dict[str, str], *, asked: bool = True) -> _View:
     subject = context.subject(operation.spec.group, asked=asked)
     sets = machine_sets(context.api, subject)
-    # The size before the Machines: one that changes after this read fails the precondition of the write.
+    # The size is read before the Machines: a change after this read fails the precondition of the write.
     scale = context.api.scale(subject.kind, subject.namespace, subject.name)
     mine, foreign = machines_of(context.api, subject, sets)
     check_membership(subject, targets, mine, foreign)
@@ -136,32 +141,34 @@ def _look(context: CapiContext, operation: Operation, targets: dict[str, str], *
 
 
 class _Attempt:
-    """The lower half of the table, over one view."""
+    """The lower part of the table, for one view."""
 
     def __init__(self, context: CapiContext, operation: Operation, view: _View) -> None:
         self._context, self._api = context, context.api
         self._operation, self._view = operation, view
 
     def run(self) -> Outcome:
-        """Pending until the targets go. Raises Conflict where the group changed meanwhile; marks stay on for that."""
+        """Pending until the targets are deleted. Raises Conflict if the group changed meanwhile; the annotations then
+        stay."""
         stands = self._view.standing
         if stands.goal < stands.size or not self._all_marked(stands):
             check_identity(self._context, self._operation, stands.targets, self._view.machines)
         stands = self._clear_the_way()
         try:
-            # A rollout has more Machines than the size for a while; what looks settled then has not begun.
+            # A rollout temporarily has more Machines than the size, so a removal that looks accounted for may not
+            # have begun.
             if stands.goal < stands.size or not self._all_marked(stands):
                 self._permitted(stands)
             set_marks(self._context, self._operation, stands.targets)
         except (Transient, Throttled):
-            raise  # marks that were set stay: the next call goes on from them
+            raise  # annotations already set stay: the next call continues from them
         except ProviderError:
             unmark(self._context, self._operation, stands.targets)
             raise
         if stands.goal < stands.size:
             self._lower(stands)
         names = ", ".join(each.handle for each in stands.targets)
-        # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
+        # These Machines were counted as upcoming nodes, so pods that wait for them must be planned again at once.
         never_joined = sum(1 for each in stands.targets if each.status.node_ref is None)
         data = {NEVER_JOINED: str(never_joined)}
         return InProgress(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
@@ -170,9 +177,11 @@ class _Attempt:
         return all(each.mark(self._context.settings.keys) is not None for each in stands.targets)
 
     def _clear_the_way(self) -> Standing:
-        """Deal with marks on other Machines that no size accounts for: they could be taken in the targets' place.
+        """Handle annotations on other Machines that the size does not account for: they could be deleted instead of the
+        targets.
 
-        Fresh ones of ours belong to a removal that runs beside this one: the goal counts them, whoever lowers first.
+        Recent ones set by Outscaler belong to a concurrent removal: the target size counts them, whichever removal
+        lowers it first.
         """
         stands = self._view.standing
         if stands.others_settled:
@@ -193,8 +202,10 @@ class _Attempt:
             self._of_one_set(only, stands)
 
     def _of_one_set(self, only: CapiResource, stands: Standing) -> None:
-        """Raises unless all marks are on Machines of the one set that becomes smaller, and, where it is one of several,
-        that set is about to lose none already: the deployment's size does not tell that of each of them."""
+        """Raise unless all annotations are on Machines of the one set that is scaled down.
+
+        If it is one of several sets, it must also have no deletion pending, because the deployment's size does not show
+        the size of each set."""
         for machine in (*stands.targets, *stands.others):
             if controller(machine.metadata, SET) != only.metadata.uid:
                 raise ScalableResourceState(
@@ -213,14 +224,14 @@ class _Attempt:
         try:
             self._api.set_scale(subject.kind, subject.namespace, subject.name, stands.goal, self._view.version)
         except (Transient, Throttled, Conflict):
-            raise  # it may have happened, or will: the marks stay for the next look
+            raise  # the write may have happened, or will: the annotations stay for the next call
         except ProviderError:
             unmark(self._context, self._operation, stands.targets)
             raise
 
 
 def _unmark_unless_settled(context: CapiContext, operation: Operation, targets: dict[str, str]) -> None:
-    """Give up for now: our marks come off, except where the size was lowered for them meanwhile."""
+    """Give up for now: remove our annotations, unless the size was lowered for them meanwhile."""
     stands = _look(context, operation, targets).standing
     if stands.goal < stands.size:
         unmark(context, operation, stands.targets)

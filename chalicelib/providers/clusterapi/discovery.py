@@ -1,7 +1,7 @@
-"""Which resources a user meant: upstream's `--node-group-auto-discovery=clusterapi:…` (clusterapi.md §2).
+"""Parses and matches upstream's `--node-group-auto-discovery=clusterapi:…`.
 
-Parsing is as strict as upstream's (nothing is trimmed, nothing guessed); matching is applied to the final resource
-only, never to the MachineSets and Machines below it, which do not inherit its labels (defect D7).
+Parsing is as strict as upstream's: nothing is trimmed or guessed. Specs are matched against the scalable resource only,
+never against the MachineSets and Machines below it, which do not inherit its labels.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _REMEDY = "write clusterapi:namespace=NAME,clusterName=NAME,label=value with any
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One spec: all parts must hold. An empty namespace or cluster is no restriction."""
+    """One spec, of which all parts must match. An empty namespace or cluster is not a restriction."""
 
     namespace: str = ""
     cluster: str = ""
     labels: tuple[tuple[str, str], ...] = ()
 
     def matches(self, namespace: str, cluster: str, labels: Mapping[str, str]) -> bool:
-        """Whether a resource in this namespace, of this cluster and with these labels is meant."""
+        """Whether the spec selects a resource in this namespace, of this cluster and with these labels."""
         return (
             self.namespace in {"", namespace}
             and self.cluster in {"", cluster}
@@ -37,7 +37,7 @@ EVERYTHING = (Spec(),)
 
 
 def parse_spec(text: str, place: str) -> Spec:
-    """`clusterapi:namespace=blue,color=red` -> Spec. Raises BadInput naming place for anything §2 calls an error."""
+    """Parse `clusterapi:namespace=blue,color=red`. Raises BadInput naming place for an invalid spec."""
     discoverer, colon, rest = text.partition(":")
     if not colon or ":" in rest:
         raise BadInput(place, f"{text!r} does not have exactly one ':'", _REMEDY)
@@ -47,14 +47,14 @@ def parse_spec(text: str, place: str) -> Spec:
     labels = []
     for key, value in _pairs(rest, place):
         if key in parts:
-            parts[key] = _name(key, value, place)  # the last one wins
+            parts[key] = _name(key, value, place)  # the last one applies
         else:
             labels.append(_label(key, value, place))
     return Spec(parts["namespace"], parts["clusterName"], tuple(labels))
 
 
 def parse_labels(text: str, place: str) -> tuple[tuple[str, str], ...]:
-    """`color=blue,shape=square` as label requirements; every key is a label here, also `namespace`."""
+    """Parse `color=blue,shape=square` as label requirements; every key is a label here, also `namespace`."""
     return tuple(_label(key, value, place) for key, value in _pairs(text, place))
 
 
@@ -67,7 +67,7 @@ def _pairs(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def _name(key: str, value: str, place: str) -> str:
-    # Upstream takes anything and then finds nothing; a name that cannot be is a slip of the pen.
+    # Upstream accepts any text and then finds nothing; an invalid name here is a typing error.
     if not is_label_value(value):
         raise BadInput(place, f"{value!r} cannot be a {key}", _REMEDY)
     return value
@@ -82,17 +82,17 @@ def _label(key: str, value: str, place: str) -> tuple[str, str]:
 
 
 def any_matches(specs: Sequence[Spec], namespace: str, cluster: str, labels: Mapping[str, str]) -> bool:
-    """Across specs any may hold."""
+    """Whether any of the specs matches."""
     return any(spec.matches(namespace, cluster, labels) for spec in specs)
 
 
 def scope(specs: Sequence[Spec]) -> tuple[str, ...]:
-    """The namespaces to list: the union over all specs, or ("",), the whole cluster, if any spec has none (D5)."""
+    """Return the namespaces to list: the union over all specs, or ("",), the whole cluster, if any spec names none."""
     namespaces = {spec.namespace for spec in specs}
     return ("",) if "" in namespaces else tuple(sorted(namespaces))
 
 
 def cluster_names(specs: Sequence[Spec]) -> frozenset[str] | None:
-    """The clusters the specs name; None as soon as one of them leaves it open."""
+    """Return the clusters that the specs name; None if one of them names none."""
     names = frozenset(spec.cluster for spec in specs)
     return None if "" in names else names

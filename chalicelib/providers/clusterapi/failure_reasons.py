@@ -1,8 +1,8 @@
-"""What class of trouble the words of an infrastructure provider mean (clusterapi.md §7, D25).
+"""Maps the failure texts of infrastructure providers to error classes.
 
-Cluster API has no field for "sold out" or "over quota"; there are only reasons and messages, which every infrastructure
-provider words as it likes. The class decides whether the next group is bought in the same pass and whether a person is
-told, so the words are worth reading; a wrong guess costs a back-off of the wrong name and nothing else.
+Cluster API has no field for "sold out" or "over quota", only reasons and messages, whose wording each infrastructure
+provider chooses. The class decides whether the next group is tried in the same pass and whether the operator is
+notified. A wrong guess only results in a backoff of the wrong class.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded, Throttled, Unknown
 
-# The first row that fits counts. A limit on calls is no limit on machines; "no capacity within your quota" is a quota.
+# The first matching row decides. A limit on calls is not a limit on machines; "no capacity within your quota" is a
+# quota.
 _WORDS: tuple[tuple[str, str], ...] = (
     (r"throttl|rate.?limit|limit.?rate|request.?limit|too.?many.?requests", Throttled.__name__),
     (r"out.?of.?stock|no.?stock|limited.?availability", OutOfStock.__name__),
@@ -25,6 +26,6 @@ _PATTERNS = tuple((re.compile(pattern, re.IGNORECASE), cls) for pattern, cls in 
 
 
 def failure_class(reason: str, message: str) -> str:
-    """The name of the provider error class that a reason and a message speak of, `Unknown` where they do not."""
+    """Return the name of the provider error class for a reason and a message, `Unknown` if none matches."""
     text = f"{reason} {message}"
     return next((cls for pattern, cls in _PATTERNS if pattern.search(text)), Unknown.__name__)

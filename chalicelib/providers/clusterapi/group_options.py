@@ -1,6 +1,6 @@
-"""Per-group options from annotations (clusterapi.md §6).
+"""Reads per-group options from annotations.
 
-What cannot be read is reported, and the cluster's own value stays in force.
+An unreadable value is reported, and the cluster's own value applies.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
     "scaledownunreadytime": ("scale_down_unready_time", _duration),
     "maxnodeprovisiontime": ("max_node_provision_time", _duration),
     "maxnodestartuptime": ("max_node_startup_time", _duration),
-    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),  # ours, as the next one (D24)
+    # an extension of Outscaler, as is the next one
+    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
     "zeroormaxnodescaling": ("zero_or_max", _flag),
 }
 
 
 def read_options(annotations: Mapping[str, str], keys: CapiAnnotations) -> tuple[GroupOptions, tuple[str, ...]]:
-    """The options, and one sentence per annotation that was left out because it cannot be read."""
+    """Return the options, and one sentence per annotation that was skipped as unreadable."""
     fields: dict[str, float | bool] = {}
     warnings = []
     for suffix, (field, reader) in _OPTIONS.items():

@@ -1,8 +1,8 @@
-"""Asks the infrastructure provider what a new machine will offer (clusterapi.md §5, "Infra contract").
+"""Reads the capacity of a new machine from its infrastructure object.
 
-A machine template may carry the capacity of its machines in its status. It is asked for only where nothing else tells
-the same, one object at a time, and whatever goes wrong means "no capacity from there": a missing permission or a slow
-API server must neither keep a pass waiting nor hide a group (D9, D12).
+A machine template may carry the capacity of its machines in its status (Cluster API provider contract). It is read only
+if no other source has the same information, one object at a time. Any failure means "no capacity from there": a missing
+permission or a slow API server must neither delay a pass nor hide a group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
 from chalicelib.providers.clusterapi.models import CapiResource, InfrastructureReference
 from chalicelib.providers.kube_protocol import KubeApi
 
-# Seconds of waiting that one pass may lose here. A prompt answer takes nothing of it, or a large fleet would use it up.
+# Seconds of waiting that one pass may spend here. A prompt response does not count, otherwise a large fleet would
+# use up the time.
 _PATIENCE, _PROMPT = 2.0, 0.1
 _LONGEST_ANSWER = 1.0
 _VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
@@ -30,20 +31,20 @@ Infra = Callable[[str, CapiResource], Infrastructure]
 
 
 def no_infrastructure(kind: str, resource: CapiResource) -> Infrastructure:
-    """An `infra` that knows nothing, for where no infrastructure object can be read."""
+    """An `infra` without any data, for use if no infrastructure object can be read."""
     del kind, resource
     return Infrastructure()
 
 
 class _Patient(Protocol):
-    """The cluster's client, which takes a time limit per call."""
+    """The cluster's client with a time limit per call."""
 
     def request(self, method: str, path: str, *, timeout: tuple[float, float], attempts: int) -> bytes:
-        """One call, answered with the body; timeout: (connect, read) in seconds, per attempt."""
+        """Send one request and return the response body; timeout: (connect, read) in seconds, per attempt."""
 
 
 class _NoAnswer(OutscalerError):
-    """A question that brought nothing; its text says which and why. status: HTTP's, 0 where there was no answer."""
+    """A request without a usable response; its text names request and reason. status: HTTP's, 0 without a response."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
@@ -68,10 +69,10 @@ class _ServedList(msgspec.Struct, frozen=True):
 
 
 class InfrastructureReader:
-    """Reads infrastructure objects for one pass; what concerns a whole group, version or kind is asked for once.
+    """Reads infrastructure objects for one pass; data of a whole group, version or kind is requested once.
 
-    kube: the management cluster's client; it takes `timeout=(connect, read)`. now: seconds, of which only differences
-    count. After two seconds of waiting in all nothing more is asked.
+    kube: the management cluster's client, with `timeout=(connect, read)`. now: seconds, of which only differences
+    count. After two seconds of waiting in total no further request is sent.
     """
 
     def __init__(self, kube: KubeApi, now: Callable[[], float] = time.monotonic) -> None:
@@ -81,8 +82,9 @@ class InfrastructureReader:
         self._closed: dict[str, _NoAnswer] = {}
 
     def of(self, kind: str, resource: CapiResource) -> Infrastructure:
-        """What the object behind spec.template.spec.infrastructureRef says, looked up in the resource's own namespace;
-        never raises. kind: the resource's."""
+        """Return the data of the object behind spec.template.spec.infrastructureRef, in the resource's own namespace.
+
+        Never raises. kind: the resource's."""
         del kind  # machine templates and infrastructure pools have the same contract
         template = resource.spec.template
         reference = template.spec.infrastructure_ref if template and template.spec else None
@@ -95,7 +97,8 @@ class InfrastructureReader:
             return Infrastructure(problem=str(nothing))
 
     def _place(self, reference: InfrastructureReference, namespace: str) -> tuple[str, str]:
-        """The object for people, and its path. References of v1beta1 name their version, those of v1beta2 a group."""
+        """Return the object's name for messages, and its path. References of v1beta1 name a version, those of v1beta2 a
+        group."""
         group, _, version = reference.api_version.rpartition("/")
         group = group or reference.api_group
         for field, value, good in (
@@ -117,7 +120,7 @@ class InfrastructureReader:
         raise _NoAnswer(f"{where}: the cluster serves no such kind in {group}")
 
     def _plural(self, group: str, version: str, kind: str) -> str:
-        """The name under which a version serves a kind, as the server says it (D12); empty where it does not."""
+        """Return the plural name under which a version serves a kind, according to the server; empty if it does not."""
         if not _VERSION.match(version):
             return ""
         served = self._decoded(f"/apis/{group}/{version}", _ServedList).resources or ()
@@ -130,7 +133,8 @@ class InfrastructureReader:
             raise _NoAnswer(f"{path}: the API server's answer cannot be read") from None
 
     def _once(self, path: str) -> bytes:
-        """An answer, or why there is none, asked for once per pass. A refusal holds for all objects beside it."""
+        """Return a response, or why there is none, requested once per pass. A refusal applies to all objects of the
+        same kind."""
         beside = path.rpartition("/")[0]
         found = self._closed.get(beside) or self._known.get(path)
         if found is None:

@@ -1,7 +1,7 @@
-"""What an infrastructure object's status says of the machines made from it (clusterapi.md §5, "Infra contract").
+"""Reads the capacity of new machines from an infrastructure object's status (Cluster API provider contract).
 
-The object belongs to another project and its fields are optional, so nothing in it is believed: an entry that makes no
-sense costs that entry, never its neighbours (D16, D17, D19).
+The object belongs to another project and its fields are optional, so all of them are validated: an invalid entry is
+skipped and does not affect the others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from chalicelib.providers.clusterapi.annotations import is_qualified_name
 from chalicelib.providers.clusterapi.settings import ARCHITECTURES
 
 _SYSTEM = re.compile(r"[a-z0-9]{1,63}\Z")
-# Of one object; what comes after them would only repeat the lesson in the report.
+# Maximum warnings per object; further ones would add no information.
 _MOST_WARNINGS = 5
 
 
 class Infrastructure(msgspec.Struct, frozen=True):
-    """What one infrastructure object says of its machines. capacity: cpu in millicores, memory and storage in bytes,
-    the rest in pieces, nothing that is 0. architecture, system: empty where it does not say, or says nonsense (D19).
-    problem: why there is no capacity from there, empty where none was to be expected."""
+    """The data of one infrastructure object about its machines. capacity: cpu in millicores, memory and storage in
+    bytes, the rest in pieces, without zeros. architecture, system: empty if missing or invalid. problem: why there
+    is no capacity, empty if none was expected."""
 
     capacity: dict[str, int] = {}
     architecture: str = ""
@@ -34,7 +34,8 @@ class Infrastructure(msgspec.Struct, frozen=True):
 
 
 def read_status(body: bytes, where: str) -> Infrastructure:
-    """status.capacity and status.nodeInfo of an object as the API sent it; never raises. where: its name in texts."""
+    """Read status.capacity and status.nodeInfo of an object as the API sent it; never raises. where: its name in
+    texts."""
     try:
         found = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -53,13 +54,13 @@ def read_status(body: bytes, where: str) -> Infrastructure:
 
 
 def _part(of: Any, key: str) -> dict[str, Any]:
-    """An object inside an object; empty where there is none or something else."""
+    """Return a nested object; empty if it is missing or of another type."""
     part = of.get(key) if isinstance(of, dict) else None
     return part if isinstance(part, dict) else {}
 
 
 def _capacity(given: dict[str, Any]) -> tuple[dict[str, int], list[str]]:
-    """The entries that are amounts, and a few words about each of the others."""
+    """Return the valid amounts, and a short description of each invalid one."""
     amounts: dict[str, int] = {}
     refused = []
     for name, raw in given.items():

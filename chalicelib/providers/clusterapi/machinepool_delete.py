@@ -1,20 +1,21 @@
-"""Removing instances of a MachinePool, whose infrastructure provider promises nothing (clusterapi.md §4.3, D11, D28).
+"""Removes instances of a MachinePool, whose infrastructure provider guarantees no order of deletion.
 
-A pool's provider should delete the marked Machine first, but some do not, and a pool without Machines cannot even be
-told. A group that measures itself by what is alive (marks.py) would then lower the size again and again. So a pool's
-size is lowered once per removal, however often the step is repeated: the size and the version it was read with are
-recorded first, in Pending.data, and the write is bound to that version.
+A pool's provider should delete the annotated Machine first, but some do not, and a pool without Machines cannot be
+given any preference. Comparing the size with the living instances (delete_marks.py) would then lower the size
+repeatedly. Therefore a pool's size is lowered once per removal, however often the step is repeated. The size and the
+version it was read with are recorded first, in Pending.data, and the write is bound to that version.
 
     recorded            the size now                  then
-    nothing             any                           mark the Machines, record size and version, write nothing else
-    size R, version V   still R at V                  lower it over V, by the instances still there
-    size R, version V   R or more, at another V       record anew: it was not this removal that changed it
-    size R              below R                       lowered: come back until the instances are gone
-    size R              R or more, lowered meanwhile  fail: it was raised since, and another instance may be going
+    nothing             any                           annotate the Machines, record size and version, nothing else
+    size R, version V   still R at V                  lower it over V, by the number of remaining targets
+    size R, version V   R or more, at another V       record again: another party changed it
+    size R              below R                       lowered: poll again until the instances are gone
+    size R              R or more, lowered meanwhile  fail: it was raised since, and another instance may be deleted
 
-Once it is lowered, as many instances must go as are still to go; where fewer do, the pool has taken others, and the
-removal fails rather than try again. Removals of one pool go one after the other for the same reason. A lowering that
-somebody has undone since shows in the generation, which counts the changes of the spec.
+After the size is lowered, the pool must be about to delete as many instances as there are remaining targets. If there
+are fewer, the pool has deleted others, and the removal fails without another attempt. For the same reason, removals of
+one pool run one after another. A change that was undone concurrently shows in the generation, which counts the changes
+of the spec.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ from chalicelib.providers.clusterapi.targets import (
 )
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 
-# Seconds: the record must be written before the size is; a provider takes a while to choose; instances take minutes.
+# Seconds: until the record is stored and the size may be written; for a provider to choose; for instances to be
+# created.
 _RECORDED, _LOOK_AGAIN, _WAIT_FOR_OTHERS = 1.0, 5.0, 10.0
 _SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
 _RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
 
 
 def remove_from_pool(context: CapiContext, operation: Operation) -> Outcome:
-    """Remove the targets; raises ProviderError. An instance that is not listed any more is gone."""
+    """Remove the targets; raises ProviderError. An instance that is no longer listed is gone."""
     view = look_at_pool(context, operation)
     for question in _QUESTIONS:
         if outcome := question(context, operation, view):
@@ -51,7 +53,7 @@ def remove_from_pool(context: CapiContext, operation: Operation) -> Outcome:
     try:
         return _lower_once(context, operation, view)
     except (Transient, Throttled, Conflict):
-        raise  # it may have happened, or will: the marks stay for the next look
+        raise  # the write may have happened, or will: the annotations stay for the next call
     except ProviderError:
         unmark(context, operation, view.standing.targets)
         raise
@@ -67,7 +69,10 @@ def _gone(context: CapiContext, operation: Operation, view: PoolView) -> Outcome
 
 
 def _lowered(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
-    """Raises Held, with the marks off, once others than the targets have gone for it, or may have."""
+    """Return Pending after the size was lowered.
+
+    Removes the annotations and raises Held once instances other than the targets were deleted for it, or may have been.
+    """
     recorded = noted(operation, _SIZE)
     if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
         return None
@@ -84,14 +89,15 @@ def _lowered(context: CapiContext, operation: Operation, view: PoolView) -> Outc
 
 
 def _undone(operation: Operation, view: PoolView) -> bool:
-    """Whether the size, which is not below what was recorded, may have been below it in between: that takes two
-    changes of the spec."""
+    """Whether the size, which is not below the recorded one, may have been below it in between.
+
+    That takes two changes of the spec."""
     generation = noted(operation, _GENERATION)
     return generation is not None and view.subject.resource.metadata.generation > generation + 1
 
 
 def _unsteady(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
-    """Somebody else has lowered the size by enough, or raised it above what is there."""
+    """Return Pending if another party has lowered the size sufficiently, or raised it above the existing instances."""
     note = ""
     if view.excess >= view.left and _all_marked(context, view):
         note = f"{view.names}: the pool is about to become smaller"
@@ -101,8 +107,10 @@ def _unsteady(context: CapiContext, operation: Operation, view: PoolView) -> Out
 
 
 def _another_first(context: CapiContext, operation: Operation, view: PoolView) -> Outcome | None:
-    """One removal at a time: with the Machines of two marked, the pool could take the wrong one first. Where two have
-    marked at once, the one with the larger id takes its marks off again."""
+    """Return Pending while another removal is running.
+
+    If the Machines of two removals were annotated, the pool could delete the wrong one first. If two have annotated at
+    once, the operation with the larger id removes its annotations."""
     others = without_forgotten(context, view.standing.others)
     if not others:
         return None
@@ -113,7 +121,9 @@ def _another_first(context: CapiContext, operation: Operation, view: PoolView) -
 
 
 def _wait(operation: Operation, note: str) -> Outcome:
-    """Without the record: it has not been acted on, as _lowered has seen, and is of no use once the pool has moved."""
+    """Return Pending without the record.
+
+    It has not been acted on, as _lowered has verified, and is useless once the pool has changed."""
     data = {key: value for key, value in operation.status.data.items() if key not in _RECORD}
     return InProgress(_WAIT_FOR_OTHERS, "remove", data, note)
 
@@ -137,7 +147,9 @@ def _lower_once(context: CapiContext, operation: Operation, view: PoolView) -> O
 
 
 def release_from_pool(context: CapiContext, operation: Operation) -> bool:
-    """Take our marks off; False where the pool is about to lose as many instances as are still there, or none is."""
+    """Remove our annotations.
+
+    False if the pool is about to delete as many instances as there are remaining targets, or if no target remains."""
     view = look_at_pool(context, operation, asked=False)
     if view.excess >= view.left and _all_marked(context, view):
         return False
@@ -175,7 +187,7 @@ def _permitted(context: CapiContext, operation: Operation, view: PoolView, goal:
 
 
 def _record(operation: Operation, view: PoolView) -> dict[str, str]:
-    # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
+    # These instances were counted as upcoming nodes, so pods that wait for them must be planned again at once.
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
     unjoined += len(view.bare) if operation.spec.kind is OperationKind.DELETE_INSTANCES else 0
     generation = str(view.subject.resource.metadata.generation)

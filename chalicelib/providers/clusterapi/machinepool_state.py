@@ -1,7 +1,7 @@
-"""How a MachinePool and the targets of a removal stand, read in one order (clusterapi.md §4.3, D11).
+"""The state of a MachinePool and of the targets of a removal, read in a fixed order.
 
-Some of a pool's instances have a Machine and some are only an entry of a list of provider ids; a removal may name both,
-by the handles that they had when it was planned.
+Some of a pool's instances have a Machine and some are only an entry in a list of provider ids. A removal may contain
+both, identified by their handles at planning time.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ from chalicelib.providers.errors import InvalidRequest
 
 
 class PoolView(msgspec.Struct, frozen=True):
-    """bare: the targets that are listed and have no Machine. there: how many instances the pool has, not counting
-    Machines that are leaving."""
+    """bare: the targets that are listed without a Machine. there: the number of the pool's instances, without leaving
+    Machines."""
 
     subject: Subject
     version: str
     standing: Standing
     bare: tuple[str, ...]
     there: int
-    machines: tuple[CapiMachine, ...] = ()  # all of the namespace
+    machines: tuple[CapiMachine, ...] = ()  # all Machines of the namespace
 
     @property
     def left(self) -> int:
-        """How many targets are still there."""
+        """The number of targets that still exist."""
         return len(self.standing.targets) + len(self.bare)
 
     @property
     def excess(self) -> int:
-        """How many instances the pool is about to lose; negative while some are still to come."""
+        """The number of instances that the pool is about to delete; negative while some are still to be created."""
         return self.there - self.standing.size
 
     @property
     def names(self) -> str:
-        """The targets still there."""
+        """The targets that still exist."""
         return ", ".join((*(each.handle for each in self.standing.targets), *self.bare))
 
 
 def look_at_pool(context: CapiContext, operation: Operation, *, asked: bool = True) -> PoolView:
-    """The pool, its size with the version, and which targets are still there; asked: whether it may be changed. Raises
-    ProviderError: InvalidRequest for a target that is not the pool's."""
-    # The size with its version before the list that is in the pool itself: a list that is newer costs a Conflict only.
+    """Return the pool, its size with the version, and the targets that still exist. asked: raise if it must not be
+    changed.
+
+    Raises ProviderError: InvalidRequest for a target that does not belong to the pool."""
+    # The size and its version are read before the list in the pool itself: a newer list then only causes a Conflict.
     kind, _, rest = operation.spec.group.partition("/")
     namespace, _, name = rest.partition("/")
     scale = context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
@@ -71,7 +73,8 @@ def look_at_pool(context: CapiContext, operation: Operation, *, asked: bool = Tr
 def _targets(
     operation: Operation, subject: Subject, mine: Sequence[CapiMachine]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """(Machine handle -> instance id, provider ids that are listed without a Machine) of the targets still listed."""
+    """Return (Machine handle -> instance id, provider ids listed without a Machine) of the targets that are still
+    listed."""
     by_id = {normalise(each.spec.provider_id): each.handle for each in mine if each.spec.provider_id}
     unclaimed = without_machine(subject.resource, mine)
     handles: dict[str, str] = {}
@@ -91,7 +94,7 @@ def _targets(
 
 
 def _listed(provider_id: str, listed: Sequence[str]) -> list[str]:
-    """The entry of the list that is this instance: as it is, else by its last segment where only one has that."""
+    """Return the list's entry for this instance: the exact id, otherwise by its last segment if that is unique."""
     if provider_id in listed:
         return [provider_id]
     near = [each for each in listed if normalise(each) == normalise(provider_id)]

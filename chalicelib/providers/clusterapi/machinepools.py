@@ -1,8 +1,8 @@
-"""MachinePools as node groups (clusterapi.md §3 "MP", D11).
+"""MachinePools as node groups.
 
-Some infrastructure providers make a Machine for every instance of a pool; those are read and removed like any other.
-Without Machines there is only a list of provider ids: which of them joined is told by the Nodes, and there is no way to
-say which one is to go.
+Some infrastructure providers create a Machine for every instance of a pool; those are read and removed like any other.
+Without Machines there is only a list of provider ids: the Nodes show which of them have joined, and it is impossible to
+select the one to be deleted (docs/providers/clusterapi.md "MachinePools").
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from chalicelib.providers.clusterapi.provider_ids import Nodes, normalise
 from chalicelib.providers.clusterapi.settings import CapiSettings
 
 _MANAGED_BY = "cluster.x-k8s.io/replicas-managed-by"
-_LISTED = "listed:"  # how a handle begins that is a provider id; a Machine's is namespace/name, without a colon
+_LISTED = "listed:"  # prefix of a handle that is a provider id; a Machine's is namespace/name, without a colon
 
 
 def managed_by(pool: CapiResource) -> str:
-    """Who else sets the pool's size, empty if nobody does: then it is no node group of ours."""
+    """Return the other scaler that sets the pool's size, empty if there is none. Such a pool is not a node group."""
     name = pool.annotations.get(_MANAGED_BY, "false")
     return "" if name.lower() == "false" else name or "somebody unnamed"
 
 
 def listed_handle(provider_id: str) -> str:
-    """The handle of an instance that has no Machine."""
+    """Return the handle of an instance without a Machine."""
     return f"{_LISTED}{provider_id}"
 
 
 def listed_id(handle: str) -> str:
-    """The provider id in such a handle, empty for any other."""
+    """Return the provider id in such a handle, empty for any other."""
     return handle.removeprefix(_LISTED) if handle.startswith(_LISTED) else ""
 
 
 def without_machine(pool: CapiResource, machines: Iterable[CapiMachine]) -> tuple[str, ...]:
-    """The listed provider ids that no Machine of the pool has, in the list's order."""
+    """Return the listed provider ids that no Machine of the pool has, in the list's order."""
     exact = {each.spec.provider_id for each in machines if each.spec.provider_id}
     near = {normalise(each) for each in exact}
     return tuple(each for each in pool.listed if each not in exact and normalise(each) not in near)
 
 
 def listed_instances(pool: CapiResource, machines: Sequence[CapiMachine], nodes: Nodes) -> tuple[Instance, ...]:
-    """The instances of a pool that are listed and have no Machine. No Node is two of them."""
+    """Return the instances of a pool that are listed without a Machine. No Node matches two of them."""
     found: list[Instance] = []
     taken: set[str] = set()
     elsewhere = joined_elsewhere(pool, nodes)
@@ -63,17 +63,18 @@ def listed_instances(pool: CapiResource, machines: Sequence[CapiMachine], nodes:
 
 
 def joined_elsewhere(pool: CapiResource, nodes: Nodes) -> str:
-    """Why none of the pool's instances is to be taken for one that never joined; empty where that can be told. Which
-    instance a Node of the pool's status is, the status does not say."""
+    """Return why none of the pool's instances may count as never joined; empty if that can be decided.
+
+    The pool's status does not say which instance each of its Nodes is."""
     name = next((each for each in pool.node_names if nodes.named(each) is None), "")
     return name and f"Cluster API has seen Node {name[:80]} of this pool join, which is not among this cluster's Nodes"
 
 
 def pool_held(pool: CapiResource, machines: Sequence[CapiMachine], settings: CapiSettings) -> str:
-    """Why nothing of the pool is to be removed, empty where something can be.
+    """Return why nothing may be removed from the pool, empty if something may.
 
-    Told before a node is drained for nothing. While fewer instances are listed than asked for it is not said, because
-    it would also keep the size from being lowered to what is there, and that costs no instance.
+    It is reported before a node is drained needlessly. It is not reported while fewer instances are listed than
+    requested, because it would also prevent lowering the size to the existing instances, which deletes none.
     """
     listed = len(pool.listed)
     if machines or settings.allow_pool_shrink or listed < 2 or (pool.spec.replicas or 0) > listed:
@@ -82,7 +83,7 @@ def pool_held(pool: CapiResource, machines: Sequence[CapiMachine], settings: Cap
 
 
 def cannot_choose(pool: CapiResource) -> str:
-    """The refusal, with its remedy."""
+    """Return the refusal, with its remedy."""
     return (
         f"MachinePool {pool.metadata.namespace}/{pool.metadata.name} has no Machines, so it cannot be told which of "
         "its instances is to go: set allowPoolShrink in providers.clusterapi to lower its size all the same, whichever "

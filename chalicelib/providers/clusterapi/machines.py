@@ -1,13 +1,13 @@
-"""A Machine as an instance: its id, its state and why it does not come (clusterapi.md §3, §7).
+"""Converts a Machine to an instance: its id, its state and its creation error.
 
-The order of the questions is a table, because it decides cases: a failed Machine that is also being deleted is failed.
-Where upstream would call a joined Machine by a placeholder or by nothing, it gets its Node's id here: an instance that
-seems to have no Node is removed without a drain. For the same reason a Machine that has a nodeRef, or whose Node is in
-doubt, is held (identity.py): it is somebody's Node, if not one of ours.
+The order of the checks is significant: a failed Machine that is also being deleted counts as failed. A joined Machine
+gets its Node's id where upstream would use a placeholder or nothing, because an instance without a Node is removed
+without a drain. For the same reason a Machine with a nodeRef, or with an uncertain Node, is blocked (provider_ids.py):
+it may be a Node of another cluster.
 
-No controller sets the phase Failed any more since CAPI 1.11. What still tells that a machine will not come are its
-conditions (D25), but they also speak of trouble that passes, so they are believed only where the settings say after
-how long, and never of a Machine that has a Node.
+Since CAPI 1.11 no controller sets the phase Failed. Conditions still report that a machine will not be created, but
+they also report temporary problems. They are used only after the duration in the settings, and never for a Machine with
+a Node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, St
 from chalicelib.providers.clusterapi.provider_ids import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
-_OTHER = "Unknown"  # the error class of a failure that nobody has sorted
+_OTHER = "Unknown"  # the error class of an unclassified failure
 _INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "HealthCheckSucceeded", "NodeStartupTimeout"
 
 
@@ -36,14 +36,14 @@ machine, and meanwhile no other group is tried."""
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """now: epoch seconds. stuck_after: how long the infrastructure may be not ready, seconds; 0.0: for ever, but where
-    it speaks of stock or quota."""
+    """now: epoch seconds. stuck_after: seconds that the infrastructure may be not ready; 0.0: unlimited, except if it
+    reports stock or quota."""
 
     now: float = 0.0
     stuck_after: float = 0.0
 
     def is_over(self, told: StatusCondition, cls: str) -> bool:
-        """Whether a condition has stood as it is for too long. A time that is none, or yet to come, proves nothing."""
+        """Whether a condition has lasted too long. A missing or future time proves nothing."""
         limits = [limit for limit in (self.stuck_after, _TOLD_FOR if cls in _PLAIN else 0.0) if limit > 0]
         try:
             since = parse_time(told.last_transition_time or "")
@@ -66,7 +66,8 @@ def _failed(machine: CapiMachine, node: Node | None, patience: Patience) -> Inst
         cls = failure_class(machine.failure_reason, machine.failure)
         error = InstanceError(cls, "ProvisioningFailed", machine.failure)
         return _instance(placeholder(FAILED, machine), InstanceState.CREATING, machine, node, error)
-    # Joined once: upstream gives it no state. While its Node is there it is a running Node like any other.
+    # The Machine has joined before; upstream gives it no state. While its Node exists, it is a running Node like any
+    # other.
     return (
         _running(machine, node)
         if node
@@ -84,7 +85,7 @@ def _deleting(machine: CapiMachine, node: Node | None, patience: Patience) -> In
 def _pending(machine: CapiMachine, node: Node | None, patience: Patience) -> Instance | None:
     if machine.status.node_ref is not None:
         return None
-    # CAPI may be unable to reach the cluster that the Node has long joined: then it is running all the same (D26).
+    # CAPI may be unable to reach the cluster that the Node has joined; the Machine is running nevertheless.
     if node is not None:
         return _running(machine, node)
     stuck = _stuck(machine, patience)
@@ -92,9 +93,10 @@ def _pending(machine: CapiMachine, node: Node | None, patience: Patience) -> Ins
 
 
 def _stuck(machine: CapiMachine, patience: Patience) -> InstanceError | None:
-    """Why it will not come, in the words of its conditions; None while it may, or where they are not to be asked."""
+    """Return why the Machine will not be created, from its conditions; None if it may be, or if they are not to be
+    used."""
     infrastructure, check = machine.condition(_INFRASTRUCTURE), machine.condition(_HEALTH_CHECK)
-    # A health check has waited long enough itself before it says this.
+    # A health check reports this only after its own timeout.
     if patience.stuck_after > 0 and check is not None and (check.status, check.reason) == ("False", _STARTUP_TIMEOUT):
         return _told(check)
     if infrastructure is None or infrastructure.status != "False":
@@ -109,8 +111,9 @@ def _told(condition: StatusCondition) -> InstanceError:
 
 
 def pool_stuck(pool: CapiResource, patience: Patience) -> str:
-    """Why a MachinePool's instances do not come, in the words of its condition; empty while they may. Those without a
-    Machine are no instances yet, so that there is nothing an error could stand on: it is only told."""
+    """Return why a MachinePool's instances are not created, from its condition; empty while they may be.
+
+    It is only reported, because without a Machine there is no instance that could carry the error."""
     told = next((each for each in pool.conditions if each.type == _INFRASTRUCTURE), None)
     if told is None or told.status != "False":
         return ""
@@ -128,16 +131,17 @@ _QUESTIONS: tuple[Callable[[CapiMachine, Node | None, Patience], Instance | None
 
 
 def classify(machine: CapiMachine, match: Match, patience: Patience = WITHOUT_END) -> Instance:
-    """The instance that a Machine is. In doubt about its Node it has none, and is held: neither a removal nor a repair
-    takes it."""
+    """Return the instance of a Machine.
+
+    If its Node is uncertain, it has none and is blocked: neither a removal nor a repair selects it."""
     node = match.node
     found = next((made for question in _QUESTIONS if (made := question(machine, node, patience))), None)
     return msgspec.structs.replace(found or _running(machine, node), held="" if machine.leaving else match.doubt)
 
 
 def _running(machine: CapiMachine, node: Node | None) -> Instance:
-    # The Node's own spelling first: ids are compared letter by letter. Never an empty id (D27): a Node without one
-    # is found by its name.
+    # The Node's own form takes precedence, because ids are compared by exact text. The id is never empty: a Node
+    # without one is found by its name.
     provider_id = (node.provider_id if node else "") or machine.spec.provider_id or placeholder(PENDING, machine)
     return _instance(provider_id, InstanceState.RUNNING, machine, node)
 

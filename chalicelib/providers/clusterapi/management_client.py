@@ -1,8 +1,8 @@
-"""The connection to the management cluster, made at its first use.
+"""The connection to the management cluster, opened at its first use.
 
-A provider that cannot be built is taken for one with wrong settings, and what was planned for it fails for good. A
-secret that AWS does not give at this moment is no such thing; so the way is opened late, and what goes wrong then has
-the class that says whether coming back helps.
+A provider that cannot be built counts as misconfigured, and its planned operations fail permanently. A secret that AWS
+cannot return at the moment is only a temporary error. The connection is therefore opened late, and its errors have the
+class that decides whether to retry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from chalicelib.providers.kube_protocol import Identified, KubeApi
 
 
 class Reach:
-    """way: to the management cluster, None where it is the workload cluster. connect: makes a client of it."""
+    """way: access settings of the management cluster, None if it is the workload cluster. connect: creates its
+    client."""
 
     def __init__(
         self, workload: KubeApi, way: KubernetesAccess | None, connect: Callable[[KubernetesAccess], object]
@@ -28,8 +29,9 @@ class Reach:
         self._management = workload if way is None else None
 
     def management(self) -> KubeApi:
-        """The client; the same one each time. Raises ProviderError: Transient where the secret cannot be read just now,
-        InvalidRequest where a person must mend what is in it."""
+        """Return the client, the same one each time.
+
+        Raises ProviderError: Transient if the secret cannot be read now, InvalidRequest if its contents are wrong."""
         if self._management is None:
             assert self._way is not None
             try:
@@ -41,7 +43,7 @@ class Reach:
         return self._management
 
     def identity(self) -> str:
-        """Which cluster the management cluster is (kube_api.py); empty where its client does not tell."""
+        """Return the management cluster's identity (kube_protocol.py); empty if its client reports none."""
         client = self.management()
         return client.identity if isinstance(client, Identified) else ""
 

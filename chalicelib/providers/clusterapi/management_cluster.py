@@ -1,7 +1,8 @@
-"""Where the objects of Cluster API live: in the cluster that is scaled, or in a management cluster of their own.
+"""Locates the objects of Cluster API: in the workload cluster, or in a separate management cluster.
 
-Upstream takes this from two flags, a switch and the pod it runs in (clusterapi.md §1.1). A Lambda function runs in no
-cluster, so "in-cluster" is a kubeconfig that the policy names for it, and what is missing is said and never guessed.
+Upstream derives this from two flags, a switch and the pod it runs in. A Lambda function runs in no cluster, so
+"in-cluster" is a kubeconfig that the policy names. Missing input is reported and never guessed
+(docs/providers/clusterapi.md "Management cluster").
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ _IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
 
 
 class CapiManagement(msgspec.Struct, frozen=True):
-    """The settings of the way to the management cluster. secret, file, context: upstream's --cloud-config.
+    """The access settings of the management cluster. secret, file, context: upstream's --cloud-config.
 
-    authoritative: --clusterapi-cloud-config-authoritative, without a --cloud-config the workload cluster's kubeconfig
-    is not for the management cluster.
+    authoritative: --clusterapi-cloud-config-authoritative; without a --cloud-config, the workload cluster's kubeconfig
+    is not used for the management cluster.
     """
 
     secret: str = ""
@@ -28,15 +29,15 @@ class CapiManagement(msgspec.Struct, frozen=True):
 
     @property
     def named(self) -> bool:
-        """Whether it has a kubeconfig of its own."""
+        """Whether it has its own kubeconfig."""
         return bool(self.secret or self.file)
 
 
 def to_management(management: CapiManagement, access: KubernetesAccess) -> KubernetesAccess | None:
-    """The way to the management cluster; None: it is the workload cluster, by the same connection.
+    """Return the access to the management cluster; None if it is the workload cluster, over the same connection.
 
-    access: the way to the workload cluster. The rule: its own kubeconfig; else that of the workload cluster, unless the
-    setting is authoritative; else the in-cluster one. Raises BadInput naming the input that is missing (§1.1).
+    access: to the workload cluster. The order is: its own kubeconfig; that of the workload cluster, unless the setting
+    is authoritative; the in-cluster one. Raises BadInput naming the missing input.
     """
     if management.named:
         return KubernetesAccess(

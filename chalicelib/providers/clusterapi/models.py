@@ -1,7 +1,7 @@
-"""The few fields of Cluster API's objects that are used, as they stand in both served versions (clusterapi.md §1.2).
+"""The used fields of Cluster API's objects in both served versions.
 
-v1beta1 and v1beta2 differ in where a failure message and the newer conditions are; both places are read, so nothing
-above this module asks which version an object came in. Everything has a default: the API omits what is empty.
+v1beta1 and v1beta2 differ in the places of failure messages and of the newer conditions. Both places are read, so no
+other module depends on the version. Everything has a default, because the API omits empty values.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from chalicelib.model.api_integers import Int32, Int64
 from chalicelib.model.snapshot import MissingData
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 
-Name = Annotated[str, msgspec.Meta(max_length=253)]  # of any object in Kubernetes
-Text = Annotated[str, msgspec.Meta(max_length=2000)]  # a providerID; EC2's and Azure's have some hundred characters
+Name = Annotated[str, msgspec.Meta(max_length=253)]  # maximum length of a name in Kubernetes
+# maximum length of a providerID; EC2's and Azure's have about a hundred characters
+Text = Annotated[str, msgspec.Meta(max_length=2000)]
 
 
 class OwnerReference(msgspec.Struct, frozen=True, gc=False):
@@ -28,7 +29,7 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """metadata; deletion_timestamp as written. generation: goes up by one with every change of the spec."""
+    """metadata; deletion_timestamp unchanged. generation: incremented with every change of the spec."""
 
     name: Name
     namespace: Name = ""
@@ -41,7 +42,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One entry of either list of conditions; last_transition_time as written."""
+    """One entry of either list of conditions; last_transition_time unchanged."""
 
     type: str = ""
     status: str = ""
@@ -90,7 +91,7 @@ class TemplateSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
-    """spec.template of a resource: what its Machines are made from."""
+    """spec.template of a resource, from which its Machines are created."""
 
     metadata: TemplateMetadata | None = None
     spec: TemplateSpec | None = None
@@ -109,7 +110,7 @@ class RolloutSpec(msgspec.Struct, frozen=True, gc=False):
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a resource; replicas None where it was never set. The last two are a MachinePool's."""
+    """spec of a resource; replicas None if it was never set. The last two are a MachinePool's."""
 
     cluster_name: str = ""
     replicas: Int32 | None = None
@@ -138,7 +139,7 @@ class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None) -> tuple[StatusCondition, ...]:
-    """Those of both lists; the newer list first, where a v1beta1 object has one."""
+    """Return the conditions of both lists; the newer list first, if a v1beta1 object has one."""
     return (*((new.conditions if new else None) or ()), *(old or ()))
 
 
@@ -151,21 +152,21 @@ class CapiResource(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """Its annotations, none as an empty dict."""
+        """The annotations; an empty dict if there are none."""
         return self.metadata.annotations or {}
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its own labels, none as an empty dict."""
+        """Its own labels; an empty dict if there are none."""
         return self.metadata.labels or {}
 
     def cluster(self, keys: CapiAnnotations) -> str:
-        """The name of the cluster it belongs to, empty where it does not say (clusterapi.md §2)."""
+        """The name of the resource's cluster, empty if unknown."""
         return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
 
     @property
     def conditions(self) -> tuple[StatusCondition, ...]:
-        """Those of both lists."""
+        """The conditions of both lists."""
         return all_conditions(self.status.conditions, self.status.v1beta2) if self.status else ()
 
     def is_true(self, condition: str) -> bool:
@@ -174,18 +175,18 @@ class CapiResource(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def desired_or_present(self) -> int:
-        """The larger of what is wanted and what is there."""
+        """The larger of the desired and the current number of replicas."""
         return max(self.spec.replicas or 0, (self.status.replicas if self.status else None) or 0)
 
     @property
     def strategy(self) -> str:
-        """How a MachineDeployment replaces its Machines: `RollingUpdate`, `OnDelete`, empty where it does not say."""
+        """A MachineDeployment's strategy for replacing its Machines: `RollingUpdate`, `OnDelete`, empty if unknown."""
         rollout = self.spec.rollout.strategy if self.spec.rollout else None
         return next((each.type for each in (rollout, self.spec.strategy) if each and each.type), "")
 
     @property
     def node_names(self) -> tuple[str, ...]:
-        """The Nodes that Cluster API has found for a MachinePool."""
+        """The Nodes that Cluster API has matched to a MachinePool."""
         references = (self.status.node_refs if self.status else None) or ()
         return tuple(each.name for each in references if each.name and each.kind in {"", "Node"})
 
@@ -228,7 +229,7 @@ class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class CapiMachine(msgspec.Struct, frozen=True, gc=False):
-    """One machine as Cluster API sees it."""
+    """A Machine object."""
 
     metadata: Metadata
     spec: MachineSpec = MachineSpec()
@@ -240,18 +241,18 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
     def cluster(self, keys: CapiAnnotations) -> str:
-        """The name of the cluster it belongs to, empty where it does not say."""
+        """The name of the Machine's cluster, empty if unknown."""
         return self.spec.cluster_name or (self.metadata.labels or {}).get(keys.cluster_name, "")
 
     @property
     def node_name(self) -> str:
-        """The Node that Cluster API has found for it, empty where there is none."""
+        """The Node that Cluster API has matched to it, empty if there is none."""
         reference = self.status.node_ref
         return reference.name if reference is not None and reference.kind in {"", "Node"} else ""
 
     @property
     def leaving(self) -> bool:
-        """Its deletion has begun."""
+        """Whether its deletion has begun."""
         return bool(self.metadata.deletion_timestamp)
 
     @property
@@ -267,19 +268,20 @@ class CapiMachine(msgspec.Struct, frozen=True, gc=False):
         return self.status.failure_reason or (old.failure_reason if old else None) or ""
 
     def condition(self, kind: str) -> StatusCondition | None:
-        """The condition of that type, the newer one where it is in both lists."""
+        """Return the condition of that type, the newer one if it is in both lists."""
         found = all_conditions(self.status.conditions, self.status.v1beta2)
         return next((each for each in found if each.type == kind), None)
 
     @property
     def ailing(self) -> bool:
-        """Whether a MachineSet that shrinks takes it before healthy ones: no Node that it knows of, a failure, or a
-        Node that is not healthy (clusterapi.md §4.3)."""
+        """Whether a MachineSet that is scaled down deletes it before healthy ones.
+
+        That is the case without a Node known to Cluster API, with a failure, or with an unhealthy Node."""
         healthy = self.condition("NodeHealthy")
         return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
     def mark(self, keys: CapiAnnotations) -> str | None:
-        """The value of the delete-machine annotation, None where there is none."""
+        """The value of the delete-machine annotation, None if there is none."""
         return (self.metadata.annotations or {}).get(keys.delete_machine)
 
 
@@ -290,7 +292,7 @@ class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
-    """The server leaves replicas out when it is 0."""
+    """The server omits replicas if it is 0."""
 
     replicas: Int32 = 0
 
@@ -303,7 +305,7 @@ class Scale(msgspec.Struct, frozen=True, gc=False):
 
 
 def resource_gap(kind: str, resource: CapiResource, detail: str, weakens: tuple[str, ...] = ()) -> MissingData:
-    """A gap about one resource."""
+    """Return a gap about one resource."""
     return MissingData(
         kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", affected_decisions=weakens
     )

@@ -1,8 +1,8 @@
-"""From everything that was read to the node groups of our cluster (clusterapi.md §1.4, §2, §3). Pure.
+"""Builds the cluster's node groups from everything that was read. Pure functions.
 
-A resource passes a row of questions and drops out at the first it fails: meant by discovery, ours, not paused, not
-owned by a MachineDeployment, not sized by another scaler, bounded, sized. One that fails for a reason its owner should
-know leaves a gap; no resource can cost another its place (defect D1).
+A resource becomes a group if it passes all checks: selected by discovery, of this cluster, not paused, not owned by a
+MachineDeployment, not sized by another scaler, with bounds, and with a size. A rejection that its owner should know of
+leaves a gap, and no resource affects another.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from chalicelib.providers.clusterapi.rollout import Restraint, restraint
 from chalicelib.providers.clusterapi.settings import CapiSettings
 
 PROVIDER = "clusterapi"
-_SHOWN = 120  # characters of a machine's name in a gap
-# The label that says which entry of a Cluster's topology a resource was made from.
+_SHOWN = 120  # maximum characters of a machine's name in a gap
+# The label with the entry of a Cluster's topology from which a resource was created.
 _TOPOLOGY = {
     DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
     POOL: "topology.cluster.x-k8s.io/pool-name",
@@ -46,25 +46,26 @@ _TOPOLOGY = {
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The groups, sorted by id, and what could not be made one."""
+    """The groups, sorted by id, and the gaps of resources that could not become one."""
 
     groups: tuple[NodeGroup, ...]
     gaps: tuple[MissingData, ...] = ()
 
 
 def group_id(kind: str, resource: CapiResource) -> str:
-    """`MachineDeployment/namespace/name`."""
+    """Return `MachineDeployment/namespace/name`."""
     return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
 
 
 def is_meant(resource: CapiResource, settings: CapiSettings) -> bool:
-    """Whether discovery means this resource."""
+    """Whether discovery selects this resource."""
     cluster = resource.cluster(settings.keys)
     return any_matches(settings.specs, resource.metadata.namespace, cluster, resource.labels)
 
 
 def is_paused(resource: CapiResource) -> bool:
-    """Paused by its owner, or by its Cluster's, which newer versions of CAPI write down as a condition."""
+    """Whether the resource is paused by its owner, or by its Cluster, which newer versions of CAPI record as a
+    condition."""
     return PAUSED in resource.annotations or resource.is_true("Paused")
 
 
@@ -77,8 +78,10 @@ def make_groups(
     now: float = 0.0,
     identity: str = "",
 ) -> Observed:
-    """All node groups of the cluster that these Nodes are. infra: asks for what a new machine offers; now: epoch
-    seconds, against which `stuckAfter` is measured; identity: which management cluster the objects are in."""
+    """Return all node groups of the cluster of these Nodes.
+
+    infra: reads what a new machine offers; now: epoch seconds, against which `stuckAfter` is measured; identity: which
+    management cluster holds the objects."""
     meant = [
         (kind, resource)
         for kind in (SET, DEPLOYMENT, POOL)
@@ -120,7 +123,7 @@ def make_groups(
 
 
 def _by_name(found: Iterable[tuple[str, CapiResource]]) -> tuple[dict[str, tuple[str, CapiResource]], frozenset[str]]:
-    """The resources by their group's id, and the ids that two different ones have; those are left out."""
+    """Return the resources by their group's id, and the ids of two different resources, which are left out."""
     free: dict[str, tuple[str, CapiResource]] = {}
     doubtful = {
         name for kind, each in found if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)
@@ -129,18 +132,20 @@ def _by_name(found: Iterable[tuple[str, CapiResource]]) -> tuple[dict[str, tuple
 
 
 def _claim(identity: str, uid: str) -> str:
-    """What the group is in the world: an object of that uid in the management cluster of that identity. The uid is the
-    API server's own, so that it does not matter by which address or account the group is reached."""
+    """Return the group's globally unique identity: its uid and the identity of the management cluster.
+
+    The API server assigns the uid, so it does not depend on the address or account through which the group is reached.
+    """
     return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
 
 
 def _belongs(resource: CapiResource, own: OwnCluster, settings: CapiSettings) -> bool:
-    # A Node annotation without the namespace, as very old versions wrote it, leaves the namespace open.
+    # Very old versions wrote a Node annotation without the namespace, which leaves the namespace unknown.
     return resource.cluster(settings.keys) == own.name and own.namespace in {"", resource.metadata.namespace}
 
 
 class _CapiGroupBuilder:
-    """Makes one group after the other and collects what is to be said about them."""
+    """Builds one group after another and collects the warnings about them."""
 
     def __init__(
         self,
@@ -161,7 +166,7 @@ class _CapiGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def read(self, name: str, kind: str, resource: CapiResource) -> NodeGroup | None:
-        """The same as `make`; a resource that holds what no check has foreseen is a gap, and no other group's."""
+        """Build the group as `make` does; a resource with contents that no check expects becomes a gap."""
         try:
             return self.make(name, kind, resource)
         except MALFORMED as error:
@@ -169,7 +174,7 @@ class _CapiGroupBuilder:
             return None
 
     def make(self, name: str, kind: str, resource: CapiResource) -> NodeGroup | None:
-        """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
+        """Build the group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
         entry = self._overrides.by_group.get(name)
         try:
             bounds = read_bounds(resource.annotations, self._settings.keys, entry, name)
@@ -235,7 +240,7 @@ class _CapiGroupBuilder:
         return tuple(made)
 
     def _warn_of_doubts(self, kind: str, resource: CapiResource, doubts: Sequence[tuple[str, str]]) -> None:
-        """One gap for a group, whatever the number of its Machines whose Node is in doubt."""
+        """Add one gap per group, regardless of the number of its Machines with an uncertain Node."""
         held = [(name, doubt) for name, doubt in doubts if doubt]
         if not held:
             return
@@ -243,7 +248,7 @@ class _CapiGroupBuilder:
         self._warn(kind, resource, f"{held[0][0][:_SHOWN]} is neither removed nor discarded: {held[0][1]}{more}")
 
     def _error(self, name: str, kind: str, resource: CapiResource) -> str:
-        """Why the group must not be touched."""
+        """Return why the group must not be changed."""
         return (
             self._overrides.contested.get(name, "")
             or self._unknown(kind, resource.metadata.namespace)
@@ -251,12 +256,12 @@ class _CapiGroupBuilder:
         )
 
     def _unknown(self, kind: str, namespace: str) -> str:
-        """Why the group's instances are not known."""
+        """Return why the group's instances are unknown."""
         sets = self._world.missing(SET, namespace) if kind == DEPLOYMENT else ""
         return self._world.missing(MACHINE, namespace) or sets
 
     def _fought_over(self, kind: str, resource: CapiResource) -> str:
-        """Why the topology controller would undo every change of the size (clusterapi.md §9)."""
+        """Return why the topology controller would undo every change of the size."""
         entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
         if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
             return ""

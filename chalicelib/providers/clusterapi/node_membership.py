@@ -1,10 +1,9 @@
-"""Which Cluster each of our Nodes is of, by Cluster API's own objects first and by the Node's annotations last.
+"""Assigns each Node to a Cluster, by Cluster API's own objects first and by the Node's annotations last.
 
-Whoever controls a kubelet writes the annotations and the providerID of its Node, so neither proves anything by itself.
-What Cluster API has written about a Node in its own objects outweighs the Node's annotations, and one Node is never
-more than one vote.
+The owner of a kubelet writes the annotations and the providerID of its Node, so neither is proof by itself. Cluster
+API's own objects take precedence over a Node's annotations, and one Node never has more than one vote.
 
-    surest first                                                        the Node is of
+    in descending order of certainty                                    the Node belongs to
     one Machine's nodeRef has its name, and the ids do not differ       that Machine's cluster
     one cluster's Machines or MachinePools list its providerID          that cluster
     its annotations cluster-name and cluster-namespace                  the cluster that they name
@@ -24,15 +23,15 @@ from chalicelib.providers.clusterapi.provider_ids import folded, same_id
 
 
 class OwnCluster(msgspec.Struct, frozen=True):
-    """Our Cluster object: where it is and what it is called. namespace: empty where it is left open."""
+    """Namespace and name of this cluster's Cluster object. namespace: empty if unknown."""
 
     namespace: str
     name: str
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """One Node. cluster: the cluster that it is of. proven: by an object of Cluster API. said: what its annotations
-    name, whatever is proven; None for a Node without the annotation."""
+    """One Node's vote. cluster: the cluster of the Node. proven: by an object of Cluster API. said: the cluster in its
+    annotations, even if another is proven; None for a Node without the annotation."""
 
     node: str
     cluster: OwnCluster | None
@@ -43,7 +42,7 @@ class Vote(msgspec.Struct, frozen=True):
 def votes(
     nodes: Iterable[Node], machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations
 ) -> list[Vote]:
-    """One vote per Node, in the order of the Nodes."""
+    """Return one vote per Node, in the order of the Nodes."""
     known = _Known(machines, pools, keys)
     found = [_vote(node, known, keys) for node in nodes]
     named: dict[str, set[OwnCluster]] = {}
@@ -54,21 +53,22 @@ def votes(
 
 
 def most(found: Iterable[Vote], of: int = 0) -> OwnCluster | None:
-    """The cluster that more than half of the votes are for; None where there is none. of: count half of so many
-    instead, e.g. of all Nodes."""
+    """Return the cluster with more than half of the votes; None if there is none.
+
+    of: require more than half of this number instead, e.g. of all Nodes."""
     counts = tally(found)
     total = of or sum(counts.values())
     return next((cluster for cluster, count in counts.items() if count * 2 > total), None)
 
 
 def tally(found: Iterable[Vote]) -> Mapping[OwnCluster, int]:
-    """How many votes each cluster has, most first, ties by name."""
+    """Return the number of votes of each cluster, highest first, ties by name."""
     counts = Counter(each.cluster for each in found if each.cluster is not None)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0].namespace, item[0].name)))
 
 
 class _Known:
-    """What Cluster API's objects tell of Nodes. A cluster without a name is none."""
+    """The clusters of Nodes according to Cluster API's objects. Objects without a cluster name are ignored."""
 
     def __init__(self, machines: Iterable[CapiMachine], pools: Iterable[CapiResource], keys: CapiAnnotations) -> None:
         self._named: dict[str, list[tuple[str, OwnCluster]]] = {}
@@ -86,7 +86,7 @@ class _Known:
                 self._listed.setdefault(folded(provider_id), set()).add(cluster)
 
     def of(self, node: Node) -> OwnCluster | None:
-        """The one cluster whose objects have this Node."""
+        """Return the one cluster whose objects refer to this Node."""
         if not node.provider_id:
             return None
         sure = {
@@ -102,7 +102,7 @@ def _vote(node: Node, known: _Known, keys: CapiAnnotations) -> Vote:
 
 
 def _said(node: Node, keys: CapiAnnotations) -> OwnCluster | None:
-    """What its annotations name; None for what no Cluster can be called."""
+    """Return the cluster in the Node's annotations; None if it is not a valid name of a Cluster."""
     name, namespace = node.annotations.get(keys.cluster_name, ""), node.annotations.get(keys.cluster_namespace, "")
     if not name or not is_label_value(name) or not is_label_value(namespace):
         return None
@@ -110,7 +110,7 @@ def _said(node: Node, keys: CapiAnnotations) -> OwnCluster | None:
 
 
 def _placed(cluster: OwnCluster | None, named: Mapping[str, Collection[OwnCluster]]) -> OwnCluster | None:
-    """With the namespace that other Nodes give, where this one leaves it open: very old versions did not write it."""
+    """Complete a missing namespace from other Nodes, because very old versions did not write it."""
     if cluster is None or cluster.namespace:
         return cluster
     known = named.get(cluster.name, ())

@@ -1,7 +1,8 @@
-"""The node that a group would add, before it ever had one (clusterapi.md §5).
+"""Builds the template of the node that a group would add, before it has any node.
 
-Made of what people wrote on the resource, of what Cluster API will hand down to the Node, and, where that says too
-little, of what the infrastructure provider tells. The planner prefers a real node of the group.
+Its sources are the resource's annotations, the labels and taints that Cluster API copies to the Node and, if these are
+insufficient, the infrastructure object. The planner prefers a real node of the group (docs/providers/clusterapi.md
+"Scale-up from zero").
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from chalicelib.providers.clusterapi.settings import CapiSettings
 from chalicelib.providers.clusterapi.template_devices import read_devices, read_volumes
 
 _ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
-# CAPI copies labels of these domains from the template to the Node, also of their subdomains where marked so.
+# Domains whose labels CAPI copies from the template to the Node, also of subdomains for those in _MANAGED.
 _MANAGED_EXACT = "node-role.kubernetes.io"
 _MANAGED = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
-# What a real node of the group knows better than any annotation.
+# Labels for which a real node of the group takes precedence over annotations.
 _COPIED = (
     _ARCH,
     _OS,
@@ -37,13 +38,13 @@ _COPIED = (
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 )
-_MOST_LABELS, _LONGEST_KEY = 1_000, 317  # of a template; characters of a qualified name
+_MOST_LABELS, _LONGEST_KEY = 1_000, 317  # maximum labels of a template; maximum characters of a qualified name
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class CapiTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be grown from what is written, and problem says why. volumes: CSI driver -> most
-    volumes a new node attaches, 0: as many as one likes; devices: DRA driver -> devices a new node publishes."""
+    """node None: the group cannot be scaled up without a node, and problem is the reason. volumes: CSI driver ->
+    maximum volumes of a new node, 0 for unlimited; devices: DRA driver -> devices that a new node publishes."""
 
     node: Node | None
     problem: str = ""
@@ -60,11 +61,11 @@ def make_template(
     real: Node | None,
     infra: Infra = no_infrastructure,
 ) -> CapiTemplate:
-    """The template of a group. name: the group's id; kind: the resource's. real: a Node of the group, if it has one,
-    whose labels are surest.
+    """Return the template of a group.
 
-    The infrastructure object is asked only where the annotations do not give cpu and memory, and no Node that is ready
-    shows what the next will be like (D9).
+    name: the group's id; kind: the resource's. real: a Node of the group, if it has one, whose labels are the most
+    reliable. The infrastructure object is read only if the annotations lack cpu or memory, and no ready Node shows what
+    the next one will be like.
     """
     annotated = read_capacity(resource.annotations)
     asks = not suffices(annotated) and not _is_ready(real)
@@ -98,8 +99,10 @@ def _is_ready(node: Node | None) -> bool:
 def template_labels(
     name: str, kind: str, resource: CapiResource, settings: CapiSettings, real: Node | None, told: Infrastructure
 ) -> dict[str, str]:
-    """Labels, later wins: defaults and the zone of a single failure domain, what the infrastructure tells, those CAPI
-    hands down, the `labels` annotation, those of a real node."""
+    """Return the labels; later sources take precedence.
+
+    The sources are defaults and the zone of a single failure domain, the infrastructure object, the labels that CAPI
+    copies, the `labels` annotation, and a real node."""
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_label and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
@@ -115,10 +118,10 @@ def template_labels(
 
 
 def failure_domain(kind: str, resource: CapiResource) -> str:
-    """The failure domain that all new Machines of a resource will be in, empty where there are several or none (D20).
+    """Return the failure domain of all new Machines of a resource, empty if there are several or none.
 
-    A failure domain's name is the zone's with every infrastructure provider of a cloud that has zones; where it is
-    not, the setting that asks for this is to be turned off."""
+    Infrastructure providers of clouds with zones name a failure domain after its zone; if one does not, the setting
+    that enables this must be turned off."""
     template = resource.spec.template
     if kind == POOL:
         domains = resource.spec.failure_domains or []
@@ -148,10 +151,11 @@ def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
 
 
 def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:
-    """Taints of the template's spec, then of the `taints` annotation, which replace those of the same key and effect.
+    """Return taints of the template's spec, then of the `taints` annotation, which replace those of the same key and
+    effect.
 
-    A taint only set while a node starts is not on the node that pods will meet, so it is left out (D22). With the
-    taints come warnings about entries of the annotation that are none.
+    A taint that is set only while a node starts is left out, because it is gone when pods arrive. The taints come with
+    warnings about invalid entries of the annotation.
     """
     taints: dict[tuple[str, str], Taint] = {}
     warnings = []
@@ -173,7 +177,7 @@ def _entries(text: str) -> Iterator[str]:
 
 
 def parse_taint(text: str) -> Taint | None:
-    """`key=value:Effect`, `key=:Effect` or `key:Effect`; None for anything else, also for an unknown effect (D22)."""
+    """Parse `key=value:Effect`, `key=:Effect` or `key:Effect`; None for anything else, including an unknown effect."""
     body, _, effect = text.partition(":")
     key, _, value = body.partition("=")
     if ":" in effect or "=" in value or effect not in _EFFECTS:

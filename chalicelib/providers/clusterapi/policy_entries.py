@@ -1,7 +1,7 @@
-"""Which entry of the policy's nodeGroups speaks of which resource.
+"""Matches entries of the policy's nodeGroups to resources.
 
-A person may write `MachineDeployment/ns/name`, `ns/name` or just `name`; the last two must fit one resource only. An
-entry that fits several is refused for all of them, because guessing would give a group somebody else's maximum.
+A user may write `MachineDeployment/ns/name`, `ns/name` or just `name`; the last two must match one resource only. An
+entry that matches several is refused for all of them, because a guess could give a group another group's maximum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SHOWN = 5
 
 
 class Overrides(msgspec.Struct, frozen=True):
-    """by_group: group id -> its entry. contested: group id -> why it must not be touched."""
+    """by_group: group id -> its entry. contested: group id -> why it must not be changed."""
 
     by_group: dict[str, GroupPolicy]
     contested: dict[str, str] = {}
@@ -25,12 +25,12 @@ class Overrides(msgspec.Struct, frozen=True):
 
 
 def speaks_of(entry: GroupPolicy, group: str) -> bool:
-    """Whether an entry's id may mean this group (`Kind/namespace/name`)."""
+    """Whether an entry's id may refer to this group (`Kind/namespace/name`)."""
     return entry.id == group or group.endswith(f"/{entry.id}")
 
 
 def resolve(entries: Sequence[GroupPolicy], groups: Iterable[str], paused: Iterable[str] = ()) -> Overrides:
-    """Match the entries to the ids of the resources that discovery found; paused ones are known but no groups."""
+    """Match the entries to the ids of discovered resources; paused ones are included, although they are not groups."""
     known, resting = sorted(groups), sorted(paused)
     by_group: dict[str, GroupPolicy] = {}
     contested: dict[str, str] = {}

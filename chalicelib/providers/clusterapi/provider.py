@@ -1,7 +1,8 @@
-"""The Provider protocol over Cluster API: wires the parts and turns errors into outcomes.
+"""The Provider protocol over Cluster API: connects the modules of this package and converts errors to outcomes.
 
-What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, a version
-Conflict), is raised: the caller waits and calls again, and every change first reads how far it has come.
+An error that rules out success is Failed. Errors after which the change may have happened or may succeed soon
+(Transient, Throttled, a version Conflict) are raised: the caller waits and calls again, and every change first reads
+its own progress.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ Step = Callable[[CapiContext, Operation], Outcome]
 class ClusterApi:
     """One CAPI cluster's node groups, for one pass. reach: the management cluster and the cluster of the Nodes.
 
-    What the management cluster serves is asked for once and kept for the pass (D12). unnamed: why it is not known which
-    of the management cluster's clusters is ours; then nothing is asked and nothing changed, and only marks of ours are
-    still taken off.
+    The API versions that the management cluster serves are read once per pass. unnamed: why it is unknown which of the
+    management cluster's clusters is this one. Nothing is then read or changed, except that annotations set by Outscaler
+    are still removed.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class ClusterApi:
         return PROVIDER
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All groups, in two calls for discovery, one list per kind and namespace, and at most one read for each
-        infrastructure object whose capacity nothing else tells."""
+        """Read all groups.
+
+        Sends two requests for discovery, one list per kind and namespace, and at most one read for each infrastructure
+        object whose capacity has no other source."""
         settings = self._settings
         if self._unnamed is not None:
             raise InvalidRequest(str(self._unnamed))
@@ -73,35 +76,35 @@ class ClusterApi:
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:
-        """from_size -> to_size through the scale subresource."""
+        """Scale from from_size to to_size through the scale subresource."""
         try:
             return grow(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
     def remove(self, operation: Operation) -> Outcome:
-        """Mark the targets' Machines, then lower the size by as many."""
+        """Annotate the targets' Machines, then lower the size by their number."""
         try:
             return remove(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
     def release(self, operation: Operation) -> bool:
-        """Take our marks off the targets' Machines; False where the size was lowered for them already."""
+        """Remove our annotations from the targets' Machines; False if the size was lowered for them already."""
         try:
             return release(self._context(), operation)
         except NotFound:
-            return True  # the group is gone: there is nothing to take back, and nobody left to choose a Machine
+            return True  # the group is gone: there is nothing to undo, and no controller would choose a Machine
 
     def shrink_target(self, operation: Operation) -> Outcome:
-        """from_size -> to_size as long as every running machine stays."""
+        """Lower the size from from_size to to_size if every running machine stays."""
         try:
             return shrink(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
     def poll(self, operation: Operation) -> Outcome:
-        """The change itself again: each of them first reads how far it has come."""
+        """Repeat the change itself, which first reads its own progress."""
         try:
             return _STEPS[operation.spec.kind](self._named(), operation)
         except ProviderError as error:
@@ -135,10 +138,10 @@ _STEPS: dict[OperationKind, Step] = {
 
 
 def build(connection: Connection) -> ClusterApi:
-    """A provider for one pass; nothing is sent yet. Raises BadInput for settings that cannot be (topology.py).
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings (management_cluster.py).
 
-    Settings that lack the name of our cluster make a provider that answers with the mistake: a policy that was stored
-    before the name was required must still be able to end what it has begun.
+    If the settings lack the name of this cluster, the provider returns that error on its calls: a policy stored before
+    the name was required must still be able to end its running operations.
     """
     settings = read_settings(connection.settings)
     if connection.kube is None:
@@ -149,8 +152,9 @@ def build(connection: Connection) -> ClusterApi:
 
 
 def mistakes(connection: Connection) -> tuple[BadInput, ...]:
-    """Whether the name of our cluster is missing, also where other settings are wrong. Raises BadInput where the
-    settings that say so are wrong themselves."""
+    """Return the error of a missing cluster name, even if other settings are wrong.
+
+    Raises BadInput if the settings that determine this are wrong themselves."""
     settings = read_names(connection.settings)
     problem = unnamed(settings, to_management(settings.management, connection.access))
     return () if problem is None else (problem,)

@@ -1,8 +1,9 @@
-"""Machines, Nodes and the ids that connect them (clusterapi.md §3).
+"""Matches Machines and Nodes by the ids that connect them.
 
-A Machine and its Node find each other in three ways, surest first: the Machine's nodeRef, equal provider ids, and the
-ids' last segment. A Node is re-created and annotated by whoever controls its kubelet, so whatever is ambiguous or
-contradicts itself connects nothing (D6): the Machine is then held, and neither it nor the Nodes are touched.
+Three ways connect a Machine to its Node, in descending order of certainty: the Machine's nodeRef, equal provider ids,
+and the ids' last segment. The owner of a kubelet can recreate and annotate its Node, so an ambiguous or contradictory
+match connects nothing. The Machine is then blocked, and neither it nor the Nodes are changed
+(docs/providers/clusterapi.md "Mapping of Nodes to Machines").
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from chalicelib.providers.clusterapi.models import CapiMachine
 
 FAILED, DELETING, PENDING = "failed-machine-", "deleting-machine-", "pending-machine-"
 _PLACEHOLDERS = (FAILED, DELETING, PENDING)
-# What Cluster API writes on a Node beside its Machine, under these names whatever the API group is.
+# The annotations that Cluster API sets on a Node about its owner, with this prefix in every API group.
 _OWNER_KIND, _OWNER_NAME = "cluster.x-k8s.io/owner-kind", "cluster.x-k8s.io/owner-name"
 
 
 def placeholder(prefix: str, machine: CapiMachine) -> str:
-    """The id of a Machine that has no Node: `pending-machine-<namespace>_<name>`; no real id is without a slash."""
+    """Return the id of a Machine without a Node: `pending-machine-<namespace>_<name>`; every real id contains a
+    slash."""
     return f"{prefix}{machine.metadata.namespace}_{machine.metadata.name}"
 
 
 def handle_of(instance: str) -> str:
-    """`pending-machine-ns_name` -> `ns/name`; empty for any other id. A namespace cannot hold an underscore."""
+    """Return `ns/name` of `pending-machine-ns_name`; empty for any other id. A namespace cannot contain an
+    underscore."""
     for prefix in _PLACEHOLDERS:
         if instance.startswith(prefix) and "/" not in instance:
             namespace, _, name = instance.removeprefix(prefix).partition("_")
@@ -38,12 +41,13 @@ def handle_of(instance: str) -> str:
 
 
 def folded(provider_id: str) -> str:
-    """The id to compare letter by letter. Azure's components differ in the case of one id, so there it is folded."""
+    """Return the id for an exact comparison. Azure's components write one id in different case, so it is
+    lower-cased."""
     return provider_id.lower() if provider_id.startswith("azure://") else provider_id
 
 
 def normalise(provider_id: str) -> str:
-    """The part that Machine and Node agree on though they may spell the rest differently: after the last slash.
+    """Return the part after the last slash, on which Machine and Node agree even if the rest differs.
 
     A virtual machine of a scale set on Azure keeps its whole id, because its last segment is a bare number.
     """
@@ -54,14 +58,14 @@ def normalise(provider_id: str) -> str:
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether both are the id of one machine, in whatever spelling; an empty one is no id."""
+    """Whether both are ids of one machine, in any form; an empty id matches nothing."""
     near = normalise(one)
     return bool(near) and near == normalise(other)
 
 
 class Match(msgspec.Struct, frozen=True):
-    """The Node of a Machine. node: None while it has not joined, and in doubt. doubt: why neither of them may be
-    touched, empty where it is clear. gone: the doubt is only that the Node of its nodeRef is not there."""
+    """The Node of a Machine. node: None if it has not joined or is uncertain. doubt: why neither of them may be
+    changed, empty if the match is certain. gone: the only reason is that the Node of its nodeRef is missing."""
 
     node: Node | None = None
     doubt: str = ""
@@ -69,9 +73,9 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Nodes:
-    """The cluster's Nodes, found by what a Machine knows of its Node. Holds Nodes of one cluster only (D6).
+    """The cluster's Nodes, found by what a Machine records of its Node. Contains Nodes of one cluster only.
 
-    machines: all Machines of that cluster, so that two that claim the same are noticed.
+    machines: all Machines of that cluster, so that two with the same claim are detected.
     """
 
     def __init__(self, nodes: Iterable[Node], keys: CapiAnnotations, machines: Iterable[CapiMachine] = ()) -> None:
@@ -98,23 +102,23 @@ class Nodes:
                 self._with_node.setdefault(each.node_name, []).append(each.handle)
 
     def of(self, machine: CapiMachine) -> Node | None:
-        """The Node of a Machine, None while it has not joined and in doubt."""
+        """Return the Node of a Machine, None if it has not joined or is uncertain."""
         return self.match(machine).node
 
     def match(self, machine: CapiMachine) -> Match:
-        """The Node of a Machine, or why it cannot be told."""
+        """Return the Node of a Machine, or why it is uncertain."""
         if twice := self._twice(machine):
             return Match(doubt=twice)
         return self._referred(machine) if machine.status.node_ref is not None else self._found(machine)
 
     def named(self, name: str) -> Node | None:
-        """The Node of that name."""
+        """Return the Node of that name."""
         return self._by_name.get(name)
 
     def listed(self, provider_id: str, pool: str) -> Match:
-        """The Node of an instance that the MachinePool of that name lists.
+        """Return the Node of an instance that the MachinePool of that name lists.
 
-        By the id as it is; else by its last segment, among the Nodes that do not say that another owner has them.
+        Matched by the exact id; otherwise by its last segment, among the Nodes whose annotations name no other owner.
         """
         exact = self._by_id.get(folded(provider_id), ())
         if len(exact) == 1:
@@ -124,7 +128,7 @@ class Nodes:
         return Match(doubt=_of_one_id(mine)) if len(mine) > 1 else Match(mine[0] if mine else None)
 
     def first(self, instances: Iterable[Instance]) -> Node | None:
-        """The Node of the first instance that has one."""
+        """Return the Node of the first instance that has one."""
         return next((self._by_name[each.node] for each in instances if each.node in self._by_name), None)
 
     def _may_be_of(self, pool: str, node: Node) -> bool:
@@ -132,7 +136,7 @@ class Nodes:
         return owner == (POOL, pool) or (owner == ("", "") and not node.annotations.get(self._keys.machine))
 
     def _twice(self, machine: CapiMachine) -> str:
-        """Two Machines or two Nodes with what only one can have."""
+        """Describe two Machines or two Nodes that share a value that must be unique."""
         provider_id = folded(machine.spec.provider_id or "")
         with_id, with_node = self._with_id.get(provider_id, ()), self._with_node.get(machine.node_name, ())
         if len(with_id) > 1:
@@ -146,7 +150,9 @@ class Nodes:
         return ""
 
     def _referred(self, machine: CapiMachine) -> Match:
-        """By the nodeRef, which only Cluster API writes. A Machine with one has joined, if not as a Node of ours."""
+        """Match by the nodeRef, which only Cluster API writes.
+
+        A Machine with a nodeRef has joined, even if its Node is not one of this cluster."""
         name, provider_id = machine.node_name, machine.spec.provider_id or ""
         node = self._by_name.get(name)
         if node is None:
@@ -164,7 +170,7 @@ class Nodes:
         return Match(node)
 
     def _found(self, machine: CapiMachine) -> Match:
-        """By the ids, where Cluster API has no sight of the Node (D26). An annotation of a Node connects nothing."""
+        """Match by the ids, if Cluster API cannot see the Node. An annotation of a Node is not sufficient."""
         provider_id = machine.spec.provider_id or ""
         near = normalise(provider_id)
         found: Sequence[Node] = self._by_id.get(folded(provider_id), ()) if provider_id else ()
@@ -184,7 +190,7 @@ class Nodes:
         return Match(found[0])
 
 
-_SHOWN = 80  # characters of what is hostile until checked
+_SHOWN = 80  # maximum characters of untrusted text
 
 
 def _names(found: Sequence[str]) -> str:

@@ -1,18 +1,19 @@
-"""Is a MachineDeployment replacing its Machines, and which of its MachineSets gives way? (clusterapi.md §4.3, §4.5)
+"""Determines whether a MachineDeployment is replacing its Machines, and which of its MachineSets is scaled down.
 
-The mark on a Machine decides within one MachineSet. Between several of them the MachineDeployment decides, and not
-always for the one with the mark, so a removal could cost a healthy node (D15). What it does when its size goes down:
+The annotation on a Machine decides within one MachineSet. Between several of them the MachineDeployment decides, and
+not always for the one with the annotation, so a removal could delete a healthy node. When its size is lowered:
 
-    MachineSets that ask for machines        strategy        gives way
+    MachineSets that request machines        strategy        scaled down
     one                                      any             that one
-    the newest and one older, or only older  RollingUpdate   a rollout: older and newest in turns, as it sees fit
+    the newest and one older, or only older  RollingUpdate   a rollout: older and newest alternately, as it decides
     several, and spec.paused                 any             all of them, in proportion
-    the newest and one older                 OnDelete        the older one, as long as it asks for any
+    the newest and one older                 OnDelete        the older one, as long as it requests any
     two older                                OnDelete        the oldest of them first, by a date that may be equal
 
-So nothing is removed where that is open, and else only Machines of the set that gives way. An OnDelete deployment waits
-for somebody to delete its outdated Machines, perhaps for ever; as long as all its Machines are of one set, outdated or
-not, it shrinks like any other. Once they are mixed the outdated ones may go and the others are held, each by itself.
+Nothing is removed if the result is uncertain; otherwise only Machines of the set that is scaled down. An OnDelete
+deployment waits until a user deletes its outdated Machines, possibly forever. As long as all its Machines are of one
+set, outdated or not, it is scaled down like any other. If they are of several sets, the outdated ones may be removed
+and the others are blocked individually.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ ON_DELETE = "OnDelete"
 
 
 class Restraint(msgspec.Struct, frozen=True):
-    """What may not be removed just now. group: why nothing may, empty where something may. only: UID of the MachineSet
-    whose Machines may go, empty for all; others: why those of the other sets may not."""
+    """What must not be removed now. group: why nothing may be, empty if something may. only: UID of the MachineSet
+    whose Machines may be removed, empty for all; others: why those of the other sets may not."""
 
     group: str = ""
     only: str = ""
@@ -38,7 +39,7 @@ class Restraint(msgspec.Struct, frozen=True):
 
 
 def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> Restraint:
-    """As the table above says, for a deployment and the MachineSets that it controls."""
+    """Apply the table above to a deployment and the MachineSets that it controls."""
     reason = rolling_out(deployment, machine_sets)
     if not reason or deployment.strategy != ON_DELETE:
         return Restraint(reason)
@@ -49,9 +50,9 @@ def restraint(deployment: CapiResource, machine_sets: Sequence[CapiResource]) ->
 
 
 def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) -> str:
-    """Why removals must wait, empty if they need not. machine_sets: those the deployment controls.
+    """Return why removals must wait, empty if they need not. machine_sets: those the deployment controls.
 
-    A set without a revision is ignored; one whose revision is no number leaves the latest unknown, so it holds.
+    A set without a revision is ignored. A revision that is not a number makes the latest one unknown, so removals wait.
     """
     on_delete = deployment.strategy == ON_DELETE
     if deployment.is_true("RollingOut") and not on_delete:
@@ -76,7 +77,7 @@ def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) 
 
 
 def gives_way(kind: str, resource: CapiResource, machine_sets: Sequence[CapiResource]) -> CapiResource | None:
-    """The one MachineSet that becomes smaller when the resource does, None where it could be another."""
+    """Return the one MachineSet that is scaled down with the resource, None if it is uncertain."""
     if kind != DEPLOYMENT:
         return resource
     asking = [each for each in machine_sets if (each.spec.replicas or 0) > 0]

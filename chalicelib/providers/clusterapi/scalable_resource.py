@@ -1,6 +1,6 @@
-"""The resource that an operation is about, read afresh and checked before anything is written to it.
+"""The resource of an operation, read again and checked before anything is written to it.
 
-An operation was planned from what was true a while ago. What would not be a node group now is not changed now.
+An operation was planned from an earlier state. A resource that would not be a node group now must not be changed.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from chalicelib.providers.errors import Conflict, InvalidRequest, Transient
 
 
 class ScalableResourceState(Conflict):
-    """Something else must end first, a rollout or a pause: refused now, and asking again in a moment is no use."""
+    """A rollout or a pause must end first. The change is refused now, and an immediate retry would not help."""
 
     @property
     def cls(self) -> str:
-        """To back-off and the journal it is a Conflict."""
+        """The class for backoff and journal: Conflict."""
         return Conflict.__name__
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """A node group as it is in the API at this moment."""
+    """A node group in its current state."""
 
     group: str
     kind: str
@@ -51,7 +51,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 def read_subject(api: CapiApi, settings: CapiSettings, policies: Sequence[GroupPolicy], group: str) -> Subject:
-    """The group of that id. Raises NotFound, InvalidRequest if it is none of ours (any more), Held if paused."""
+    """Return the group of that id. Raises NotFound, InvalidRequest if it is not a group of this cluster, Held if
+    paused."""
     there = as_it_is(api, group)
     kind, namespace, resource = there.kind, there.namespace, there.resource
     if not is_meant(resource, settings):
@@ -76,8 +77,10 @@ def read_subject(api: CapiApi, settings: CapiSettings, policies: Sequence[GroupP
 
 
 def as_it_is(api: CapiApi, group: str) -> Subject:
-    """The same without a question, for what is done to nobody: taking our own marks off again. A pause or bounds that
-    were taken off must not leave them on. Its bounds say nothing. Raises NotFound, InvalidRequest for no group's id."""
+    """Return the group without these checks, only for the removal of our own annotations.
+
+    A pause or deleted bounds must not prevent that. Its bounds are meaningless. Raises NotFound, InvalidRequest for an
+    id that is not a group's."""
     kind, _, rest = group.partition("/")
     namespace, _, name = rest.partition("/")
     if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
@@ -86,8 +89,9 @@ def as_it_is(api: CapiApi, group: str) -> Subject:
 
 
 def machine_sets(api: CapiApi, subject: Subject) -> tuple[CapiResource, ...]:
-    """The MachineSets whose Machines are the group's: itself, or those that the MachineDeployment controls. A pool has
-    none: it controls its Machines itself."""
+    """Return the MachineSets of the group's Machines: the group itself, or those that the MachineDeployment controls.
+
+    A MachinePool has none, because it controls its Machines itself."""
     if subject.kind != DEPLOYMENT:
         return (subject.resource,) if subject.kind == SET else ()
     return sets_of(subject.resource.metadata.uid, _readable(api.objects(SET, subject.namespace)))
@@ -98,4 +102,4 @@ def _readable(items: Iterable[msgspec.Raw]) -> Iterable[CapiResource]:
         try:
             yield decode(item, CapiResource)
         except Transient:
-            continue  # a malformed set owns no Machine that would be touched; observe() reports it
+            continue  # a malformed set owns no Machine that would be changed; observe() reports it

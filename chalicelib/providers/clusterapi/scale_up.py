@@ -1,7 +1,7 @@
-"""Absolute sizes, written only over the size that the plan was made for (clusterapi.md §4.1, §4.2, §4.4, D13, D14).
+"""Sets absolute sizes, only over the size for which the plan was made.
 
-GET scale ── to_size ──► done         (an earlier attempt got through)
-    │ └───── other  ──► conflict     (somebody else's number stands)
+GET scale ── to_size ──► done         (an earlier attempt succeeded)
+    │ └───── other  ──► conflict     (another party has changed it)
  from_size
     └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
 """
@@ -35,14 +35,14 @@ Check = Callable[[CapiContext, Subject, Operation], None]
 
 
 def grow(context: CapiContext, operation: Operation) -> Outcome:
-    """from_size -> to_size; raises ProviderError."""
+    """Scale from from_size to to_size; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     return _resize(context, operation, _may_grow)
 
 
 def shrink(context: CapiContext, operation: Operation) -> Outcome:
-    """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
+    """Lower the size from from_size to to_size if only Machines that never joined are deleted; raises ProviderError."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no reduction")
     return _resize(context, operation, _spares_the_running)
@@ -71,21 +71,23 @@ def _resize(context: CapiContext, operation: Operation, check: Check) -> Outcome
 
 
 def _may_grow(context: CapiContext, subject: Subject, operation: Operation) -> None:
-    """Raises above the maximum; and, for a moment, while MachineSets have yet to delete marked Machines: a size raised
-    now would let those live on, and their removal would lower it again."""
+    """Raise above the maximum, and temporarily while MachineSets have yet to delete annotated Machines.
+
+    A size raised now would keep those Machines alive, and their removal would lower it again."""
     check_maximum(subject, operation.spec.to_size)
     machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
     stands = standing(operation.spec.from_size, machines, (), context.settings.keys)
     if stands.others and stands.excess > 0:
         raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
-    with suppress(ProviderError):  # on the way: a growth does not depend on it
+    with suppress(ProviderError):  # opportunistic cleanup: the scale-up does not depend on it
         _take_off_forgotten(context, stands.others)
 
 
 def _spares_the_running(context: CapiContext, subject: Subject, operation: Operation) -> None:
-    """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
-    first, then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no
-    order, so there every instance counts."""
+    """Raise unless a MachineSet scaled down to this size deletes only Machines that never joined.
+
+    It deletes annotated ones first, then those without a Node or with an unhealthy one, by name, and only then the
+    rest. A MachinePool guarantees no order, so every instance counts there."""
     check_minimum(subject, operation.spec.to_size)
     sets = machine_sets(context.api, subject)
     if reason := rolling_out(subject.resource, sets):
@@ -101,7 +103,7 @@ def _spares_the_running(context: CapiContext, subject: Subject, operation: Opera
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
     unjoined = any(each.status.node_ref is None for each in machines)
     nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys, machines)
-    # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
+    # A Machine with a Node is kept in any case, even if Cluster API does not know the Node yet.
     running = [
         each for each in machines if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))
     ]
@@ -132,8 +134,10 @@ def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> N
 
 
 def _take_off_forgotten(context: CapiContext, marked: Sequence[CapiMachine]) -> None:
-    """Marks of ours that a removal set which is long over. Nothing else of that removal is left that would take them
-    off, and the next who makes the group smaller by hand would lose these machines (D28)."""
+    """Remove expired annotations set by Outscaler, whose removal ended long ago.
+
+    Nothing else of that removal would remove them, and the next manual scale-down of the group would delete these
+    machines."""
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
         if mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now()):

@@ -1,7 +1,7 @@
-"""`providers.clusterapi` of the policy, checked. All mistakes are reported at once, each with its place.
+"""`providers.clusterapi` of the policy, validated. All errors are reported at once, each with its place.
 
-Upstream takes these from flags and environment variables; a function that serves many clusters can have neither, so
-they are settings of one cluster's policy under the names below.
+Upstream reads these from flags and environment variables. A function that serves many clusters has neither, so they are
+settings in each cluster's policy (docs/providers/clusterapi.md "Settings").
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 
 class CapiSettings(msgspec.Struct, frozen=True):
-    """specs: what to discover, any may hold; discovers: they were written as autoDiscovery. version: empty means the
+    """specs: what to discover, any may match; discovers: they were written as autoDiscovery. version: empty means the
     one the API server prefers.
 
-    reserve: what a template keeps back from its capacity (D23). managed_labels: further template labels that CAPI was
-    told to copy to Nodes, as regular expressions found anywhere in the key. management: the way to the management
-    cluster. allow_pool_shrink: lower the size of a MachinePool without Machines, although it then chooses the victim
-    (D11). zone_label: a template gets its zone from the failureDomain (D20). stuck_after: seconds a Machine's failing
-    conditions must last before it counts as failed (D25), 0.0 for never.
+    reserve: subtracted from a template's capacity. managed_labels: further template labels that CAPI is configured to
+    copy to Nodes, as regular expressions found anywhere in the key. management: access to the management cluster.
+    allow_pool_shrink: lower the size of a MachinePool without Machines, although it then chooses the instance to
+    delete. zone_label: a template gets its zone from the failureDomain. stuck_after: seconds a Machine's failing
+    conditions must last before it counts as failed, 0.0 for never.
     """
 
     specs: tuple[Spec, ...] = EVERYTHING
@@ -50,19 +50,19 @@ class CapiSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(settings: Mapping[str, str]) -> CapiSettings:
-    """The policy's text values as Settings; raises BadInput, or BadInputs if there are several mistakes.
+    """Return the policy's text values as Settings; raises BadInput, or BadInputs for several errors.
 
-    Keys: autoDiscovery (upstream's specs, separated by white space) or namespace, clusterName and labels;
-    group, version (CAPI_GROUP, CAPI_VERSION); scaleZeroDefaultArch; reservedCpu, reservedMemory,
-    reservedEphemeralStorage; syncMachineLabels (regular expressions, separated by white space); kubeconfigSecret or
-    kubeconfigFile, context, cloudConfigAuthoritative (the management cluster); allowPoolShrink, zoneFromFailureDomain
-    (true or false); stuckAfter (a duration).
+    Keys: autoDiscovery (upstream's specs, separated by white space) or namespace, clusterName and labels; group,
+    version (CAPI_GROUP, CAPI_VERSION); scaleZeroDefaultArch; reservedCpu, reservedMemory, reservedEphemeralStorage;
+    syncMachineLabels (regular expressions, separated by white space); kubeconfigSecret or kubeconfigFile, context,
+    cloudConfigAuthoritative (the management cluster); allowPoolShrink, zoneFromFailureDomain (true or false);
+    stuckAfter (a duration).
     """
     return msgspec.convert(read_all(settings, _READERS, KNOWN, PLACE), CapiSettings)
 
 
 def read_names(settings: Mapping[str, str]) -> CapiSettings:
-    """As read_settings, of the settings alone that name our cluster and the way to the management cluster."""
+    """Like read_settings, for only the settings that name this cluster and the access to the management cluster."""
     readers = {"specs": _specs, "management": _way, "discovers": _READERS["discovers"]}
     return msgspec.convert(read_all(settings, readers, settings, PLACE), CapiSettings)
 
@@ -83,10 +83,11 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
 
 
 def unnamed(settings: CapiSettings, way: KubernetesAccess | None) -> BadInput | None:
-    """Why it is not known which cluster of a management cluster is ours; None where it is, or where the Nodes' own
-    cluster is the management cluster. way: to a management cluster apart from the Nodes', None where there is none.
+    """Return the error if a separate management cluster is used and the settings do not name this cluster; None
+    otherwise.
 
-    A management cluster holds other clusters as well, and what our Nodes say of themselves must not choose among them.
+    A management cluster holds other clusters too, and the Nodes' own claims must not choose among them. way: access to
+    a management cluster separate from the Nodes', None if there is none.
     """
     if way is None or cluster_names(settings.specs) is not None:
         return None
@@ -125,7 +126,7 @@ def _management(settings: Mapping[str, str]) -> CapiManagement:
 
 
 def _way(settings: Mapping[str, str]) -> CapiManagement:
-    """The way to the management cluster, whether or not its settings agree with each other."""
+    """Return the access to the management cluster, even if its settings contradict each other."""
     return CapiManagement(
         settings.get("kubeconfigSecret", ""),
         settings.get("kubeconfigFile", ""),

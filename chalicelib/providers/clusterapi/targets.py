@@ -1,4 +1,4 @@
-"""The Machines that an operation names: whether they are what was meant, and our marks on them (clusterapi.md §4.3)."""
+"""Verifies the Machines that an operation targets, and sets and removes their delete-machine annotations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError
 def check_membership(
     subject: Subject, targets: Mapping[str, str], mine: Sequence[CapiMachine], foreign: Iterable[CapiMachine]
 ) -> None:
-    """Raises InvalidRequest where a handle is another group's Machine, or a Machine that took over the name of the one
-    that was meant. targets: handle -> instance id."""
+    """Raise InvalidRequest if a handle is another group's Machine, or a new Machine with the name of the planned one.
+
+    targets: handle -> instance id."""
     elsewhere = {each.handle for each in foreign}
     for handle in sorted(targets):
         if handle.partition("/")[0] != subject.namespace or handle in elsewhere:
@@ -30,7 +31,7 @@ def check_membership(
 
 
 def _is_another(machine: CapiMachine, instance: str) -> bool:
-    """Whether the name was taken over by a machine with another id than the plan knew."""
+    """Whether a machine with another id than the planned one now has the name."""
     if "/" not in instance or not machine.spec.provider_id:
         return False
     return normalise(machine.spec.provider_id) != normalise(instance)
@@ -39,11 +40,12 @@ def _is_another(machine: CapiMachine, instance: str) -> bool:
 def check_identity(
     context: CapiContext, operation: Operation, machines: Collection[CapiMachine], known: Iterable[CapiMachine]
 ) -> Nodes:
-    """The cluster's Nodes as of now. Raises Held, with our marks off again, unless each Machine still is what was
-    decided on: to be discarded, one that is nobody's Node; to be removed, that of the very Node that was drained.
+    """Return the cluster's current Nodes.
 
-    Looked at right before the change, because a Node may take another one's providerID at any time. known: all Machines
-    of the namespace, of which those of the same cluster count.
+    Removes our annotations and raises Held unless each Machine is still what was planned: an unregistered one must not
+    be a Node, and one to be removed must belong to the drained Node. It is called immediately before the change,
+    because a Node may take another one's providerID at any time. known: all Machines of the namespace, of which those
+    of the same cluster count.
     """
     clusters = {each.cluster(context.settings.keys) for each in machines}
     near = [each for each in known if each.cluster(context.settings.keys) in clusters]
@@ -71,7 +73,7 @@ def _joined(match: Match) -> str:
 
 
 def _another_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str) -> str:
-    """Why it is not the Machine of the Node that was drained. A Node that is gone by now contradicts nothing."""
+    """Return why it is not the Machine of the drained Node. A Node that is gone by now is not a contradiction."""
     if match.doubt and not match.gone:
         return f"stays: {match.doubt}"
     name = match.node.name if match.node is not None else machine.node_name
@@ -81,8 +83,10 @@ def _another_node(nodes: Nodes, match: Match, machine: CapiMachine, drained: str
 
 
 def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tuple[CapiMachine, ...]:
-    """Those whose mark still means something; forgotten ones of ours are taken off (D28). Raises Held where a mark is
-    not ours: whose Machine goes in the place of another is not ours to say."""
+    """Return the Machines with a valid annotation, and remove expired ones set by Outscaler.
+
+    Raises Held for an annotation that is not ours, because another party's Machine would be deleted instead of a
+    target."""
     kept = []
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
@@ -99,8 +103,10 @@ def without_forgotten(context: CapiContext, marked: Iterable[CapiMachine]) -> tu
 
 
 def set_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
-    """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh. Raises
-    NotFound where one has gone since it was listed: the next look counts it as removed."""
+    """Annotate the Machines.
+
+    An annotation set by a user has the same effect and is kept; an expired one set by Outscaler is renewed. Raises
+    NotFound if a Machine has disappeared since it was listed: the next call counts it as removed."""
     value = mark_value(operation.spec.id, context.now())
     for machine in machines:
         mark = machine.mark(context.settings.keys)
@@ -109,7 +115,7 @@ def set_marks(context: CapiContext, operation: Operation, machines: Iterable[Cap
 
 
 def unmark(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
-    """Take this operation's marks off, as far as the API lets us: one that stays is cleared once it is old."""
+    """Remove this operation's annotations as far as possible; a remaining one is removed after it has expired."""
     own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         try:
@@ -121,7 +127,7 @@ def unmark(context: CapiContext, operation: Operation, machines: Iterable[CapiMa
 
 
 def release_marks(context: CapiContext, operation: Operation, machines: Iterable[CapiMachine]) -> None:
-    """Take this operation's marks off; raises ProviderError where that fails."""
+    """Remove this operation's annotations; raises ProviderError if that fails."""
     own = f"{MARK_PREFIX}{operation.spec.id}/"
     for machine in machines:
         if (machine.mark(context.settings.keys) or "").startswith(own):

@@ -1,6 +1,6 @@
-"""What a new node brings besides resources: the volumes its CSI drivers attach, the devices its DRA driver publishes.
+"""Reads the CSI volume limits and the DRA devices of a new node.
 
-Both stand in annotations (clusterapi.md §5): a Node that does not exist has neither a CSINode nor ResourceSlices.
+Both are in annotations, because a Node that does not exist has neither a CSINode nor ResourceSlices.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ _LARGEST = 2**31 - 1
 
 
 def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[str, ...]]:
-    """CSI driver -> most volumes, 0: as many as one likes; with a sentence about each entry of `csi-driver` that is
-    none. Entries and their halves are trimmed, of two for one driver the last counts."""
+    """Return CSI driver -> maximum volumes, 0 for unlimited, and a sentence about each invalid entry of `csi-driver`.
+
+    Entries and their halves are trimmed; of two entries for one driver the last applies."""
     limits: dict[str, int] = {}
     warnings = []
     for entry in annotations.get(CAPACITY + "csi-driver", "").split(","):
@@ -29,9 +30,9 @@ def read_volumes(annotations: Mapping[str, str]) -> tuple[dict[str, int], tuple[
 
 
 def read_devices(annotations: Mapping[str, str], count: int) -> tuple[dict[str, int], tuple[str, ...]]:
-    """DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count.
+    """Return DRA driver -> devices that a new node publishes; empty without a driver or a count. count: gpu-count.
 
-    They stand in one ResourceSlice of the node's own pool, whole from the start (clusterapi.md §5, DRA).
+    They are in one ResourceSlice of the node's own pool, which is complete from the start.
     """
     driver = annotations.get(CAPACITY + "dra-driver", "")
     if not driver or count <= 0:

@@ -1,7 +1,8 @@
-"""The calls that this provider makes, and nothing of why (exoscale.md §3).
+"""The vendor calls that this provider makes; the decisions behind them are in other modules.
 
-Reads and changes of a size may be repeated: a size is absolute. An eviction may not: whoever lost its answer reads
-first who is still a member. There is no paging, and nothing here waits for an operation to end.
+Reads and size changes may be repeated, because a size is absolute. An eviction must not be: after a lost response the
+caller first reads which instances are still members. There is no paging, and nothing here waits for an operation to
+end.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
 
 DAY = 86400.0
-FRESH = 300.0  # seconds for which a quota is not asked for again (§2)
-_UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
+FRESH = 300.0  # seconds until a quota is read again
+_UNKNOWN_TYPE = 3600.0  # seconds until an unknown instance type is requested again
 _INSTANCES = "instance"
 
 
 class _Dated(msgspec.Struct, frozen=True):
-    """A quota and when it was read, epoch seconds."""
+    """A quota and the time it was read, in epoch seconds."""
 
     at: float
     quota: Quota
@@ -43,7 +44,7 @@ class _Dated(msgspec.Struct, frozen=True):
 class ExoscaleApi:
     """The API of one zone with one key, for one pass. Every method raises ProviderError.
 
-    root: `https://…/v2`. key: a kind of thing -> its row on the shelf, which names account and zone.
+    root: `https://…/v2`. key: a kind of item -> its row in the shared cache; the row name contains account and zone.
     """
 
     def __init__(
@@ -66,36 +67,38 @@ class ExoscaleApi:
         return self._zone
 
     def expect(self, calls: int) -> None:
-        """So many calls will follow (budget.py); asks nothing."""
+        """Announce the number of calls that will follow (rate_limit.py). Sends nothing."""
         self._rest.announce_calls(calls)
 
-    # -- reading
+    # -- reads
 
     def instances(self) -> tuple[ExoscaleInstance, ...]:
-        """All instances that belong to Instance Pools, of whatever pool; one that cannot be understood has no id."""
+        """Return all instances of all Instance Pools; one that cannot be decoded has no id."""
         return read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
 
     def instance(self, id: str) -> ExoscaleInstance:  # noqa: A002 - the vendor's word
-        """One instance; raises NotFound."""
+        """Return one instance; raises NotFound."""
         wanted = checked(id, "instance")
         return read_one(self._get(f"/instance/{wanted}"), ExoscaleInstance, wanted)
 
     def pools(self) -> tuple[InstancePool, ...]:
-        """All Instance Pools, those of SKS among them."""
+        """Return all Instance Pools, including those of SKS."""
         return read_pools(self._list("/instance-pool"))
 
     def pool(self, id: str) -> InstancePool:  # noqa: A002 - the vendor's word
-        """One Instance Pool; raises NotFound."""
+        """Return one Instance Pool; raises NotFound."""
         wanted = checked(id, "instance pool")
         return read_one(self._get(f"/instance-pool/{wanted}"), InstancePool, wanted)
 
     def clusters(self) -> tuple[SksCluster, ...]:
-        """All SKS clusters of the organisation in this zone, with their Nodepools."""
+        """Return all SKS clusters of the organisation in this zone, with their Nodepools."""
         return read_clusters(self._list("/sks-cluster"))
 
     def quota(self) -> Quota:
-        """How many instances the organisation has and may have: at most five minutes old, or, where it cannot be read
-        now, the last one of a day (§5: a transient error must not make a maximum of 0)."""
+        """Return the organisation's instance quota and usage, at most five minutes old.
+
+        If it cannot be read now, a value of up to a day is returned, because a transient error must not result in a
+        maximum of 0."""
         kept = self._quotas.get([_INSTANCES]).get(_INSTANCES)
         if kept is not None and 0.0 <= self._now() - kept.at < FRESH:
             return kept.quota
@@ -107,14 +110,15 @@ class ExoscaleApi:
             return kept.quota
 
     def quota_now(self) -> Quota:
-        """The same as of now."""
+        """Return the current quota and usage."""
         quota = read_quota(self._get(f"/quota/{_INSTANCES}"))
         self._quotas.put({_INSTANCES: _Dated(self._now(), quota)}, known=DAY, unknown=0.0)
         return quota
 
     def instance_types(self, ids: Iterable[str]) -> dict[str, InstanceType | None]:
-        """Instance types by id, a call for each that is not on the shelf (24 h). None: there is no such type. One
-        whose description cannot be understood is absent."""
+        """Return instance types by id, with one call for each that is not cached (24 h).
+
+        None: there is no such type. A type that cannot be decoded is absent."""
         wanted = dict.fromkeys(ids)
         found: dict[str, InstanceType | None] = {each: None for each in wanted if not is_id(each)}
         found |= self._types.get(each for each in wanted if each not in found)
@@ -124,33 +128,33 @@ class ExoscaleApi:
                 if each not in found:
                     self._type(each, new)
         finally:
-            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # also where a later one could not be read
+            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)  # even if a later one could not be read
         return found | new
 
     def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
-        """Where an operation stands."""
+        """Return the state of an operation."""
         wanted = checked(id, "operation")
         return read_one(self._get(f"/operation/{wanted}"), Work, wanted)
 
-    # -- changing
+    # -- changes
 
     def scale_pool(self, pool: str, size: int) -> Work:
-        """Give a standalone Instance Pool that size; smaller than it is, the vendor chooses who goes."""
+        """Set the size of a standalone Instance Pool; for a smaller size the vendor chooses the instances to delete."""
         return self._scale(_pool_path(pool), size)
 
     def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
-        """Take these members out of a standalone Instance Pool and destroy them; its size goes down with them."""
+        """Remove these members from a standalone Instance Pool and destroy them; its size is lowered with them."""
         return self._evict(_pool_path(pool), instances)
 
     def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
-        """The same as scale_pool for a Nodepool, whose hidden pool belongs to SKS."""
+        """Like scale_pool, for a Nodepool, whose hidden pool belongs to SKS."""
         return self._scale(_nodepool_path(cluster, nodepool), size)
 
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
-        """The same as evict_pool for a Nodepool."""
+        """Like evict_pool, for a Nodepool."""
         return self._evict(_nodepool_path(cluster, nodepool), instances)
 
-    # -- the wire
+    # -- transport
 
     def _scale(self, path: str, size: int) -> Work:
         if size < 0:
@@ -178,7 +182,7 @@ class ExoscaleApi:
         try:
             return self._get(path, params)
         except NotFound as error:
-            # A list is never missing, and taken for an answer it would mean that everything is gone.
+            # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
             raise InvalidRequest(
                 f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)", code=error.code
             ) from None

@@ -1,7 +1,7 @@
-"""From a cluster's settings to an Api that is ready to be asked: which key, which address, whose budget.
+"""Builds an Api from a cluster's settings: key, address and call budget.
 
-Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS gives no answer:
-what is wrong then is an error of that call and not the end of the provider.
+Nothing is sent and no secret is read before the first call, so a provider can be built while AWS is unavailable. A
+failure then is an error of that call and does not remove the provider.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from chalicelib.providers.rest_client import RestClient
 
 
 def open_api(connection: Connection, settings: ExoscaleSettings) -> ExoscaleApi:
-    """The vendor's API for one pass.
+    """Return the vendor's API for one pass.
 
-    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or says
-    something that cannot be used (Unauthorized).
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient) or its
+    contents are unusable (Unauthorized).
     """
     means, now = connection.means, connection.now
     source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)

@@ -1,4 +1,4 @@
-"""What every change works with, and the questions that all of them ask first."""
+"""The shared context of all changes, and the checks that all of them make first."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from chalicelib.providers.exoscale.settings import ExoscaleBounds, ExoscaleSetti
 
 
 class ExoscaleContext(msgspec.Struct, frozen=True):
-    """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
 
     api: ExoscaleApi
     settings: ExoscaleSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def site(self, group: str) -> ExoscalePool:
-        """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted, Unknown for one
-        whose numbers cannot be understood."""
+        """Return the current pool with its Nodepool.
+
+        Raises NotFound also for one that is being deleted, Unknown for one whose numbers cannot be decoded."""
         pool = self.api.pool(group)
         site = ExoscalePool(pool)
         if site.is_sks:
@@ -37,25 +38,29 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
         return site
 
     def bounds(self, site: ExoscalePool) -> ExoscaleBounds | None:
-        """What the policy says of a pool. A bare name has been found to mean this pool when the pass chose it; were it
-        another cluster's, no change of it would have been planned."""
+        """Return the policy's bounds of a pool.
+
+        The pass has verified that a bare name means this pool. If it were another cluster's, no change would have been
+        planned."""
         exact = (each for each in self.settings.groups if each.name in site.exact)
         return next(exact, None) or next((each for each in self.settings.groups if each.name == site.name), None)
 
     def check_idle(self, site: ExoscalePool) -> None:
-        """Raises Conflict while the vendor is changing the pool: what was just read does not hold then, and it takes no
-        second change (§3, busy)."""
+        """Raise Conflict while the vendor is changing the pool.
+
+        The data just read may already be outdated, and the pool accepts no second change (it would refuse it as busy).
+        """
         if site.restless:
             raise Conflict(site.restless, code="busy")
 
     def scale(self, site: ExoscalePool, size: int) -> Work:
-        """Give it that size by the call of its kind; raises ProviderError."""
+        """Set the size with the call for its kind of pool; raises ProviderError."""
         if not site.is_sks:
             return self.api.scale_pool(site.id, size)
         return self.api.scale_nodepool(*self._owner(site), size)
 
     def evict(self, site: ExoscalePool, instances: Sequence[str]) -> Work:
-        """Take these out by the call of its kind; raises ProviderError."""
+        """Remove these members with the call for its kind of pool; raises ProviderError."""
         if not site.is_sks:
             return self.api.evict_pool(site.id, instances)
         return self.api.evict_nodepool(*self._owner(site), instances)
@@ -67,6 +72,6 @@ class ExoscaleContext(msgspec.Struct, frozen=True):
 
 
 def other_size(operation: Operation, site: ExoscalePool) -> Failed:
-    """Somebody else's number stands."""
+    """Return the failure for a size that was changed outside this operation."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{site.title} has the size {site.target}, but {planned} was planned")

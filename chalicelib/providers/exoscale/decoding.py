@@ -1,12 +1,13 @@
-"""Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
+"""Decodes the vendor's responses: missing values are accepted, but a malformed response must not look like an empty
+one.
 
-Lists that are empty are left out of an answer (exoscale.md §3), so an answer of another kind would pass for an empty
-list, and machines that are not in a list count as gone. Therefore an answer without the list that holds anything else
-is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter.
+The vendor omits empty lists, so an unrelated response would look like an empty list, and machines that are not listed
+count as gone. Therefore a response that lacks the list but contains anything else is an error. A null value counts as
+omitted. An item whose less important fields cannot be decoded keeps the important ones.
 
-One thing of a list that says nonsense stops no other: a pool without a size stays in the list (NO_SIZE), and so does
-one that two descriptions have the id of. A pool or a cluster without an id is left out, and so are clusters of one id.
-A machine that has no id, or shares it with another, stays in the list without an id, so that its pool is known.
+One malformed item of a list does not affect the others. A pool without a size stays in the list (NO_SIZE), and so does
+a pool whose id occurs twice. A pool or a cluster without an id is left out, and so are clusters that share an id. A
+machine without an id, or with another's id, stays in the list without an id, so that its pool is known.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from chalicelib.providers.http import VendorResponse
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", InstancePool, Nodepool)
 
-_MOST = 2**31 - 1  # machines; more is no size
-_LARGEST = 2**53  # of any other number; what is larger cannot be kept as JSON everywhere
+_MOST = 2**31 - 1  # machines; a larger size is invalid
+_LARGEST = 2**53  # for all other numbers; larger ones are not portable in JSON
 _LONGEST = 300
 
-# What is kept of a thing whose other fields have an unexpected shape.
+# The fields kept of an item whose other fields have an unexpected structure.
 _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
     ExoscaleInstance: ("id", "state", "manager"),
     InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
@@ -50,7 +51,7 @@ _SIZED = frozenset({InstancePool, Nodepool})
 
 
 def read_instances(answer: VendorResponse) -> tuple[ExoscaleInstance, ...]:
-    """The machines; empty for `{}`. Raises Unknown for another shape of the list, Transient for no JSON."""
+    """Return the machines; empty for `{}`. Raises Unknown if the list is malformed, Transient if it is not JSON."""
     found, items = [], _listed(answer, _object(answer), "instances")
     for each in items:
         try:
@@ -64,13 +65,13 @@ def read_instances(answer: VendorResponse) -> tuple[ExoscaleInstance, ...]:
 
 
 def read_pools(answer: VendorResponse) -> tuple[InstancePool, ...]:
-    """The pools. Raises as read_instances."""
+    """Return the pools. Raises as read_instances."""
     items = _listed(answer, _object(answer), "instance-pools")
     return _some(answer, items, _sized(answer, items, InstancePool))
 
 
 def read_clusters(answer: VendorResponse) -> tuple[SksCluster, ...]:
-    """SKS clusters with their Nodepools, each of which is read by itself. Raises as read_list."""
+    """Return SKS clusters with their Nodepools, each decoded separately. Raises as read_list."""
     found, items = [], _listed(answer, _object(answer), "sks-clusters")
     for each in items:
         pools = each.pop("nodepools", []) if isinstance(each, dict) else []
@@ -84,14 +85,14 @@ def read_clusters(answer: VendorResponse) -> tuple[SksCluster, ...]:
 
 
 def _some(answer: VendorResponse, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
-    """What was found; raises Unknown for a list of which nothing can be understood."""
+    """Return the items; raises Unknown for a list of which nothing can be decoded."""
     if items and not found:
         raise _odd(answer, "nothing in it has an id of its own")
     return found
 
 
 def _sized(answer: VendorResponse, items: list[Any], kind: type[S]) -> tuple[S, ...]:
-    """The pools of a list, each id once."""
+    """Return the pools of a list, each id once."""
     found = []
     for each in items:
         with contextlib.suppress(Unknown):
@@ -109,15 +110,16 @@ def _times(things: Iterable[ExoscaleInstance | InstancePool | Nodepool | SksClus
 
 
 def _manager(said: Any) -> Manager | None:
-    """The owner that can be read of a machine that cannot."""
+    """Return the owner of a machine that is otherwise unreadable, if the owner can be decoded."""
     if isinstance(said, dict) and isinstance(said.get("id"), str) and is_id(said["id"]):
         return Manager(said["id"])
     return None
 
 
 def read_one(answer: VendorResponse, kind: type[T], wanted: str) -> T:
-    """One thing. wanted: the id that was asked for, in small letters. Raises Unknown for another shape or another
-    thing, Transient for no JSON."""
+    """Return one item. wanted: the requested id, in lower case.
+
+    Raises Unknown for a malformed or a different item, Transient if it is not JSON."""
     body = _object(answer)
     thing = _thing(answer, body, kind)
     if body["id"].lower() != wanted:
@@ -126,7 +128,7 @@ def read_one(answer: VendorResponse, kind: type[T], wanted: str) -> T:
 
 
 def read_quota(answer: VendorResponse) -> Quota:
-    """The account's quota; both numbers have to be there, since one that is left out is neither 0 nor without limit."""
+    """Return the account's quota. Both numbers are required, because a missing one means neither 0 nor "unlimited"."""
     body = _object(answer)
     if not {"usage", "limit"} <= body.keys():
         raise _odd(answer, f"it has no usage and limit, but {_names(body)}")
@@ -137,7 +139,8 @@ def read_quota(answer: VendorResponse) -> Quota:
 
 
 def read_change(answer: VendorResponse) -> Work:
-    """The operation that a change has begun. Raises Transient for anything else: the change may have been made."""
+    """Return the operation that a change has started. Raises Transient otherwise, because the change may have been
+    made."""
     try:
         body = _object(answer)
         if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
@@ -148,7 +151,7 @@ def read_change(answer: VendorResponse) -> Work:
 
 
 def _object(answer: VendorResponse) -> dict[str, Any]:
-    """The body without what is null."""
+    """Return the body without null values."""
     body = answer.read(object, _without_nulls)
     if not isinstance(body, dict):
         raise _odd(answer, "it is no object")
@@ -162,7 +165,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _listed(answer: VendorResponse, body: dict[str, Any], field: str) -> list[Any]:
-    if body and (field not in body or "id" in body):  # a pool has `instances`, too, and is no list of machines
+    if body and (field not in body or "id" in body):  # a pool has `instances` too, but is not a list of machines
         raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
@@ -171,7 +174,7 @@ def _listed(answer: VendorResponse, body: dict[str, Any], field: str) -> list[An
 
 
 def _thing(answer: VendorResponse, said: Any, kind: type[T]) -> T:
-    """One thing with an id, and of a size that can be."""
+    """Decode one item, which must have an id and a valid size."""
     if not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
         raise _odd(answer, "a thing in it has no id")
     try:
@@ -191,7 +194,7 @@ def _thing(answer: VendorResponse, said: Any, kind: type[T]) -> T:
 
 
 def _one_of_many(answer: VendorResponse, said: Any, kind: type[T]) -> T:
-    """The same; a pool that cannot be understood has what can be read of it, and the size NO_SIZE."""
+    """Decode one item of a list. An unreadable pool keeps its readable fields and has the size NO_SIZE."""
     try:
         return _thing(answer, said, kind)
     except Unknown:

@@ -1,7 +1,8 @@
-"""A smaller size that costs no machine: only what was asked for and never came is taken back (exoscale.md §5; §6, 8).
+"""Lowers the size without deleting a machine: only the part that was requested and never created is given up.
 
-Upstream's DecreaseTargetSize says that it is done and does nothing. The vendor chooses whom it deletes for a smaller
-size, so none below what exists is ever asked for, by the pool's list and by the machines' own word.
+Upstream's DecreaseTargetSize reports success and does nothing. For a smaller size the vendor chooses which machines to
+delete, so the size is never set below the number of existing machines, according to both the pool's list and the
+machines' own data.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from chalicelib.providers.exoscale.pools import ExoscalePool
 
 
 def shrink(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Lower the size to to_size where no machine would have to go for it, and see it lowered; raises ProviderError."""
+    """Lower the size to to_size if no machine has to be deleted for it, and verify the result; raises ProviderError."""
     if operation.spec.to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
     work = known_work(context, operation)
@@ -56,7 +57,8 @@ def shrink(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def _not_lowered(operation: Operation, site: ExoscalePool, work: Work) -> Outcome:
-    """The vendor's operation is over and the size stands; the pool may be a moment behind."""
+    """Return the outcome if the vendor's operation is over and the size is unchanged. The pool may lag briefly
+    behind."""
     if has_failed(work):
         return failure(site.title, work, {"from": operation.spec.from_size, "to": operation.spec.to_size})
     looks = counted(operation.status.data, LOOKS) + 1
@@ -66,9 +68,11 @@ def _not_lowered(operation: Operation, site: ExoscalePool, work: Work) -> Outcom
 
 
 def take_back(context: ExoscaleContext, operation: Operation, site: ExoscalePool, count: int) -> Outcome | None:
-    """Lower the size by so many that were never made; None where there is nothing to lower (any more). From the planned
-    size, so that it may be repeated; a size that is lower already is ours or a removal's beside us, and the next pass
-    sees what is left. Failed if it has grown. Raises ProviderError."""
+    """Lower the size by a number of machines that were never created; None if there is nothing left to lower.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
+    Raises ProviderError."""
     if site.target > operation.spec.from_size:
         return other_size(operation, site)
     goal = max(least_now(context, site), site.least, operation.spec.from_size - count)
@@ -79,8 +83,10 @@ def take_back(context: ExoscaleContext, operation: Operation, site: ExoscalePool
 
 
 def least_now(context: ExoscaleContext, site: ExoscalePool) -> int:
-    """The machines that exist: by the pool, and by the machines, which count where the pool leaves its list out. Raises
-    ProviderError; a key that may not list machines has the pool's word alone."""
+    """Return the number of existing machines.
+
+    The larger of the pool's list and the machine list is used, because the pool may omit its list. A key that may not
+    list machines has only the pool's list. Raises ProviderError."""
     try:
         listed = [
             each

@@ -1,16 +1,17 @@
-"""Removal by id: one eviction for all that are still there, which lowers the size as well (exoscale.md §3, §5; §6, 9).
+"""Removes machines by id, with one eviction for all remaining targets, which also lowers the size.
 
-Every call reads the pool first and goes on from there, so it may be repeated and cut off anywhere:
+Every call first reads the pool and continues from that state, so it may be repeated or interrupted at any point:
 
-    our operation is pending                   come back
-    our operation has failed                   failed with its class, if any of them is left
-    all of them gone or going                  done
-    evicted, and still members                 come back while the pool is changed; at last, failed
+    our operation is pending                   poll again
+    our operation has failed                   failed with its class, if any target is left
+    all targets gone or leaving                done
+    evicted, and still members                 poll again while the pool is changed; finally failed
     placeholders among them                    lower the size first, never below what exists
-    the vendor is changing the pool            come back: an eviction whose answer was lost may be what it is doing
+    the vendor is changing the pool            poll again: it may be an eviction whose response was lost
     members, and the group stays at or above its minimum: evict
 
-An eviction is not repeated on a guess: two of them could cost two machines, or one and a size that is too small.
+An eviction is not repeated while its result is uncertain: two evictions could delete two machines, or one machine and
+lower the size by two.
 """
 
 from __future__ import annotations
@@ -40,14 +41,15 @@ from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import least_of
 from chalicelib.providers.exoscale.targets import ExoscaleTargets, lives, members, read_targets, remaining
 
-EVICTED = "evicted"  # key of the data: the eviction has been accepted
-# Seconds until a removal asks again for its turn. A pool takes one eviction at a time, a plan removes several machines
-# of it, and the executor comes back a few times only: who asked sooner would be given up, drained, before its turn.
+EVICTED = "evicted"  # data key: the eviction has been accepted
+# Seconds until a removal tries again. A pool accepts one eviction at a time, and a plan removes several machines of
+# it. The operation runner retries only a few times, so with a shorter delay a drained node would be given up before
+# its turn.
 TURN = 90.0
 
 
 def remove(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the pool's."""
+    """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the pool."""
     try:
         return _step(context, operation)
     except Conflict as error:
@@ -67,7 +69,7 @@ def _step(context: ExoscaleContext, operation: Operation) -> Outcome:
         return _without_pool(context, operation, targets)
     if EVICTED in operation.status.data:
         return _evicted(context, operation, targets, site, work)
-    if work is not None and has_failed(work):  # of a size that was to be lowered
+    if work is not None and has_failed(work):  # the operation that lowered the size
         return failure(site.title, work, {"removed": 0, WORK: work.id})
     return _begin(context, operation, targets, site)
 
@@ -91,8 +93,10 @@ def _begin(context: ExoscaleContext, operation: Operation, targets: ExoscaleTarg
 def _hold(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, left: tuple[str, ...]
 ) -> Outcome:
-    """What may be our own request is not made again while it shows. Raises Conflict as long as nothing has been asked
-    for by what is known here: then the caller looks at the node once more before it comes back."""
+    """Wait while the pool is changing, because the change may be our own request.
+
+    Raises Conflict as long as this operation has recorded no request. The caller then checks the node again before it
+    retries."""
     if not targets.placeholders and not remaining(context, left):
         return _done(operation, targets)
     if WORK not in operation.status.data:
@@ -101,8 +105,10 @@ def _hold(
 
 
 def release(context: ExoscaleContext, operation: Operation) -> bool:
-    """Nothing is prepared at the vendor before it is asked, so this says whether any target is still there and not
-    leaving. Raises Conflict while the pool shrinks, since then nobody can say who of it goes, and ProviderError."""
+    """Return whether any target is still there and not leaving.
+
+    There is nothing to undo, because the vendor is not modified before the eviction. Raises Conflict while the pool
+    shrinks, because it is then unknown which machines will go, and ProviderError."""
     targets = read_targets(operation)
     try:
         site = context.site(operation.spec.group)
@@ -119,7 +125,7 @@ def release(context: ExoscaleContext, operation: Operation) -> bool:
 def _evicted(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool, work: Work | None
 ) -> Outcome:
-    """What was asked for is over at the vendor, or the vendor knows nothing of it any more."""
+    """Continue after an eviction whose operation has ended or is no longer known to the vendor."""
     left = [each for each in targets.instances if each in site.members]
     if not left:
         return _done(operation, targets)
@@ -141,7 +147,8 @@ def _evicted(
 
 
 def _wait(operation: Operation, note: str) -> InProgress:
-    """How long it may take is for the core to say: a machine that is going is not given up here."""
+    """Return Pending without a limit of polls. The caller limits the total time; a leaving machine is not given up
+    here."""
     wait = pause(operation)
     return InProgress(wait.after, STEP, wait.data, note)
 
@@ -151,7 +158,7 @@ def _done(operation: Operation, targets: ExoscaleTargets) -> Succeeded:
 
 
 def _without_pool(context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets) -> Outcome:
-    """The pool is gone or going, and its machines with it; one that stays behind is no affair of ours to delete."""
+    """Continue after the pool, and its machines with it, is gone or leaving. Machines that remain are not deleted."""
     left = remaining(context, targets.instances)
     if not left:
         return _done(operation, targets)
@@ -161,8 +168,9 @@ def _without_pool(context: ExoscaleContext, operation: Operation, targets: Exosc
 
 
 def _permitted(context: ExoscaleContext, operation: Operation, site: ExoscalePool, left: tuple[str, ...]) -> None:
-    """Raises InvalidRequest where the group would fall below its minimum. Its numbers hold: while it is being changed
-    they may be those of our own request already."""
+    """Raise InvalidRequest if the group would fall below its minimum.
+
+    The pool is at rest here; while it is being changed, its numbers may already include our own request."""
     if operation.spec.kind is OperationKind.DELETE_INSTANCES:
         return
     least = least_of(site, context.bounds(site))

@@ -1,8 +1,8 @@
-"""The vendor's refusals and failed operations as errors of our tree, and nothing of them lost (exoscale.md §3; §6, 12).
+"""Maps the vendor's errors and failed operations to provider errors, with their texts.
 
-The OpenAPI document lists only HTTP 200, so statuses mean what they mean in HTTP and what a message says of a quota is
-listened to; the reasons of failed operations are documented. Upstream keeps none of it ("job failed"), so that nobody
-learns whether to wait, to pay or to choose another type.
+The OpenAPI document lists only HTTP 200, so statuses have their HTTP meaning and messages are searched for a quota. The
+reasons of failed operations are documented. Upstream discards all of them ("job failed"), so the caller cannot decide
+whether to wait, to raise a quota or to choose another type.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from chalicelib.providers.http_statuses import class_for
 
 FORBIDDEN = "403"
 
-# What a message says of the account's limits. The name of the operation that reads the quota, in a refusal of it, says
-# nothing of them, and neither does a limit of calls.
+# Wordings of the account's limits. The name of the operation that reads the quota, in a refusal of that operation,
+# does not count, and neither does a limit of calls.
 _QUOTA = re.compile(
     r"quotas?\b.{0,60}\b(exceed|reach|exhaust|insufficient|full|limit)|(exceed|reach|insufficient|not enough)\w*"
     r"\b.{0,60}\b(quota|credits?|balance|funds)|(?<!rate )\blimits?\b.{0,20}\b(exceeded|reached)"
@@ -38,13 +38,13 @@ _QUOTA = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-# Of a change; a refused read says nothing about what we may have.
+# Statuses of a refused change; a refused read says nothing about the account's limits.
 _QUOTA_STATUSES = frozenset({402, 412})
 _NO_QUOTA_STATUSES = frozenset({401, 404, 408, 429})
 
-# Why an operation failed -> what to make of it. partial: some of the machines came; the rest is missing as after
-# unavailable, and the next group shall have its turn. What is Unknown has ended, so it is no Transient, which would be
-# asked for again in the same place; the group is backed off and the next plan sees what there is.
+# Reason of a failed operation -> error class. partial: some of the machines were created; the rest counts as
+# unavailable, so the next group is tried. Unknown is not Transient, because the operation has ended and must not be
+# repeated in the same place; the group is backed off, and the next plan reads the result.
 REASONS: dict[str, type[ProviderError]] = {
     "busy": Conflict,
     "conflict": Conflict,
@@ -60,15 +60,15 @@ REASONS: dict[str, type[ProviderError]] = {
 }
 _QUOTA_REASONS = frozenset({"fault", "forbidden", "incorrect", "partial", "unavailable", "unknown", ""})
 _LONGEST = 300
-_FIELDS = ("message", "error", "title", "detail", "errors")  # what speaks to people in an error's body
+_FIELDS = ("message", "error", "title", "detail", "errors")  # keys of an error body that contain text for users
 _DEPTH, _SENTENCES = 4, 5
 
 
 def error_for(answer: VendorResponse) -> ProviderError:
-    """The error of an answer of 300 and above, with what the vendor says; its code is the status."""
+    """Return the error of a response with status 300 or above, with the vendor's text; its code is the status."""
     said = message_in(answer)
     if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
-        # Of a gateway on the way; were it the API's word, whatever was asked about would count as gone.
+        # From a gateway in between. Treated as the API's response, it would make the requested resource count as gone.
         return Transient(f"{answer.call}: HTTP 404 and a web page instead of the API's answer", code="404")
     cls = class_for(answer.status)
     if (
@@ -85,8 +85,10 @@ def error_for(answer: VendorResponse) -> ProviderError:
 
 
 def message_in(answer: VendorResponse) -> str:
-    """What an error's body says, in any of the vendor's forms: `message`, `error`, a problem document, plain text. ""
-    for a web page, for bytes that are no text and for JSON that says nothing."""
+    """Return the text of an error's body in any of the vendor's forms: `message`, `error`, a problem document, plain
+    text.
+
+    "" for a web page, for bytes that are not text and for JSON without a text."""
     try:
         text = answer.body.decode()
     except UnicodeDecodeError:
@@ -101,7 +103,7 @@ def message_in(answer: VendorResponse) -> str:
 
 
 def _said(body: Any, depth: int) -> list[str]:
-    """The sentences of a body, the more general ones first."""
+    """Return the texts of a body, the more general ones first."""
     if isinstance(body, str):
         return [body.strip()] if body.strip() else []
     if not depth or not isinstance(body, list | dict):
@@ -111,13 +113,14 @@ def _said(body: Any, depth: int) -> list[str]:
 
 
 def is_forbidden(error: ProviderError) -> bool:
-    """The key may not do this; another call may still be allowed to it (§1: a key with upstream's list of operations
-    cannot read whole lists)."""
+    """Whether the key lacks the permission for this call; other calls may still be allowed.
+
+    For example, a key with upstream's list of operations cannot read complete lists."""
     return isinstance(error, Unauthorized) and error.code == FORBIDDEN
 
 
 def why(work: Work) -> ProviderError:
-    """Why an operation that has ended without success did so; its code is the reason, or `timeout`."""
+    """Return the error of an operation that ended without success; its code is the reason, or `timeout`."""
     reason = work.reason or work.state
     cls = REASONS.get(work.reason, Unknown)
     if work.reason in _QUOTA_REASONS and _QUOTA.search(work.message):

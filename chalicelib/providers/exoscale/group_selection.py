@@ -1,20 +1,20 @@
-"""Which pools are node groups of this cluster, and what the policy says of each (exoscale.md §2; §6, 1 and 14).
+"""Selects the pools that are node groups of this cluster, and matches them to the policy's entries.
 
     the policy names                groups are
-    pools (nodeGroups, nodes)       these, and no other
-    its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and pools that are named
-    neither                         the Nodepools of the SKS cluster that most nodes are of, and standalone pools with a
-                                    node; both are only discovered (NodeGroup.discovered), unless most machines of the
-                                    SKS cluster are nodes of ours
+    pools (nodeGroups, nodes)       only these
+    its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and named pools
+    neither                         the Nodepools of the SKS cluster with most nodes, and standalone pools with a
+                                    node; all of them only discovered (NodeGroup.discovered), unless most machines of
+                                    the SKS cluster are nodes of this cluster
 
-What a node says of itself makes no other pool a group: one node with the id of another cluster's machine must not make
-that cluster's pools ours. A node counts here only where nothing contradicts it (naming.py).
+A node's own claims must not make another pool a group: one node with the id of another cluster's machine must not claim
+that cluster's pools. A node counts here only if nothing contradicts it (provider_ids.py).
 
-A name means one pool or none: a bare name means our own cluster's Nodepools as soon as it is known which that is, and
-what then still means two is a mistake that is told and never guessed at. Pools of nobody we know are left alone.
+A name matches at most one pool. Once the cluster's own SKS cluster is known, a bare name means one of its Nodepools; a
+name that is still ambiguous is reported as an error. Pools of unknown clusters are not changed.
 
-While it is not known, a bare name may be that of another cluster's Nodepool, all of whose machines would look like ours
-that never joined. So they are held: the group may grow from nothing, and no running machine of it is discarded.
+Until then a bare name may match another cluster's Nodepool, whose machines would all seem never to have joined. They
+are therefore protected: the group may scale up from zero, and none of its running machines is deleted as unregistered.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from chalicelib.providers.exoscale.zone_state import Zone
 
 
 class ExoscaleSelection(msgspec.Struct, frozen=True):
-    """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it; held: why none of
-    its machines that is no node may be discarded. discovered: only nodes make it a group."""
+    """A pool that is a group. bounds None: no policy entry names it. error: why it must not be changed; held: why its
+    machines that are not nodes must not be deleted. discovered: only nodes make it a group."""
 
     site: ExoscalePool
     bounds: ExoscaleBounds | None = None
@@ -41,7 +41,7 @@ class ExoscaleSelection(msgspec.Struct, frozen=True):
 
 
 class Warned(msgspec.Struct, frozen=True):
-    """What is wrong with an entry of the policy. name: the entry."""
+    """A problem with an entry of the policy. name: the entry."""
 
     name: str
     text: str
@@ -50,8 +50,9 @@ class Warned(msgspec.Struct, frozen=True):
 def choose(
     zone: Zone, settings: ExoscaleSettings, ours: Mapping[str, int]
 ) -> tuple[tuple[ExoscaleSelection, ...], tuple[Warned, ...]]:
-    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it
-    has."""
+    """Return the groups, those of the policy's entries first and in their order, and the warnings.
+
+    ours: pool -> number of its machines that are nodes of this cluster."""
     chooser = _Chooser(zone, settings, ours)
     chooser.name_them()
     chooser.discover()
@@ -67,7 +68,7 @@ class _Chooser:
         self._doubtful: dict[str, str] = {}
         self.chosen: dict[str, ExoscaleSelection] = {}
         self.warned: list[Warned] = []
-        self._listed = False  # the policy names the SKS cluster, and nothing speaks against it
+        self._listed = False  # the policy names the SKS cluster, and nothing contradicts it
         self._home = self._cluster_of_ours()
         self._known = self._home or frozenset(
             site.cluster.id
@@ -77,13 +78,13 @@ class _Chooser:
         )
 
     def _cluster_of_ours(self) -> frozenset[str]:
-        """Our SKS cluster: the one that the policy names, else the one that most nodes are of; none where two have as
-        many."""
+        """Return this cluster's SKS cluster: the one that the policy names, otherwise the one with most nodes; none in
+        a tie."""
         counts = Counter[str]()
         for site in self._sites:
             if site.cluster is not None and self._ours.get(site.id):
                 counts[site.cluster.id] += self._ours[site.id]
-        # Nodes of a pool that no list has might be of a cluster that has more of them than any other.
+        # Nodes of a pool that no list contains might belong to a cluster that has more nodes than any other.
         known = {site.id for site in self._zone.sites} | self._zone.unread.keys()
         lost = sum(count for name, count in self._ours.items() if name not in known)
         most = max(counts.values(), default=0)
@@ -97,7 +98,8 @@ class _Chooser:
             if len(named) == 1 and not foreign:
                 self._listed = True
                 return frozenset(named)
-            # Taken at its word, machines of the other cluster would be discarded, for few of them are nodes of ours.
+            # If the setting were followed, machines of the other cluster would be deleted, because few of them are
+            # nodes of this cluster.
             text = (
                 f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it"
                 if foreign
@@ -109,7 +111,7 @@ class _Chooser:
         return found if len(found) == 1 else frozenset()
 
     def name_them(self) -> None:
-        """The pools that entries mean; ids and cluster/name before bare names, as Context.bounds has it."""
+        """Resolve the entries to pools; ids and cluster/name before bare names, as in Context.bounds."""
         for entry in sorted(self._settings.groups, key=lambda entry: entry.name not in self._exact):
             meant = self._meant(entry.name)
             if not meant:
@@ -135,7 +137,7 @@ class _Chooser:
                 self.chosen[site.id] = ExoscaleSelection(site, entry, held=self._held(entry.name, site))
 
     def discover(self) -> None:
-        """The pools that are ours without being named, and what is said of those that are not."""
+        """Add the pools that belong to the cluster without being named, and the warnings about those that do not."""
         for site in sorted(self._sites, key=lambda site: (site.name, site.id)):
             if site.id in self.chosen:
                 continue
@@ -148,8 +150,9 @@ class _Chooser:
                 self.warned.append(Warned(site.id, self._left_alone(site, count)))
 
     def _is_group(self, site: ExoscalePool, count: int) -> bool:
-        """Whether a pool that no entry means is a group. A Nodepool whose cluster could not be read carries an error,
-        so that it is not taken for one that is gone."""
+        """Whether a pool that no entry names is a group.
+
+        A Nodepool whose cluster could not be read is kept with an error, so that it does not count as deleted."""
         if site.is_sks and site.cluster is None:
             return count > 0 and not (self._settings.groups and not self._settings.sks_cluster)
         of_home = site.cluster is not None and site.cluster.id in self._home
@@ -160,7 +163,7 @@ class _Chooser:
         return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
 
     def _strong(self, site: ExoscalePool) -> bool:
-        """Whether most machines of the SKS cluster that a Nodepool is of are nodes of ours."""
+        """Whether most machines of the Nodepool's SKS cluster are nodes of this cluster."""
         if site.cluster is None or site.cluster.id not in self._home:
             return False
         sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == site.cluster.id]

@@ -1,8 +1,8 @@
-"""The vendor's words for how a machine or a pool is, read in one place (exoscale.md §3, §5; §6, 7 and 16).
+"""Maps the vendor's states of machines and pools, in one place.
 
-Upstream gives most states of a machine no state of its own, so that the core never sees them, does not know `updating`,
-and waits ten minutes for a suspended pool at every call. A word that is in no table stops nothing here: the machine is
-as its node says, and the pool is tried, for the vendor to refuse.
+Upstream maps most machine states to nothing, so its core never sees them. It does not know `updating`, and waits ten
+minutes for a suspended pool at every call. An unknown state blocks nothing here: the machine is judged by its node, and
+a change of the pool is attempted, which the vendor may refuse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
         "starting": InstanceState.CREATING,
         "running": InstanceState.RUNNING,
         "migrating": InstanceState.RUNNING,
-        "stopped": InstanceState.RUNNING,  # a node that is not ready: the core's affair
+        "stopped": InstanceState.RUNNING,  # a node that is not ready is judged by the planner
         "stopping": InstanceState.DELETING,
         "destroying": InstanceState.DELETING,
         "destroyed": InstanceState.DELETING,
@@ -34,10 +34,10 @@ SETTLED = frozenset({"running", "degraded", "suspended", "error"})
 """Pools and Nodepools that make and delete nothing: what is missing then does not come by itself."""
 ENDING = frozenset({"destroying", "deleting"})
 SUSPENDED = "suspended"
-# States of a pool in which members that were named may be on their way out though they are listed.
+# States of a pool in which evicted members may still be listed while they are being deleted.
 SHRINKING = frozenset({"scaling-down", "updating", "destroying", "scaling", "deleting"})
 
 
 def is_leaving(state: str) -> bool:
-    """Whether a machine in that state is gone or going."""
+    """Whether a machine in that state is gone or being deleted."""
     return INSTANCE_STATES.get(state) is InstanceState.DELETING

@@ -1,7 +1,7 @@
-"""Machines of a pool as the core knows them, every state with a meaning (exoscale.md §5; §6, 10 and 16).
+"""Converts the machines of a pool to instances, with a defined result for every state.
 
-A growth that failed leaves no machine behind, only a size. Placeholders stand for what is missing, so that the core
-sees the failure in the same pass, backs the group off, and takes the missing ones back by discarding them.
+A failed scale-up leaves no machine, only a size. Placeholders stand for the missing machines, so the planner sees the
+failure in the same pass, backs the group off, and lowers the target by deleting them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the stat
 
 
 def classify(site: ExoscalePool, zone: Zone, names: ExoscaleGroupNames, held: str = "") -> tuple[Instance, ...]:
-    """All machines of the pool by id: those that say so, and those that the pool lists and that are in no other. held:
-    why those that are no nodes must not be discarded, unless the vendor itself says that they are broken."""
+    """Return all machines of the pool by id: those that name the pool, and those that it lists and that are in no
+    other.
+
+    held: why machines that are not nodes must not be deleted, unless the vendor itself reports them as broken."""
     states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
     for name in site.members - states.keys():
         listed = zone.instances.get(name)
@@ -43,8 +45,9 @@ def _nameless(name: str, names: ExoscaleGroupNames) -> str:
 
 
 def _one(machine: models.ExoscaleInstance, name: str, said: str, names: ExoscaleGroupNames, held: str) -> Instance:
-    """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
-    the vendor calls it: its unreadiness is the core's affair."""
+    """Build one instance. In an unknown state it is running if it is a node, otherwise it is being created.
+
+    A node has been created, whatever the vendor's state; its readiness is judged by the planner."""
     node = names.node_of(name)
     state = INSTANCE_STATES.get(said, InstanceState.CREATING)
     if node is not None and state is InstanceState.CREATING:
@@ -63,7 +66,7 @@ def _one(machine: models.ExoscaleInstance, name: str, said: str, names: Exoscale
 
 
 def placeholders(site: ExoscalePool, count: int, *, quota: bool) -> tuple[Instance, ...]:
-    """One for each missing machine. quota: the account may have no more."""
+    """Return one placeholder per missing machine. quota: the account has reached its limit."""
     of = f"{site.title} has the size {site.target}, and {count} of its machines are not being made"
     error = (
         InstanceError("QuotaExceeded", "quota", f"{of}: the account's quota of instances is used up")

@@ -1,5 +1,7 @@
-"""What the cluster's nodes say right before a machine is deleted: one that has joined meanwhile is not discarded
-(providers/base.py, remove), and one that is not the planned node any more is not removed.
+"""Checks against the cluster's nodes immediately before a machine is deleted (providers/base.py, remove).
+
+A machine that has joined meanwhile is not deleted as unregistered, and one that is no longer the planned node is not
+removed.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ class ExoscaleInstanceJoinedError(Conflict):
 
     @property
     def cls(self) -> str:
-        """To everybody else a Conflict."""
+        """The class reported to callers: Conflict."""
         return Conflict.__name__
 
 
 def spare_the_joined(context: ExoscaleContext, instances: Iterable[str]) -> None:
-    """Raises Joined if one of the machines is a node by now; where there is no way to the cluster nobody can say, and
-    the caller has looked by name (execute/discard.py)."""
+    """Raise Joined if one of the machines is a node by now.
+
+    Without access to the cluster this cannot be checked; the caller has already checked by name
+    (operations/steps/delete_instances.py)."""
     if context.joined is None:
         return
     identity = identify(context.joined())
@@ -34,8 +38,9 @@ def spare_the_joined(context: ExoscaleContext, instances: Iterable[str]) -> None
 
 
 def check_nodes(context: ExoscaleContext, operation: Operation, instances: Collection[str]) -> None:
-    """Raises Joined if one of the machines is not, or not for certain, the node that was planned any more. Where there
-    is no way to the cluster nobody can say."""
+    """Raise Joined unless every machine is still, without doubt, the node that was planned.
+
+    Without access to the cluster this cannot be checked."""
     if context.joined is None:
         return
     nodes = context.joined()

@@ -1,4 +1,4 @@
-"""What Exoscale's API v2 says, as far as it is used here (exoscale.md §3). Lists that are empty are left out there."""
+"""The used types of Exoscale's API v2, which omits empty lists."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]  # GiB of a disk, pods of a node
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]  # maximum of a disk's GiB or a node's pods
 Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
 
 
 class Ref(msgspec.Struct, frozen=True):
-    """Another thing by its id."""
+    """A reference to another object by id."""
 
     id: Name = ""
 
 
 class Manager(msgspec.Struct, frozen=True):
-    """Who owns it: type `instance-pool` of an instance, `sks-nodepool` of a pool."""
+    """The owner of an object: type `instance-pool` of an instance, `sks-nodepool` of a pool."""
 
     id: Name = ""
     type: Name = ""
@@ -38,7 +38,7 @@ class ExoscaleInstance(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
-    """A pool of machines; those of SKS have a manager and are changed through their Nodepool only."""
+    """A pool of machines; those of SKS have a manager and are changed only through their Nodepool."""
 
     id: str
     name: Name = ""
@@ -55,7 +55,7 @@ class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class ExoscaleTaint(msgspec.Struct, frozen=True):
-    """Of a Nodepool, under its key."""
+    """A taint of a Nodepool, stored under its key."""
 
     value: str = ""
     effect: str = ""
@@ -86,7 +86,7 @@ class SksCluster(msgspec.Struct, frozen=True):
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """Of the whole organisation. limit -1: none."""
+    """The quota of the whole organisation. limit -1: unlimited."""
 
     resource: str = ""
     usage: int = 0
@@ -94,7 +94,7 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class InstanceType(msgspec.Struct, frozen=True):
-    """memory: bytes; gpus: left out where there are none."""
+    """memory: bytes; gpus: omitted if there are none."""
 
     id: str
     family: Name = ""
@@ -107,7 +107,7 @@ class InstanceType(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """What an operation is about."""
+    """The subject of an operation."""
 
     id: str = ""
     link: str = ""
@@ -115,7 +115,9 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The vendor's asynchronous operation (the word operation is ours). state: pending, success, failure, timeout."""
+    """The vendor's asynchronous operation, called work to distinguish it from Outscaler's operations.
+
+    state: pending, success, failure, timeout."""
 
     id: str = ""
     state: str = ""

@@ -1,7 +1,7 @@
-"""From what the zone answers to the node groups of the cluster (exoscale.md §2, §5; §6, 1 to 4, 7, 10, 11, 13 and 14).
+"""Builds the cluster's node groups from the state of the zone.
 
-Every pass reads everything anew in a few calls, however many nodes there are, and depends on no pass before it. One
-group that cannot be read or understood carries its error and stops no other.
+Every pass reads everything again in a few calls, independent of the number of nodes and of earlier passes. A group that
+cannot be read carries its error and does not affect the others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from chalicelib.providers.exoscale.zone_state import Zone, read_zone
 
 
 def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node]) -> Observation:
-    """All groups of the cluster; raises ProviderError if the zone cannot be read at all."""
+    """Return all groups of the cluster; raises ProviderError if the zone cannot be read at all."""
     plain = ExoscaleGroupNames(nodes)
     zone = read_zone(api, settings, plain)
     names = plain.knowing(zone.called)
@@ -49,7 +49,7 @@ def observe(api: ExoscaleApi, settings: ExoscaleSettings, nodes: Sequence[Node])
 
 
 class _ExoscaleGroupBuilder:
-    """Makes one group after the other; collects the gaps."""
+    """Builds one group after another and collects the gaps."""
 
     def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames, zone: Zone) -> None:
         self._api, self._settings, self._names, self._zone = api, settings, names, zone
@@ -59,7 +59,7 @@ class _ExoscaleGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def know_types(self, chosen: Sequence[ExoscaleSelection]) -> None:
-        """Ask once for all instance types of all groups; one by one where one of them cannot be read."""
+        """Read the instance types of all groups at once; one by one if one of them cannot be read."""
         wanted = sorted({type_of(each.site) for each in chosen} - {""})
         try:
             self._types = self._api.instance_types(wanted) if wanted else {}
@@ -67,7 +67,7 @@ class _ExoscaleGroupBuilder:
             self._types_problem = f"instance types could not be read: {error.error_class}: {error.message}"
 
     def make(self, chosen: ExoscaleSelection) -> NodeGroup:
-        """The node group of a pool."""
+        """Build the node group of a pool."""
         site = chosen.site
         within = range_of(site, chosen.bounds, self._room, self._settings.unlimited)
         if within.doubt:
@@ -100,7 +100,7 @@ class _ExoscaleGroupBuilder:
         )
 
     def unread(self, pool: str, why: str) -> NodeGroup:
-        """The node group of a pool of which nothing but its id is known."""
+        """Build the node group of a pool of which only the id is known."""
         bounds = next((each for each in self._settings.groups if each.name == pool), None)
         least = bounds.min if bounds is not None else LEAST
         most = bounds.max if bounds is not None and bounds.max is not None else least
@@ -114,6 +114,6 @@ class _ExoscaleGroupBuilder:
         )
 
     def warn(self, group: str, detail: str) -> None:
-        """A gap about one group, or about the settings where there is none."""
+        """Add a gap about one group, or about the settings if no group is named."""
         place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]" if group else f"spec.providers.{PROVIDER}"
         self.gaps.append(MissingData("NodeGroup", detail, name=group, place=place))

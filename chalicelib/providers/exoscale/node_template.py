@@ -1,8 +1,8 @@
-"""The node that a pool would add, so that a Nodepool of size 0 can be grown (exoscale.md §5, Template; §6, 13).
+"""Builds the template of the node that a pool would add, so that a Nodepool of size 0 can be scaled up.
 
-Nothing of it is asked of a running node; the planner prefers one where there is one. There is no label for the kind of
-GPU: nodes of this vendor bear none but their instance type, `gpu3.large`, and a label that only the template had would
-promise pods what no node keeps.
+It does not use a running node; the planner prefers one if there is one. There is no label for the GPU type: this
+vendor's nodes carry only their instance type, `gpu3.large`, and a label that only the template had would promise pods
+something that no node has.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PODS, _GIB = 110, 2**30
 
 
 class ExoscaleTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be grown from zero, and problem says why."""
+    """node None: the group cannot be scaled up from zero, and problem is the reason."""
 
     node: Node | None
     problem: str = ""
@@ -33,7 +33,7 @@ class ExoscaleTemplate(msgspec.Struct, frozen=True):
 
 
 def type_of(site: ExoscalePool) -> str:
-    """The id of the instance type that the pool makes."""
+    """Return the id of the instance type that the pool creates."""
     own = site.nodepool.instance_type.id if site.nodepool is not None else ""
     return own or site.pool.instance_type.id
 
@@ -45,8 +45,9 @@ def make_template(
     reserve: Mapping[str, int],
     unread: str = "",
 ) -> ExoscaleTemplate:
-    """The template of a group. types: what is known by id; reserve: what a node keeps back of its capacity; unread: why
-    types could not be read."""
+    """Return the template of a group.
+
+    types: instance types by id; reserve: subtracted from a node's capacity; unread: why types could not be read."""
     name = type_of(site)
     kind = types.get(name)
     problem = _problem(name, kind, known=name in types, zone=zone, unread=unread)

@@ -1,7 +1,7 @@
-"""The vendor's asynchronous operations, followed by later messages and never waited for (exoscale.md §3; §6, 5 and 6).
+"""Polls the vendor's asynchronous operations from later messages, without waiting for them.
 
-Upstream gives up after a minute on what was accepted, and blocks its loop for up to twenty. Here a change ends its step
-with the operation's id in the data, and each later look is one call.
+Upstream gives up on an accepted change after a minute and blocks its loop for up to twenty. Here a change ends its step
+with the operation's id in the data, and each later poll is one call.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ WORK, POLLS, LOOKS = "work", "polls", "looks"
 STEP = "follow"
 FIRST, LONGEST, PATIENCE = 3.0, 60.0, 600.0
 _GROWS = 1.5
-ENOUGH_LOOKS = 5  # at a pool that has come to rest, before it is believed: what it says may lag behind
+ENOUGH_LOOKS = 5  # checks of a pool at rest before its numbers are accepted, because they may lag behind
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """after: seconds; data: with this look counted; enough: the patience is used up."""
+    """after: seconds; data: with this poll counted; enough: the limit of polls is reached."""
 
     after: float
     data: dict[str, str]
@@ -34,8 +34,9 @@ class Pause(msgspec.Struct, frozen=True):
 
 
 def pause(operation: Operation, data: Mapping[str, str] | None = None) -> Pause:
-    """The next look: 3 s at first, then later each time, up to a minute, as the vendor's own clients do. Looks are
-    counted, not clocks compared."""
+    """Return the pause before the next poll: 3 s at first, then growing up to a minute, as in the vendor's own clients.
+
+    Polls are counted because clocks of different functions may differ."""
     now = operation.status.data if data is None else data
     polls = counted(now, POLLS)
     waits = [min(LONGEST, FIRST * _GROWS ** min(n, 20)) for n in range(polls + 1)]
@@ -43,19 +44,20 @@ def pause(operation: Operation, data: Mapping[str, str] | None = None) -> Pause:
 
 
 def counted(data: Mapping[str, str], key: str) -> int:
-    """A count in the data; 0 where it cannot be read."""
+    """Return a count in the data; 0 if it cannot be read."""
     text = data.get(key, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
 
 
 def begun(work: Work, data: Mapping[str, str] | None = None) -> InProgress:
-    """The vendor has taken a change up."""
+    """Return the Pending outcome of a change that the vendor has accepted."""
     return InProgress(FIRST, STEP, {**(data or {}), WORK: work.id})
 
 
 def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
-    """How the change stands that was begun; None where none is known, or the vendor knows it no more. Raises
-    ProviderError."""
+    """Return the state of the change that was started; None if there is none or the vendor no longer knows it.
+
+    Raises ProviderError."""
     name = operation.status.data.get(WORK, "")
     if not is_id(name):
         return None
@@ -66,16 +68,17 @@ def known_work(context: ExoscaleContext, operation: Operation) -> Work | None:
 
 
 def is_pending(work: Work | None) -> bool:
-    """Whether it is not over; a word that nobody knows is none for an end."""
+    """Whether the operation is not over; an unknown state counts as not over."""
     return work is not None and work.state not in {"success", "failure", "timeout"}
 
 
 def has_failed(work: Work | None) -> bool:
-    """Whether the vendor says that it went wrong. A timeout is the vendor's patience, not an end of the change."""
+    """Whether the vendor reports a failure. A timeout means that the vendor stopped waiting, not that the change
+    ended."""
     return work is not None and work.state == "failure"
 
 
 def failure(title: str, work: Work, facts: Mapping[str, str | int]) -> Failed:
-    """What the vendor says, with the class that back-off follows."""
+    """Return the vendor's reason, with the error class that selects the backoff."""
     error = why(work)
     return Failed(error.error_class, f"{title}: {error.message}", error.code, facts=dict(facts))

@@ -1,7 +1,7 @@
-"""An Instance Pool and, where SKS made it, the Nodepool that owns it: the two kinds of group as one (exoscale.md §2).
+"""An Instance Pool with the Nodepool that owns it, if SKS created it: one type for both kinds of group.
 
-The id is the Instance Pool's for both, as upstream has it; people may write the Nodepool's id, its name, or
-cluster/name. Names are not unique, so what a name means is decided where all pools are seen (selection.py).
+The id is that of the Instance Pool for both, as in upstream; users may write the Nodepool's id, its name, or
+cluster/name. Names are not unique, so they are resolved where all pools are known (group_selection.py).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def is_sks(self) -> bool:
-        """Whether SKS owns it: it is changed through its Nodepool only."""
+        """Whether SKS owns the pool, which is then changed only through its Nodepool."""
         return self.pool.manager is not None and self.pool.manager.type == _SKS
 
     @property
@@ -40,14 +40,14 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What people call it: the Nodepool's name, for the pool behind it has one that nobody chose."""
+        """The name that users see: the Nodepool's, because the name of the pool behind it is generated."""
         if not self.is_sks:
             return self.pool.name
         return self.nodepool.name if self.nodepool is not None else ""
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """The pool's description for messages."""
         if self.nodepool is not None and self.cluster is not None:
             return f"Nodepool {self.nodepool.name} of {self.cluster.name} (pool {self.id})"
         return f"instance pool {self.pool.name or self.id} ({self.id})"
@@ -59,28 +59,28 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> frozenset[str]:
-        """The machines that the pool says it has."""
+        """The machines that the pool lists."""
         return frozenset(each.id.lower() for each in self.pool.instances if each.id)
 
     @property
     def least(self) -> int:
-        """The smallest size that the vendor takes: 0 is proven for SKS only (§3)."""
+        """The smallest size that the vendor accepts: 0 is confirmed for SKS only."""
         return max(self.pool.min_available, 0 if self.is_sks else 1)
 
     @property
     def states(self) -> str:
-        """For messages."""
+        """The states of pool and Nodepool for messages."""
         return f"{self.pool.state}, Nodepool {self.nodepool.state}" if self.nodepool is not None else self.pool.state
 
     @property
     def busy(self) -> bool:
-        """Whether the vendor is changing it: it takes no other change meanwhile."""
+        """Whether the vendor is changing the pool, which then accepts no other change."""
         return self.pool.state in POOL_BUSY or (self.nodepool is not None and self.nodepool.state in NODEPOOL_BUSY)
 
     @property
     def restless(self) -> str:
-        """Why its numbers do not hold: it is being changed, or has more members than its size and is about to be; ""
-        where they do."""
+        """Why the pool's numbers are not final: it is being changed, or has more members than its size; "" if they
+        are."""
         if self.busy:
             return f"{self.title} is being changed ({self.states})"
         surplus = len(self.members) > self.target
@@ -88,7 +88,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def unread(self) -> str:
-        """Why nothing can be done with it at all; "" where it is understood."""
+        """Why the pool cannot be used at all; "" if it was decoded."""
         return (
             f"{self.title} is described by the vendor in a way that cannot be understood"
             if NO_SIZE in {self.pool.size, self.target}
@@ -97,8 +97,8 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def skipped(self) -> str:
-        """Why a pass leaves it alone, for pods that waited for it would wait as long as somebody else's change takes;
-        "" where it does not."""
+        """Why a pass skips the pool: pods assigned to it would wait until another party's change ends; "" if it is not
+        skipped."""
         nodepool = self.nodepool.state if self.nodepool is not None else ""
         return (
             f"{self.title} is being changed ({self.states}), which this program did not ask for"
@@ -108,18 +108,20 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is being made or deleted, as far as is known. An unheard-of state is neither busy nor
-        settled: the vendor may be asked for a change, and nothing is concluded from what is missing."""
+        """Whether nothing is being created or deleted, as far as is known.
+
+        In an unknown state the pool is neither busy nor settled: a change may be requested, and missing machines prove
+        nothing."""
         return self.pool.state in SETTLED and (self.nodepool is None or self.nodepool.state in SETTLED)
 
     @property
     def ending(self) -> bool:
-        """Whether it is being deleted: no group any more."""
+        """Whether the pool is being deleted and is therefore not a group."""
         return self.pool.state in ENDING or (self.nodepool is not None and self.nodepool.state in ENDING)
 
     @property
     def off(self) -> str:
-        """Why it takes no growth; "" where it does (§6, 7)."""
+        """Why the pool cannot be scaled up; "" if it can."""
         if self.unread:
             return self.unread
         if self.pool.state == SUSPENDED:
@@ -133,12 +135,12 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """What people may call it beside its id."""
+        """The names that users may write instead of its id."""
         return tuple(sorted({*self.exact, self.name} - {"", self.id}))
 
     @property
     def exact(self) -> frozenset[str]:
-        """The names that can mean no other cluster's group: ids in small letters, and cluster/name."""
+        """The names that cannot match another cluster's group: ids in lower case, and cluster/name."""
         names = {self.id.lower(), self.owner}
         if self.cluster is not None and self.nodepool is not None:
             names |= {f"{self.cluster.name}/{self.nodepool.name}", f"{self.cluster.id}/{self.nodepool.name}"}
@@ -146,7 +148,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
 
 
 def make_pools(pools: Iterable[InstancePool], clusters: Iterable[SksCluster]) -> tuple[ExoscalePool, ...]:
-    """Every pool with its Nodepool, found by the pool's manager and not by names."""
+    """Return every pool with its Nodepool, matched by the pool's manager and not by names."""
     owners = {nodepool.id.lower(): (cluster, nodepool) for cluster in clusters for nodepool in cluster.nodepools}
     sites = []
     for pool in pools:

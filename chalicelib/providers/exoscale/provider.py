@@ -1,5 +1,6 @@
-"""The Provider protocol over the Instance Pools of one zone: wires the parts. A pool that is being changed is no failed
-scale-up (exoscale.md §3; settled.py)."""
+"""The Provider protocol over the Instance Pools of one zone: connects the modules of this package.
+
+A pool that is being changed does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
@@ -39,12 +40,12 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         super().__init__(PROVIDER, ExoscaleContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All groups: at most four calls, and one per instance type that the shelf does not have."""
+        """Read all groups, with at most four calls, and one per instance type that is not cached."""
         return node_groups.observe(self._context.api, self._context.settings, nodes)
 
 
 def build(connection: Connection) -> Exoscale:
-    """A provider for one pass; raises BadInput for settings that cannot be. Nothing is asked of the vendor yet."""
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     return Exoscale(open_api(connection, settings), settings, kube)

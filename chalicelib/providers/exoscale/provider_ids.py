@@ -1,7 +1,7 @@
-"""Ids: how a machine is called by the vendor, by the cluster's nodes and by us (exoscale.md §2; §6, 3).
+"""Conversions between the vendor's machine ids, nodes' providerIDs and our handles.
 
-A providerID that is not `exoscale://` and a UUID is somebody else's node, or none yet; neither is an error. The core
-matches instances and nodes letter by letter, so each machine is spelled as its own node spells it.
+A providerID that is not `exoscale://` and a UUID belongs to another provider, or is not set yet; neither is an error.
+The planner matches instances and nodes by exact text, so each machine is written as its own node writes it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ _PLACEHOLDER = "placeholder-"
 
 
 def parse(provider_id: str) -> str:
-    """The machine's id in small letters; "" for an empty providerID and for those of other clouds."""
+    """Return the machine's id in lower case; "" for an empty providerID and for those of other clouds."""
     name = provider_id.removeprefix(_SCHEME)
     return name.lower() if provider_id.startswith(_SCHEME) and is_id(name) else ""
 
 
 def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Identity[str, N]:
-    """The nodes by machine. called: names of machines -> their ids. A node that bears the name of another machine than
-    its providerID says, or of one that another node names, contradicts what is known: a kubelet cannot choose its
-    node's name anew, and can choose its providerID."""
+    """Return the nodes by machine. called: names of machines -> their ids.
+
+    A node is contradictory if its name is that of a machine other than the one its providerID names, or of a machine
+    that another node names. A kubelet can choose its providerID and cannot change its node's name."""
     nodes = tuple(nodes)
     named = {parse(node.provider_id) for node in nodes} - {""}
     bearing = called or {}
@@ -47,8 +48,9 @@ def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Ide
 
 
 class ExoscaleGroupNames:
-    """The cluster's nodes in this cloud, by machine. called: names of machines -> their ids, as the vendor says; before
-    the vendor has been asked nothing is known of them."""
+    """The cluster's nodes in this cloud, by machine.
+
+    called: names of machines -> their ids, according to the vendor; empty before the vendor's list has been read."""
 
     def __init__(self, nodes: Iterable[Node], called: Mapping[str, str] | None = None) -> None:
         self._all = tuple(nodes)
@@ -56,28 +58,30 @@ class ExoscaleGroupNames:
         self._nobodys = {node.name for node in self._all if not node.provider_id}
 
     def knowing(self, called: Mapping[str, str]) -> ExoscaleGroupNames:
-        """The same nodes held against the machines' own names."""
+        """Return the same nodes, checked against the machines' names."""
         return ExoscaleGroupNames(self._all, called)
 
     def __iter__(self) -> Iterator[str]:
-        """The machines that are nodes."""
+        """Iterate over the machines that are nodes."""
         return iter(self._identity.machines())
 
     def node_of(self, instance: str) -> Node | None:
-        """The node that a machine has become; None while it has not joined, and where that cannot be known."""
+        """Return the node of a machine; None if it has not joined or its node is ambiguous."""
         return self._identity.node_of(instance)
 
     def claimants(self, instance: str) -> tuple[str, ...]:
-        """The nodes that claim a machine whose node cannot be known."""
+        """Return the nodes that claim a machine whose node is ambiguous."""
         return self._identity.claimants(instance)
 
     def may_be(self, name: str) -> bool:
-        """Whether a node that does not say which machine it is bears a machine's own name: without the vendor's cloud
-        controller no node has a providerID, and all machines would look as if they had never joined."""
+        """Whether a node without a providerID has the machine's name.
+
+        Without the vendor's cloud controller no node has a providerID, and every machine would seem never to have
+        joined."""
         return name in self._nobodys
 
     def nodepools(self) -> frozenset[str]:
-        """The Nodepools that the nodes say they are of."""
+        """Return the Nodepools that the nodes name."""
         return frozenset(
             node.labels[NODEPOOL_LABEL].lower()
             for machine in self
@@ -85,33 +89,34 @@ class ExoscaleGroupNames:
         )
 
     def spell(self, instance: str) -> str:
-        """The provider id of a machine, as its node has it or would have it."""
+        """Return the provider id of a machine in the form that its node uses or would use."""
         node = self.node_of(instance)
         return node.provider_id if node is not None else f"{_SCHEME}{instance}"
 
 
 def placeholder(pool: str, number: int) -> str:
-    """The handle `placeholder-<pool>-<n>`: a machine that was asked for and is not there (§5)."""
+    """Return `placeholder-<pool>-<n>`, the handle of a machine that was requested and does not exist."""
     return f"{_PLACEHOLDER}{pool}-{number}"
 
 
 def placeholder_id(handle: str) -> str:
-    """Its provider id, which no machine has."""
+    """Return a placeholder's provider id, which no machine has."""
     return f"{_SCHEME}{handle}"
 
 
 def is_placeholder(handle: str) -> bool:
-    """Whether it stands for a machine that there is not."""
+    """Whether the handle stands for a machine that does not exist."""
     return handle.startswith(_PLACEHOLDER)
 
 
 def placeholder_pool(handle: str) -> str:
-    """The pool of a placeholder's handle."""
+    """Return the pool in a placeholder's handle."""
     return handle.removeprefix(_PLACEHOLDER).rpartition("-")[0]
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """The machine's id, or the placeholder; "" where neither the handle nor the provider id says it."""
+    """Return the machine's id or the placeholder of a target; "" if neither its handle nor its provider id contains
+    one."""
     if target.handle:
         return target.handle.lower() if is_id(target.handle) else target.handle
     name = target.instance.removeprefix(_SCHEME)

@@ -1,19 +1,19 @@
-"""Growth: one request with the absolute size, then the vendor's operation followed (exoscale.md §3, §5; §6, 5 to 7, 9).
+"""Scales up: one request with the absolute size, then polls of the vendor's operation.
 
-    size == to_size    ─────────────────► follow    (an earlier attempt got through, or somebody did the same)
-    size == from_size  ─► check ─► write ─► follow
+    size == to_size    ─────────────────► poll    (an earlier attempt succeeded, or a user set the same size)
+    size == from_size  ─► check ─► write ─► poll
     any other size     ─────────────────► conflict, nothing is written
 
     the operation is   then
-    pending            come back, each time later; after ten minutes the scale-up request's own timer takes over,
-                       for a growth that is given up at its deadline (plan/patience.py) would back the group off while
+    pending            poll again with growing delay; after ten minutes the scale-up request's own timer takes over.
+                       A scale-up that is given up at its deadline (model/timeouts.py) would back the group off while
                        its nodes arrive
-    failure            failed, with the class of its reason: no stock and no quota are known in the next message
-    success, timeout   look at the pool: until the machines are there, or the vendor has stopped making any; failed
-                       where the size is as it was before
+    failure            failed, with the class of its reason: missing stock or quota is known in the next message
+    success, timeout   read the pool until the machines exist or the vendor has stopped creating them; failed if the
+                       size is unchanged
 
-The size is absolute, so that asking again after a lost answer adds nothing. A failure leaves it standing: placeholders
-show what is missing until the core takes it back.
+The size is absolute, so repeating a request after a lost response adds nothing. A failure leaves it in place, and
+placeholders show the missing machines until the planner lowers it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 
 
 def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """from_size -> to_size, once however often it is called; raises ProviderError."""
+    """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     site = context.site(operation.spec.group)
@@ -64,8 +64,9 @@ def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
-    """Where the change stands; without a known one, grow once more, which finds what it has come to. Raises
-    ProviderError."""
+    """Report the progress of the change; raises ProviderError.
+
+    If the operation is unknown, the scale-up is called again and finds its result."""
     work = known_work(context, operation)
     if is_pending(work):
         return _pending(operation, f"operation {operation.status.data[WORK]} is under way")
@@ -78,8 +79,10 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
 
 
 def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcome:
-    """How far the pool has come with a change that is not known to have failed. An operation that is over may be a
-    moment ahead of what the pool says, so one look at a pool that rests is not believed."""
+    """Report the progress from the pool, for a change that is not known to have failed.
+
+    The pool may lag briefly behind an operation that is over, so one read of a pool at rest is not accepted as final.
+    """
     there = len(site.members)
     size = site.target
     if size == operation.spec.to_size and there >= size and not site.busy:
@@ -93,8 +96,8 @@ def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcom
     if work is not None and (
         size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
     ):
-        # Nobody else has moved it: the vendor says that it is over and has made nothing of it. As a Conflict it would
-        # be tried for ever, and no other group would get the pods.
+        # The size was not changed by another party: the vendor reports the end and has created nothing. As a
+        # Conflict the scale-up would be retried forever, and no other group would get the pods.
         return failure(told, work, _facts(operation, site))
     return (
         Succeeded({**_facts(operation, site), "note": told})
@@ -124,7 +127,9 @@ def _facts(operation: Operation, site: ExoscalePool) -> dict[str, str | int]:
 def _for_want_of_quota(
     context: ExoscaleContext, operation: Operation, site: ExoscalePool, error: InvalidRequest
 ) -> ProviderError:
-    """How the vendor says that the quota is used up is not documented: a refusal while it is, is taken for it (§3)."""
+    """Return QuotaExceeded for a refusal while the quota is used up, otherwise the given error.
+
+    The vendor's error for an exhausted quota is not documented."""
     try:
         quota = context.api.quota_now()
     except ProviderError:
@@ -139,8 +144,9 @@ def _for_want_of_quota(
 
 
 def _within_quota(context: ExoscaleContext, operation: Operation, site: ExoscalePool) -> None:
-    """Raises QuotaExceeded where the account has no room; one that cannot be read forbids nothing (§6, 4), for the
-    vendor has the last word."""
+    """Raise QuotaExceeded if the account's quota is too small.
+
+    An unreadable quota forbids nothing, because the vendor enforces it anyway."""
     try:
         quota = context.api.quota_now()
     except ProviderError:

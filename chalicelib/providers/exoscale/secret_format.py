@@ -1,8 +1,8 @@
-"""What a secret with an API key may look like: ours, upstream's Kubernetes Secret, or an environment file (§1).
+"""Parses a secret with an API key in three formats: Outscaler's, upstream's Kubernetes Secret, or an environment file.
 
-All spellings of a field are one: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret names the
-zone, too; here the policy does. A newline at the end of a value would break the signature and is taken off. No error
-shows a value.
+All forms of a field name are equal: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret also names
+the zone, which the policy defines here. A trailing newline would break the signature and is removed. No error contains
+a value.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from chalicelib.providers.exoscale.signing import ExoscaleCredential
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
 _NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-# A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
+# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
 _FIELDS = {"apikey": "key", "apisecret": "secret", "apizone": None, "zone": None, "apienvironment": None}
 _WRITTEN = {"key": "apiKey", "secret": "apiSecret"}
 _FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 
 
 def parse_secret(text: str, place: str) -> ExoscaleCredential:
-    """JSON, or lines of name=value; raises BadInput naming the field, never its value."""
+    """Parse JSON, or lines of name=value; raises BadInput naming the field, never its value."""
     found: dict[str, Secret] = {}
     for name, written in _json(text, place) if text.lstrip().startswith("{") else _lines(text, place):
         letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()
-        # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+        # A user may have written the key in place of its name, so only text that looks like a name is shown.
         shown = name.strip() if _NAME.match(name.strip()) else "a field"
         if letters not in _FIELDS:
             raise BadInput(place, f"{shown} is not known", "the fields are apiKey and apiSecret")

@@ -1,7 +1,7 @@
-"""`providers.exoscale` of the policy, checked. All mistakes are reported at once, each with its place.
+"""`providers.exoscale` of the policy, validated. All errors are reported at once, each with its place.
 
-Upstream takes these from environment variables, whose mistakes it meets as DNS errors at run time, and from --nodes,
-whose mistakes it meets at every node (exoscale.md §1, §2). Here they are settings of one cluster's policy.
+Upstream reads these from environment variables, whose errors show as DNS errors at run time, and from --nodes, whose
+errors show at every node. Here they are settings in each cluster's policy (docs/providers/exoscale.md "Settings").
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from chalicelib.providers.settings_readers import (
 PROVIDER = "exoscale"
 PLACE = "providers.exoscale"
 CALLS_PER_SECOND = 10.0
-UNLIMITED = 1000  # the largest size of a group whose account has no quota, if nobody says another
-LEAST = 1  # §2, defaults: what a group keeps that nobody gives a minimum
+UNLIMITED = 1000  # default maximum size of a group whose account has no quota
+LEAST = 1  # default minimum size of a group
 VERSION = "/v2"
 
 _ZONE = re.compile(r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}\Z", re.ASCII)
@@ -41,8 +41,10 @@ _EXAMPLE = "1:10:web"
 
 
 class ExoscaleBounds(msgspec.Struct, frozen=True):
-    """One group that is named. name: an Instance Pool's or a Nodepool's id, or a name, which may be written
-    cluster/name. max None: as much as the account's quota leaves."""
+    """One group that the policy names.
+
+    name: an Instance Pool's or a Nodepool's id, or a name, optionally as cluster/name. max None: as much as the
+    account's quota allows."""
 
     name: str
     min: int
@@ -51,8 +53,8 @@ class ExoscaleBounds(msgspec.Struct, frozen=True):
 
 
 class ExoscaleSettings(msgspec.Struct, frozen=True):
-    """root: where the API is, `…/v2`. sks_cluster: id or name of the SKS cluster whose Nodepools are ours even while
-    it has no nodes. unlimited: the largest size where the quota says -1. reserve: what a template keeps back."""
+    """root: URL of the API, `…/v2`. sks_cluster: id or name of the SKS cluster whose Nodepools are groups even while it
+    has no nodes. unlimited: the maximum size if the quota is -1. reserve: subtracted from a template's capacity."""
 
     zone: str
     root: str
@@ -66,12 +68,12 @@ class ExoscaleSettings(msgspec.Struct, frozen=True):
 
 
 def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> ExoscaleSettings:
-    """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
+    """Return the policy's text values and group entries as Settings; raises BadInput, or BadInputs for several errors.
 
-    Keys: zone; environment or endpoint; credentialsSecret; nodes (upstream's `--nodes=min:max:name`, a line each);
-    sksCluster; scaleFromZero; unlimitedMax; callsPerSecond; reservedCpu, reservedMemory, reservedEphemeralStorage.
-    Groups come from `nodes` and from the policy's nodeGroups, each from one of the two; none at all is right, since
-    groups are discovered. Blanks around a value mean nothing (§1).
+    Keys: zone; environment or endpoint; credentialsSecret; nodes (upstream's `--nodes=min:max:name`, one per line);
+    sksCluster; scaleFromZero; unlimitedMax; callsPerSecond; reservedCpu, reservedMemory, reservedEphemeralStorage. Each
+    group comes either from `nodes` or from the policy's nodeGroups; none at all is valid, because groups are
+    discovered. Blanks around a value are ignored.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
@@ -82,9 +84,9 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
 
 
 def parse_spec(text: str, place: str) -> ExoscaleBounds:
-    """`min:max:name` (§2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
+    """Parse `min:max:name`: split at the first two colons, integers without blanks, 0 <= min <= max. Raises BadInput.
 
-    A minimum of 0 is right for SKS only (§5); which kind it is shows when the group is seen. Raises BadInput.
+    A minimum of 0 is valid for SKS only; the kind of the group is known once it is read.
     """
     least, most, name = node_spec(text, place, _EXAMPLE)
     return ExoscaleBounds(_name(name), least, most)
@@ -104,7 +106,7 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[ExoscaleBounds, 
 
 
 def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
-    """An entry of nodeGroups; what it does not say is as for a group that nobody names."""
+    """Convert an entry of nodeGroups; its missing values are those of an unnamed group."""
     place, name = f"nodeGroups: {entry.id}", _name(entry.id)
     if not name:
         raise BadInput(place, "has no id", "write the group's id or name")
@@ -117,7 +119,7 @@ def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
 
 
 def _name(text: str) -> str:
-    """An id in small letters, so that one group is not two; a name as it is written."""
+    """Return an id in lower case, so that one group has one name; a name unchanged."""
     name = text.strip()
     return name.lower() if is_id(name) else name
 
@@ -147,7 +149,7 @@ def _environment(settings: Texts) -> str:
 
 
 def _root(settings: Texts) -> str:
-    """The endpoint if one is given, with the API's version at its end; "" otherwise."""
+    """Return the endpoint, if one is given, with the API's version at its end; "" otherwise."""
     url = settings.get("endpoint", "")
     if not url:
         return ""

@@ -1,8 +1,8 @@
-"""EXO2-HMAC-SHA256, the one way to show the vendor who is calling (exoscale.md §4).
+"""EXO2-HMAC-SHA256, the vendor's only authentication, as pure functions.
 
-What is signed is what is sent: the path as it stands in the address and the bytes of the body. The host is no part of
-it. Parameters without a value and parameters with several are where the vendor's own clients disagree; the first are
-neither sent nor signed here, and the second cannot be said by a Call.
+The signed text is what is sent: the path as in the URL and the bytes of the body, without the host. The vendor's own
+clients disagree about parameters without a value and parameters with several values. The former are neither sent nor
+signed here, and a Call cannot express the latter.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.http import VendorRequest
 
 ALGORITHM = "EXO2-HMAC-SHA256"
-VALID = 600  # seconds that a signature is good for
+VALID = 600  # seconds that a signature is valid
 
 
 class ExoscaleCredential(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class ExoscaleCredential(msgspec.Struct, frozen=True):
 
 
 def message(method: str, path: str, body: bytes, params: Mapping[str, str], expires: int) -> bytes:
-    """What is signed: five parts. path: escaped, with the version; expires: epoch seconds."""
+    """Return the text to sign, in five parts. path: escaped, with the version; expires: epoch seconds."""
     values = "".join(params[name] for name in sorted(params))
     return b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
 
@@ -38,7 +38,7 @@ def message(method: str, path: str, body: bytes, params: Mapping[str, str], expi
 def authorization(
     credential: ExoscaleCredential, method: str, path: str, body: bytes, params: Mapping[str, str], expires: int
 ) -> str:
-    """The header's value."""
+    """Return the header's value."""
     text = message(method, path, body, params, expires)
     digest = hmac.new(credential.secret.reveal().encode(), text, hashlib.sha256).digest()
     names = f"signed-query-args={';'.join(sorted(params))}," if params else ""
@@ -49,7 +49,7 @@ def authorization(
 
 
 def signed(call: VendorRequest, credential: ExoscaleCredential, now: float) -> VendorRequest:
-    """The call as it is sent at `now` (epoch seconds). Its address has no query; that is in the parameters."""
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters."""
     params = {name: value for name, value in call.params.items() if value}
     header = authorization(credential, call.method, urlsplit(call.url).path, call.body or b"", params, int(now) + VALID)
     return VendorRequest(call.method, call.url, {**call.headers, "Authorization": header}, params, call.body, call.safe)

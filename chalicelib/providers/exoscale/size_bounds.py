@@ -1,7 +1,7 @@
-"""The sizes a group may have: what the policy says, else what the account's quota leaves (exoscale.md §2, §5; §6, 4).
+"""Computes the size bounds of a group: from the policy, otherwise from the account's quota.
 
-Upstream takes a quota of -1, which means none, for a maximum of -1, forgets what the account has already, and makes the
-maximum 0 whenever the quota cannot be read.
+Upstream takes a quota of -1, which means unlimited, as a maximum of -1, ignores what the account already uses, and sets
+the maximum to 0 whenever the quota cannot be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NO_LIMIT = -1
 
 
 class ExoscaleRange(msgspec.Struct, frozen=True):
-    """doubt: why it is not what the policy says, or not known; error: why there is none."""
+    """doubt: why the bounds differ from the policy's or are unknown; error: why there are none."""
 
     min: int
     max: int
@@ -29,7 +29,7 @@ class ExoscaleRange(msgspec.Struct, frozen=True):
 
 
 class Room:
-    """The account's quota, asked for when somebody needs it and once."""
+    """The account's quota, read once on first use."""
 
     def __init__(self, ask: Callable[[], Quota]) -> None:
         self._ask = ask
@@ -38,7 +38,7 @@ class Room:
         self.problem = ""
 
     def quota(self) -> Quota | None:
-        """None where it cannot be read; `problem` says why."""
+        """None if it cannot be read; `problem` is the reason."""
         if not self._asked:
             self._asked = True
             try:
@@ -48,25 +48,26 @@ class Room:
         return self._quota
 
     def full(self) -> bool:
-        """Whether the account may have no more, as far as is known."""
+        """Whether the account has reached its limit, as far as is known."""
         quota = self.quota()
         return quota is not None and quota.limit != NO_LIMIT and quota.usage >= quota.limit
 
 
 def most_of(target: int, quota: Quota, unlimited: int) -> int:
-    """The size up to which an account lets a group of that size grow. unlimited: where there is no quota."""
+    """Return the size up to which the account allows a group of that size to scale. unlimited: the limit without a
+    quota."""
     if quota.limit == NO_LIMIT:
         return max(target, unlimited)
     return target + max(0, quota.limit - quota.usage)
 
 
 def least_of(site: ExoscalePool, bounds: ExoscaleBounds | None) -> int:
-    """What is kept of a group: the policy's minimum, or 1, and never less than the vendor takes."""
+    """Return the minimum size of a group: the policy's, or 1, and never less than the vendor accepts."""
     return max(bounds.min if bounds is not None else LEAST, site.least)
 
 
 def range_of(site: ExoscalePool, bounds: ExoscaleBounds | None, room: Room, unlimited: int) -> ExoscaleRange:
-    """The bounds of a group."""
+    """Return the bounds of a group."""
     least = least_of(site, bounds)
     said = f"the policy's minimum of {bounds.min}" if bounds is not None else ""
     doubts = [f"{site.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
@@ -88,14 +89,17 @@ def range_of(site: ExoscalePool, bounds: ExoscaleBounds | None, room: Room, unli
 
 
 def occupied(site: ExoscalePool, zone: Zone) -> int:
-    """The least size at which no machine would have to go: by the pool's own list or by the machines', whichever says
-    more, for the two are not read in one instant."""
+    """Return the smallest size at which no machine has to be deleted.
+
+    The larger of the pool's own list and the machine list is used, because the two are not read at one instant."""
     return max(len(site.members), len(living(zone.listed.get(site.id, []))))
 
 
 def missing(site: ExoscalePool, there: int) -> int:
-    """Machines that are wanted, are not there, and do not come by themselves; none while the vendor works on it. Those
-    that the vendor's least size asks for have no stand-in, since the size cannot be lowered for them."""
+    """Return the number of machines that are desired, do not exist and will not be created; 0 while the vendor works on
+    it.
+
+    Machines below the vendor's minimum size do not count, because the size cannot be lowered for them."""
     if not site.settled:
         return 0
     return max(0, min(site.target, site.pool.size) - max(there, site.least))

@@ -1,6 +1,6 @@
-"""Which machines an operation means, and whether they are the pool's (exoscale.md §5: every one, before any write).
+"""Determines the machines that an operation targets, and verifies before any write that all belong to the pool.
 
-Upstream's DeleteNodes asks neither (§6, 9).
+Upstream's DeleteNodes makes neither check.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from chalicelib.providers.exoscale.models import ExoscaleInstance
 from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.provider_ids import handle_of, is_placeholder, placeholder_pool
 
-_FEW = 3  # machines asked for one by one rather than by the whole list
+_FEW = 3  # maximum machines read one by one instead of by the complete list
 
 
 class ExoscaleTargets(msgspec.Struct, frozen=True):
-    """What an operation removes: machines, and placeholders."""
+    """The targets of a removal: machines and placeholders."""
 
     instances: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
 def read_targets(operation: Operation) -> ExoscaleTargets:
-    """The targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
+    """Return the targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
         handle = handle_of(target)
@@ -46,7 +46,7 @@ def read_targets(operation: Operation) -> ExoscaleTargets:
 
 
 def machines(context: ExoscaleContext, ids: Sequence[str]) -> dict[str, ExoscaleInstance]:
-    """What is known of these machines now; who is absent is gone. Raises ProviderError."""
+    """Return the current data of these machines; an absent one is gone. Raises ProviderError."""
     found: dict[str, ExoscaleInstance] = {}
     if len(ids) > _FEW:
         try:
@@ -54,7 +54,7 @@ def machines(context: ExoscaleContext, ids: Sequence[str]) -> dict[str, Exoscale
         except ProviderError as error:
             if not is_forbidden(error):
                 raise
-    for name in ids:  # the list has those only that are in pools
+    for name in ids:  # the list contains only machines in pools
         if name not in found:
             try:
                 found[name] = context.api.instance(name)
@@ -66,8 +66,10 @@ def machines(context: ExoscaleContext, ids: Sequence[str]) -> dict[str, Exoscale
 def members(
     context: ExoscaleContext, operation: Operation, targets: ExoscaleTargets, site: ExoscalePool
 ) -> tuple[str, ...]:
-    """Those of the targets that are the pool's and are not leaving; raises InvalidRequest for one that is there and is
-    another pool's or nobody's. One that the vendor knows no more is gone."""
+    """Return the targets that are members of the pool and not leaving.
+
+    Raises InvalidRequest for a machine that exists and belongs to another pool or to none. One unknown to the vendor is
+    gone."""
     inside = [each for each in targets.instances if each in site.members]
     outside = [each for each in targets.instances if each not in site.members]
     found = machines(context, outside)
@@ -83,12 +85,12 @@ def members(
 
 
 def lives(context: ExoscaleContext, site: ExoscalePool, names: Sequence[str]) -> tuple[str, ...]:
-    """Those that the pool still has and that are not on their way out; raises ProviderError."""
+    """Return the machines that the pool still has and that are not leaving; raises ProviderError."""
     return remaining(context, [each for each in names if each in site.members])
 
 
 def remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]:
-    """Those that the vendor knows and that are not on their way out; raises ProviderError."""
+    """Return the machines that the vendor knows and that are not leaving; raises ProviderError."""
     found = machines(context, names)
     return tuple(name for name in names if name in found and not is_leaving(found[name].state))
 

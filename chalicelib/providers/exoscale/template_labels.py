@@ -1,11 +1,11 @@
-"""What people write on a standalone Instance Pool to say what its nodes will be like (exoscale.md §5, Template).
+"""Reads the labels of a standalone Instance Pool that describe its future nodes.
 
     k8s.io/cluster-autoscaler/node-template/label/KEY      = VALUE
     k8s.io/cluster-autoscaler/node-template/taint/KEY      = VALUE:EFFECT
     k8s.io/cluster-autoscaler/node-template/resources/NAME = QUANTITY
 
-Its other labels are the cloud's and no node has them. A Nodepool has labels and taints of its own, which its nodes get.
-What Kubernetes would not take is left out with a warning.
+Its other labels belong to the cloud and are not set on nodes. A Nodepool has its own labels and taints, which its nodes
+get. Invalid Kubernetes labels and taints are skipped with a warning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """labels, taints and resources of new nodes; warnings: what was left out."""
+    """labels, taints and resources of new nodes; warnings: what was skipped."""
 
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
@@ -37,7 +37,7 @@ class Marks(msgspec.Struct, frozen=True):
 
 
 def of_nodepool(labels: Mapping[str, str] | None, taints: Mapping[str, Given] | None) -> Marks:
-    """What the Nodepool's nodes get: its labels, and its taints by key."""
+    """Return what the Nodepool's nodes get: its labels, and its taints by key."""
     good = {key: value for key, value in (labels or {}).items() if _is_key(key) and _is_value(value)}
     bad = sorted(set(labels or {}) - set(good))
     effective = {
@@ -56,7 +56,7 @@ def of_nodepool(labels: Mapping[str, str] | None, taints: Mapping[str, Given] | 
 
 
 def of_pool(labels: Mapping[str, str] | None) -> Marks:
-    """What the labels of a standalone pool say of its nodes."""
+    """Return what the labels of a standalone pool define for its nodes."""
     found: dict[str, str] = {}
     taints: list[Taint] = []
     resources: dict[str, int] = {}

@@ -1,10 +1,11 @@
-"""The zone as one pass sees it: whole lists, and what a key that may not read lists is told one by one (§1, §2, §6.2).
+"""Reads the state of a zone for one pass: complete lists, or single items if the key may not read lists.
 
-    instance pools, then instances (so that who comes in between is seen), then SKS clusters where a pool needs them
+Instance pools are read first, then instances (so that instances created in between are included), then SKS clusters if
+a pool needs them.
 
-A key with upstream's list of operations gets 403 for the first two. Then the pools are found through the Nodepools that
-the nodes name, and through one machine of each pool, whose members are then all known: calls by pools, not by nodes.
-Anything else that fails of the lesser two lists weakens what it would have said, and no more.
+A key with upstream's list of operations gets 403 for the first two. The pools are then found through the Nodepools that
+the nodes name, and through one machine of each pool, which reveals the pool's other members. The number of calls
+depends on the pools, not on the nodes. Any other failure of the instance or cluster list only reduces what is known.
 """
 
 from __future__ import annotations
@@ -28,15 +29,14 @@ from chalicelib.providers.exoscale.settings import ExoscaleSettings
 T = TypeVar("T")
 
 _LISTS = 4
-_IN_A_ROW = 2  # answers that say no, before the rest is not asked for
-_MOST_ASKED = 100  # machines asked for one by one in a pass, by a key that may not read lists
+_IN_A_ROW = 2  # consecutive refusals after which no further requests are sent
+_MOST_ASKED = 100  # maximum machines read one by one in a pass, with a key that may not read lists
 
 
 class Zone(msgspec.Struct, frozen=True):
-    """instances: what is known of each machine by id; listed: those of them that say they are a pool's, by the pool.
-    clusters None: not read, and then no_clusters says why, if there
-    was a reason to. unread: pools that could not be read and why. doubts: what is less sure, for people. unsure: pools
-    with a machine that the vendor describes in a way that cannot be understood."""
+    """instances: the known data of each machine by id; listed: those that name a pool, by pool. clusters None: not
+    read, and no_clusters is the reason if they were needed. unread: pools that could not be read, with the reason.
+    doubts: warnings about reduced certainty. unsure: pools with a machine whose description cannot be decoded."""
 
     sites: tuple[ExoscalePool, ...]
     instances: dict[str, ExoscaleInstance]
@@ -49,12 +49,12 @@ class Zone(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> dict[str, str]:
-        """The names of machines -> their ids, as far as a name means one machine."""
+        """Return names of machines -> their ids, for names that identify one machine."""
         times = Counter(each.name for each in self.instances.values())
         return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
 
     def machines(self, site: ExoscalePool) -> frozenset[str]:
-        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no
+        """Return the remaining machines of a pool: those that name it, and those that it lists and that are in no
         other."""
         said = {each.id.lower() for each in self.listed.get(site.id, ())}
         for name in site.members - said:
@@ -66,7 +66,8 @@ class Zone(msgspec.Struct, frozen=True):
         )
 
     def ours(self, names: ExoscaleGroupNames) -> dict[str, int]:
-        """Pool -> how many of its machines are, for certain, nodes of the cluster; pools without any are left out."""
+        """Return pool -> number of its machines that are certainly nodes of the cluster; pools without any are left
+        out."""
         managers = {name: each.manager.id for name, each in self.instances.items() if each.manager is not None}
         for site in self.sites:
             for member in site.members:
@@ -75,7 +76,7 @@ class Zone(msgspec.Struct, frozen=True):
 
 
 def read_zone(api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> Zone:
-    """Everything a pass needs; raises ProviderError where nothing at all could be read."""
+    """Read everything that a pass needs; raises ProviderError if nothing could be read."""
     api.expect(_LISTS)
     reader = _ExoscaleReader(api, settings, names)
     reader.read()
@@ -86,7 +87,7 @@ class _ExoscaleReader:
     def __init__(self, api: ExoscaleApi, settings: ExoscaleSettings, names: ExoscaleGroupNames) -> None:
         self._api, self._settings, self._names = api, settings, names
         self._pools: dict[str, InstancePool] = {}
-        self._members: set[str] = set()  # of the pools that were read one by one
+        self._members: set[str] = set()  # of the pools read one by one
         self._instances: dict[str, ExoscaleInstance] = {}
         self._odd: list[ExoscaleInstance] = []
         self._clusters: tuple[SksCluster, ...] | None = None
@@ -97,7 +98,7 @@ class _ExoscaleReader:
         self._row = 0
 
     def zone(self) -> Zone:
-        """What was read."""
+        """The zone as read so far."""
         listed: dict[str, list[ExoscaleInstance]] = {}
         for each in self._instances.values():
             if each.manager is not None:
@@ -114,8 +115,8 @@ class _ExoscaleReader:
         )
 
     def _unsure(self) -> frozenset[str]:
-        """Where machines could not be understood: the pools that these name, and those with a member that no machine of
-        the list is."""
+        """Return the pools affected by undecodable machines: those that such machines name, and those with an unlisted
+        member."""
         if not self._odd:
             return frozenset()
         short = {
@@ -126,7 +127,7 @@ class _ExoscaleReader:
         return frozenset(short | {each.manager.id.lower() for each in self._odd if each.manager is not None})
 
     def read(self) -> None:
-        """Lists first; one by one where the key may not."""
+        """Read the lists; single items if the key may not read lists."""
         denied = self._read_pools()
         listed = self._read_instances()
         if denied is None:
@@ -151,7 +152,8 @@ class _ExoscaleReader:
         return None
 
     def _read_instances(self) -> bool | None:
-        """Whether they are known; None where they cannot be just now, and asking for each would not help."""
+        """Return whether the instances are known; None if they cannot be read now and single reads would fail as
+        well."""
         try:
             found = self._api.instances()
         except ProviderError as error:
@@ -174,8 +176,10 @@ class _ExoscaleReader:
             self._no_clusters = f"the SKS clusters could not be read: {error.error_class}: {error.message}"
 
     def _needs_clusters(self) -> bool:
-        """A key for Instance Pools alone may not list clusters (§1), so they are asked for where something SKS owns
-        matters: a pool with our nodes, one that is named, or names that no standalone pool has."""
+        """Whether SKS clusters must be read: for a pool with our nodes, a named pool, or names that no standalone pool
+        has.
+
+        A key for Instance Pools alone may not list clusters, so they are read only if needed."""
         sites = make_pools(self._pools.values(), ())
         sks = [site for site in sites if site.is_sks]
         if self._settings.sks_cluster:
@@ -186,7 +190,7 @@ class _ExoscaleReader:
         plain = {name for site in sites if not site.is_sks for name in (site.name, *site.exact)}
         return any(each.name not in plain for each in self._settings.groups) or any(site.id in owners for site in sks)
 
-    # -- one by one
+    # -- single items
 
     def _one_by_one(self, denied: ProviderError) -> None:
         self._by_nodepools()
@@ -213,7 +217,7 @@ class _ExoscaleReader:
         return any(nodepool.id.lower() == name for cluster in self._clusters or () for nodepool in cluster.nodepools)
 
     def _by_nodepools(self) -> None:
-        """The pools of the SKS clusters that the nodes or the policy name."""
+        """Read the pools of the SKS clusters that the nodes or the policy name."""
         named, ours = {each.name for each in self._settings.groups}, self._names.nodepools()
         if not (ours or self._settings.sks_cluster or named):
             return
@@ -243,7 +247,7 @@ class _ExoscaleReader:
             self._members |= {member.id.lower() for member in found.instances}
 
     def _machine(self, name: str) -> None:
-        """One machine, and its pool, whose other members need not be asked for then."""
+        """Read one machine and its pool, whose other members then need no separate request."""
         instance = self._try(lambda: self._api.instance(name))
         if instance is not None:
             self._instances[name] = instance
@@ -251,7 +255,7 @@ class _ExoscaleReader:
                 self._pool(instance.manager.id)
 
     def _ask_for_machines(self) -> None:
-        """Members that are no nodes: how they are is known to nobody else. Who is a node runs."""
+        """Read the members that are not nodes, whose state is known only to the vendor. Nodes count as running."""
         waiting = [
             name
             for name in dict.fromkeys(member.id.lower() for pool in self._pools.values() for member in pool.instances)
@@ -263,7 +267,7 @@ class _ExoscaleReader:
                 self._instances[name] = instance
 
     def _try(self, question: Callable[[], T], pool: str = "") -> T | None:
-        """The answer; None where there is none. Who is refused twice in a row does not go on asking."""
+        """Return the response; None if there is none. After two consecutive refusals no further requests are sent."""
         try:
             if self._stopped is not None:
                 raise self._stopped
@@ -289,5 +293,5 @@ class _ExoscaleReader:
 
 
 def living(instances: list[ExoscaleInstance]) -> list[ExoscaleInstance]:
-    """Those that are not gone or going."""
+    """Return the machines that are neither gone nor leaving."""
     return [each for each in instances if not is_leaving(each.state)]

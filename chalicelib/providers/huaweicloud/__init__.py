@@ -1,5 +1,5 @@
-"""Huawei Cloud CCE: the node pools of one cluster, each of their scale groups (flavour and AZ) a node group.
+"""Huawei Cloud CCE as a provider: each scale group (flavour and AZ) of one cluster's node pools is a node group.
 
-Upstream's provider speaks to Auto Scaling groups of clusters that people built themselves; this one speaks CCE v3,
-where a size is the absolute total of a pool and a field that is left out means 0 (huaweicloud-cce.md B4, B10).
+Upstream's provider uses Auto Scaling groups of self-managed clusters. This one uses CCE v3, where a size is the
+absolute total of a pool and an omitted field means 0.
 """

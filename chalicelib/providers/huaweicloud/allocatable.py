@@ -1,6 +1,6 @@
-"""What CCE keeps back of a node, by its cores, memory and pods (huaweicloud-cce.md B9, the rule since 2023).
+"""Computes what CCE reserves on a node from its cores, memory and pods, by the vendor's rule since 2023.
 
-A template that promised more than a node has would be bought again and again for a pod that fits none of them.
+A template that promised more than a node has would be bought repeatedly for a pod that does not fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EVICTION = 100  # MiB
 _SYSTEM, _SYSTEM_PER_GIB = 400, 25  # MiB
 _KUBE, _KUBE_PER_POD = 500, {"docker": 20}  # MiB
 _KUBE_PER_POD_ELSE = 5
-_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))  # cores, millicores kept back of each
+_CORES = ((1, 60.0), (1, 10.0), (2, 5.0))  # cores, millicores reserved of each
 _CORES_ELSE = 2.5
 _PODS = ((64, 110), (32, 80), (16, 60), (8, 40))  # GiB, pods; largest first
 _PODS_ELSE = 20
@@ -24,7 +24,7 @@ _MOST_PODS = 1000
 
 
 def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
-    """The most pods of a node: extendParam.maxPods, else by its memory."""
+    """Return the maximum number of pods of a node: extendParam.maxPods, otherwise by its memory."""
     own = _number(extend, "maxPods")
     if own is not None and 0 < own <= _MOST_PODS:
         return own
@@ -33,8 +33,10 @@ def max_pods(flavor: Flavor, extend: Mapping[str, Any]) -> int:
 
 
 def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict[str, int]:
-    """cpu in millicores, memory in bytes, pods. extend: the pool's extendParam, whose reservations win (in millicores
-    and MiB); of the two parts of a resource one may be given, and the other is as usual then."""
+    """Return cpu in millicores, memory in bytes, and pods.
+
+    extend: the pool's extendParam, whose reservations take precedence (in millicores and MiB). If only one of the two
+    parts of a resource is given, the other has its default."""
     pods = max_pods(flavor, extend)
     cpu = 1000 * flavor.vcpus - _cpu(flavor, extend)
     memory = flavor.memory_mib - _memory(flavor, extend, pods, runtime) - _EVICTION
@@ -42,7 +44,8 @@ def allocatable(flavor: Flavor, extend: Mapping[str, Any], runtime: str) -> dict
 
 
 def _cpu(flavor: Flavor, extend: Mapping[str, Any]) -> int:
-    """The rule does not part system from Kubernetes, so where one of them is given the larger sum counts."""
+    """Return the reserved cpu. The rule covers system and Kubernetes together, so with one part given the larger sum
+    counts."""
     said = [_number(extend, name) for name in ("kubeReservedCpu", "systemReservedCpu")]
     given = sum(each for each in said if each is not None)
     if None not in said:
@@ -64,7 +67,7 @@ def _memory(flavor: Flavor, extend: Mapping[str, Any], pods: int, runtime: str) 
 
 
 def _number(extend: Mapping[str, Any], name: str) -> int | None:
-    """A whole number of extendParam, which may be written as text; None for anything else."""
+    """Return an integer of extendParam, which may be text; None for anything else."""
     value = extend.get(name)
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 8:
         return int(value)

@@ -1,6 +1,7 @@
-"""The calls that this provider makes, and nothing of why (huaweicloud-cce.md B4).
+"""The vendor calls that this provider makes; the decisions behind them are in other modules.
 
-Reads may be repeated. Changes may not (changes.py): whoever lost the answer of one reads first what there is now.
+Reads may be repeated. Changes must not be (write_requests.py): after a lost response the caller first reads the current
+state.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from chalicelib.providers.rest_client import RestClient
 from chalicelib.providers.services import Cache
 
 HOUR = 3600.0
-NODES = 1000  # nodes in one page (1 to 2000)
-FLAVORS = 1000  # flavours in one page
-_PAGES = 200  # a list that has not ended by then goes in circles
+NODES = 1000  # nodes per page (1 to 2000)
+FLAVORS = 1000  # flavours per page
+_PAGES = 200  # maximum pages: a longer list does not terminate
 _CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweicloud)"
 
 
 class CceApi:
     """One cluster with one credential, for one pass. Every method raises ProviderError.
 
-    cce, ecs: each service's root and its way. project: asked for at the first call. key: a kind of thing -> its row on
-    the shelf, which names account and region.
+    cce, ecs: each service's root and client. project: determined at the first call. key: a kind of item -> its row in
+    the shared cache; the row name contains account and region.
     """
 
     def __init__(
@@ -53,24 +54,26 @@ class CceApi:
         self._held: dict[str, Mapping[str, Flavor]] = {}
 
     def expect(self, calls: int) -> None:
-        """So many calls of CCE will follow (budget.py); asks nothing."""
+        """Announce the number of CCE calls that will follow (rate_limit.py). Sends nothing."""
         self._cce.announce_calls(calls)
 
-    # -- reading
+    # -- reads
 
     def pools(self) -> tuple[NodePool, ...]:
-        """All pools but the default one, in one call; one that cannot be understood has an `error`. The conditions are
-        the whole pool's (advanceStatus)."""
+        """Return all pools except the default one, in one call; one that cannot be decoded has an `error`.
+
+        The conditions are those of the whole pool (advanceStatus)."""
         return decoding.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
 
     def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
-        """One pool; raises NotFound, and Unknown for one that cannot be understood."""
+        """Return one pool; raises NotFound, and Unknown for one that cannot be decoded."""
         wanted = checked(id, "node pool")
         return decoding.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
 
     def nodes(self) -> tuple[CceNode, ...]:
-        """All nodes of the cluster, page by page and never in part; also where a region knows no pages. One that cannot
-        be understood has an `error`, and so have two of one page that have one uid."""
+        """Return all nodes of the cluster, page by page, never a partial list; also in a region without paging.
+
+        A node that cannot be decoded has an `error`, and so have two of one page with the same uid."""
         found: dict[str, CceNode] = {}
         odd: list[CceNode] = []
         marker, seen = "", set[str]()
@@ -92,25 +95,25 @@ class CceApi:
         return (*found.values(), *odd)
 
     def node(self, id: str) -> CceNode:  # noqa: A002 - the vendor's word
-        """One node; raises NotFound."""
+        """Return one node; raises NotFound."""
         wanted = checked(id, "node")
         return decoding.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
 
     def job(self, id: str) -> CceJob:  # noqa: A002 - the vendor's word
-        """How far a job is; raises NotFound for one that has been over for long."""
+        """Return the progress of a job; raises NotFound for one that ended long ago."""
         wanted = checked(id, "job")
         return decoding.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
 
     def cluster_phase(self) -> str:
-        """Available, ScalingUp, Hibernation … (B10)."""
+        """Return the cluster's phase: Available, ScalingUp, Hibernation …"""
         return decoding.phase_of(self._list(self._base(), {}))
 
     def addons(self) -> tuple[Addon, ...]:
-        """The add-ons of the cluster (A7)."""
+        """Return the add-ons of the cluster."""
         return decoding.addons_of(self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster}))
 
     def flavors(self, az: str) -> Mapping[str, Flavor]:
-        """Flavours by name that an AZ has (az "": the region), kept on the shelf for an hour."""
+        """Return the flavours of an AZ by name (az "": the region), cached for an hour."""
         if az not in self._held:
             kept = TtlCache(self._shelf, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
             found = kept.get([az]).get(az)
@@ -120,23 +123,25 @@ class CceApi:
             self._held[az] = found
         return self._held[az]
 
-    # -- changing
+    # -- changes
 
     def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
-        """Make the pool's total this by growing or shrinking that group (changes.scale_call). Raises InvalidRequest
-        before anything is sent; Transient where nobody knows whether it happened."""
+        """Set the pool's total by changing the size of that group (write_requests.py).
+
+        Raises InvalidRequest before anything is sent; Transient if the effect is unknown."""
         self._cce.send(scale_call(self._base(), self._headers(), pool, total, group, zero=zero))
 
     def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
-        """Delete a node and lower its pool's total by one; the job's id, or "". An answer of 200 is a success whatever
-        it says (B8). Raises NotFound where it is gone."""
+        """Delete a node and lower its pool's total by one; returns the job's id, or "".
+
+        A response with status 200 is a success whatever its body. Raises NotFound if the node is gone."""
         return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
-    # -- the wire
+    # -- transport
 
     def _flavors(self, az: str) -> dict[str, Flavor]:
         found: dict[str, Flavor] = {}
-        doubtful: set[str] = set()  # names that are described in two ways
+        doubtful: set[str] = set()  # names with two different descriptions
         marker, seen = "", set[str]()
         url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
         while True:
@@ -169,7 +174,7 @@ class CceApi:
         try:
             return rest.send(call)
         except NotFound as error:
-            # A list is never missing; taken for an answer it would mean that everything is gone.
+            # A list always exists, so a 404 means a wrong address. As NotFound it would mean that everything is gone.
             raise InvalidRequest(
                 f"{error.message}; {_CLUSTER_ADVICE}", code=error.code, request_id=error.request_id
             ) from None

@@ -1,7 +1,7 @@
-"""A second autoscaler in the same cluster is told (huaweicloud-cce.md A7): the vendor's own add-on, if it is at work.
+"""Detects a second autoscaler in the same cluster: the vendor's own add-on, if it is active.
 
-It is asked for once an hour, by all functions together. Whose key may not look, or where nobody answers, nothing is
-told: that is a warning for people, and no pass depends on it.
+It is requested once an hour for all functions together. If the key lacks the permission or there is no response,
+nothing is reported: this is only a warning, and no pass depends on it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HOUR, _ENTRY = 3600.0, "switches"
 
 
 class Switches(msgspec.Struct, frozen=True):
-    """What of the vendor's scaler is on."""
+    """The enabled functions of the vendor's autoscaler."""
 
     on: tuple[str, ...] = ()
 
 
 def find_rival(api: CceApi, kept: TtlCache[Switches] | None) -> MissingData | None:
-    """What to tell, if the vendor's scaler is at work. kept: where the answer lives for an hour. Never raises."""
+    """Return a warning if the vendor's autoscaler is active. kept: caches the result for an hour. Never raises."""
     known = kept.get([_ENTRY]) if kept is not None else {}
     switches = known[_ENTRY] if _ENTRY in known else _ask(api, kept)
     if switches is None or not switches.on:
@@ -46,7 +46,7 @@ def _ask(api: CceApi, kept: TtlCache[Switches] | None) -> Switches | None:
     try:
         found: Switches | None = _switches(api.addons())
     except Unauthorized:
-        found = None  # it will not be allowed in a minute either
+        found = None  # a missing permission will not appear within a minute
     except ProviderError:
         return None
     if kept is not None:
@@ -55,7 +55,7 @@ def _ask(api: CceApi, kept: TtlCache[Switches] | None) -> Switches | None:
 
 
 def _switches(addons: tuple[Addon, ...]) -> Switches:
-    """A switch that is not written is as the vendor has it by default: growing on, shrinking off (A1.1, A7)."""
+    """Return the add-on's switches. A missing one has the vendor's default: scale-up on, scale-down off."""
     for each in addons:
         if each.template == NAME and each.status.lower() not in {"uninstalled", "deleted"}:
             return Switches(tuple(name for name in SWITCHES if _is_on(each.custom.get(name), name)))

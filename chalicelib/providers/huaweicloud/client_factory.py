@@ -1,7 +1,7 @@
-"""From a cluster's settings to an Api that is ready to be asked: which keys, which hosts, whose budget.
+"""Builds an Api from a cluster's settings: keys, hosts and call budget.
 
-Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS or IAM gives no
-answer: what is wrong then is an error of that call and not the end of the provider.
+Nothing is sent and no secret is read before the first call, so a provider can be built while AWS or IAM is unavailable.
+A failure then is an error of that call and does not remove the provider.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from chalicelib.providers.rest_client import RestClient
 
 
 def open_api(connection: Connection, settings: CceSettings, *, sessions: Sessions | None = None) -> CceApi:
-    """The vendor's API for one pass. sessions: where temporary keys are kept, by default this process.
+    """Return the vendor's API for one pass. sessions: store of temporary keys, by default that of this process.
 
-    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient), says
-    something that cannot be used, or where IAM refuses what it is asked (Unauthorized).
+    Sends nothing. Every call of the Api raises ProviderError, also if the secret cannot be read (Transient), if its
+    contents are unusable, or if IAM refuses a request (Unauthorized).
     """
     means, now, patience, agency = connection.means, connection.now, WaitLimit(), settings.agency
     keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
     iam_root = settings.url(Service.IAM)
 
     def key(of: str) -> str:
-        """Whose limits and projects: an agency's account, else the key's."""
+        """Return whose limits and projects apply: an agency's account, otherwise the key's."""
         whose = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
         return f"{PROVIDER}/{digest(whose)}/{settings.region}/{of}"
 

@@ -1,4 +1,4 @@
-"""What every change works with, and the questions that all of them ask first."""
+"""The shared context of all changes, and the checks that all of them make first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chalicelib.providers.huaweicloud.size_bounds import CceRange, group_range, 
 
 
 class Site(msgspec.Struct, frozen=True):
-    """A scale group with its pool, both as just read, and the sizes they may have."""
+    """A scale group with its pool, both as just read, and their size bounds."""
 
     pool: NodePool
     group: ScaleGroup
@@ -28,24 +28,24 @@ class Site(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """For people: `pool-a/default`."""
+        """The description for messages: `pool-a/default`."""
         return f"{self.pool.name or self.pool.id}/{self.group.name}"
 
     @property
     def size(self) -> int:
-        """What the group is to have."""
+        """The desired size of the group."""
         return self.group.desired
 
 
 class CceContext(msgspec.Struct, frozen=True):
-    """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
+    """joined: lists the cluster's current nodes; None if the cluster cannot be reached."""
 
     api: CceApi
     settings: CceSettings
     joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def site(self, group: str) -> Site:
-        """The group as of now; raises NotFound where pool or group are gone, Unknown for what cannot be understood."""
+        """Return the current group; raises NotFound if pool or group are gone, Unknown if it cannot be decoded."""
         uid, name = split(group)
         pool = self.api.pool(uid)
         if pool.error:
@@ -58,14 +58,17 @@ class CceContext(msgspec.Struct, frozen=True):
         return Site(pool, found, pool_range(pool, self.settings), group_range(pool, found, self.settings))
 
     def moved(self, group: str, site: Site) -> bool:
-        """Whether the sizes are others than a moment ago. Who sends a total asks this last of all: what is asked in
-        between is time in which somebody else may change them. Raises ProviderError."""
+        """Return whether the sizes have changed since they were read. Raises ProviderError.
+
+        Called immediately before a total is sent, because any request in between is time in which the sizes may change.
+        """
         now = self.site(group)
         return (now.pool.desired, now.size) != (site.pool.desired, site.size)
 
     def check_cluster(self) -> None:
-        """Raises Conflict while the cluster takes no change, InvalidRequest where waiting does not mend that (B10). A
-        key that may not look is no reason to refuse."""
+        """Raise Conflict while the cluster accepts no change, InvalidRequest if waiting cannot resolve that.
+
+        A key without the permission to read the phase is not a reason to refuse."""
         try:
             phase = self.api.cluster_phase()
         except Unauthorized:
@@ -76,6 +79,6 @@ class CceContext(msgspec.Struct, frozen=True):
 
 
 def other_size(operation: Operation, site: Site) -> Failed:
-    """Somebody else's number stands."""
+    """Return the failure for a size that was changed outside this operation."""
     planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
     return Failed("Conflict", f"{site.title} has the size {site.size}, but {planned} was planned")

@@ -1,8 +1,8 @@
-"""Temporary keys of an agency: made by the long key, used until ten minutes before their end (huaweicloud-cce.md B3).
+"""Temporary keys of an agency, obtained with the long-lived key and used until ten minutes before their expiry.
 
-They live in this process's memory only, never in a table, and are found again by what they were made from, so that a
-changed key or agency is never answered with keys of the old one. Keys that the vendor refuses are made once more in the
-life of a provider object; what is refused then is refused.
+They are kept in this process's memory only, never in a table. They are looked up by what they were made from, so a
+changed key or agency never gets keys of the old one. Keys that the vendor refuses are replaced once in the life of a
+provider object; a second refusal is final.
 """
 
 from __future__ import annotations
@@ -16,29 +16,31 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from chalicelib.providers.huaweicloud.settings import Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
 
-EARLY = 600.0  # seconds before their end from which on keys are made anew before anything is signed
-_LEAST = 60.0  # seconds for which keys are used at least, whatever end the vendor (or our clock) names
-_LAST_USE = 60.0  # seconds before their end up to which old keys stand in while IAM gives no answer
+EARLY = 600.0  # seconds before their expiry from which keys are replaced before anything is signed
+_LEAST = 60.0  # minimum seconds for which keys are used, whatever expiry the vendor (or our clock) gives
+_LAST_USE = 60.0  # seconds before their expiry until which old keys are used while IAM is unavailable
 _AGAIN = 30.0  # seconds until the next attempt in that case
-_MOST = 256  # agencies of one process
+_MOST = 256  # maximum agencies of one process
 
 
 class Sessions:
-    """The temporary keys of a process. Thread-safe; two threads may both make some, and the later ones stay."""
+    """The temporary keys of a process. Thread-safe; if two threads both create some, the later are kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[CceCredential, float]] = {}
 
     def get(self, name: str, now: float, make: Callable[[], CceCredential]) -> CceCredential:
-        """The keys of that name, made anew in good time.
+        """Return the keys of that name, renewed before they expire.
 
-        While IAM gives none, the old ones are used as long as they live, also where it refuses for good: an error here
-        must not hide that of a change that was sent with them. After that the error of `make` is raised.
+        While IAM provides none, the old ones are used as long as they are valid, also after a permanent refusal,
+        because an error here must not hide the result of a change that was sent with them. After that the error of
+        `make` is raised.
         """
         with self._lock:
             old, look = self._kept.get(name, (None, 0.0))
-        if old is not None and old.obtained - _LAST_USE <= now < look:  # a clock that went back keeps nothing alive
+        # a clock that went back does not extend their life
+        if old is not None and old.obtained - _LAST_USE <= now < look:
             return old
         try:
             made = make()
@@ -49,7 +51,7 @@ class Sessions:
         return self._keep(name, made, max(made.expires - EARLY, made.obtained + _LEAST))
 
     def drop(self, name: str, refused: CceCredential) -> None:
-        """Forget keys that the vendor refused, unless others have taken their place."""
+        """Remove keys that the vendor refused, unless others have replaced them."""
         with self._lock:
             kept = self._kept.get(name)
             if kept is not None and same(kept[0], refused):
@@ -65,12 +67,12 @@ class Sessions:
 
 @lru_cache(maxsize=1)
 def of_this_process() -> Sessions:
-    """Shared by all passes of one function, so that IAM is not asked each time."""
+    """Return the store that all passes of one process share, so that IAM is not called each time."""
     return Sessions()
 
 
 class Assumed(SecretSource[CceCredential]):
-    """The keys of an agency, in the place of the long key. keys: the long one; grant: asks IAM."""
+    """The keys of an agency, used instead of the long-lived key. keys: the long-lived one; grant: calls IAM."""
 
     def __init__(
         self,
@@ -86,15 +88,16 @@ class Assumed(SecretSource[CceCredential]):
         self._again, self._guard = False, threading.Lock()
 
     def current(self) -> CceCredential:
-        """The keys to sign with now; raises ProviderError."""
+        """Return the keys to sign with now; raises ProviderError."""
         name = self._made_from()
         found = self._sessions.get(name, self._now(), self._grant)
-        # While IAM was asked, the long key may have turned out to be replaced: they were made from the new one then.
+        # The call of IAM may have replaced the long-lived key; the keys were then made from the new one.
         later = self._made_from()
         return found if later == name else self._sessions.get(later, self._now(), lambda: found)
 
     def renewed(self, refused: CceCredential) -> bool:
-        """Whether there are other keys by now; raises as current does. Once in the life of a provider object."""
+        """Return whether the keys have changed since they were refused; raises as current does. Renews once per
+        provider object."""
         with self._guard:
             if not same(self.current(), refused):
                 return True
@@ -105,17 +108,17 @@ class Assumed(SecretSource[CceCredential]):
             return not same(self.current(), refused)
 
     def _made_from(self) -> str:
-        """Shows nothing of what it is made from."""
+        """Return a key for the session that reveals nothing of what it is made from."""
         long, agency = self._keys.current(), self._agency
         parts = (self._url, agency.domain, agency.name, long.key.reveal(), long.secret.reveal(), long.token.reveal())
         return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
 
 
 def same(one: CceCredential, other: CceCredential) -> bool:
-    """Whether both sign alike, whenever they were had."""
+    """Whether both sign alike, regardless of when they were obtained."""
     return (one.key, one.secret, one.token) == (other.key, other.secret, other.token)
 
 
 def for_good(error: ProviderError) -> bool:
-    """Not a matter of waiting."""
+    """Whether waiting cannot resolve the error."""
     return not isinstance(error, Transient | Throttled)

@@ -1,8 +1,9 @@
-"""Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
+"""Decodes the vendor's responses: missing values are accepted, but a malformed response must not look like an empty
+one.
 
-Machines that are not in a list count as gone. So an answer without its list is no answer, and a page that fails fails
-the whole. A node that cannot be understood, or has no uid, stays in its list with an `error` and, as far as it says so,
-its pool. Of two descriptions with one id neither is believed.
+Machines that are not in a list count as gone. Therefore a response without its list is an error, and a failed page
+fails the whole list. A node that cannot be decoded, or has no uid, stays in its list with an `error` and, if readable,
+its pool. If two descriptions have one id, neither is accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flav
 T = TypeVar("T")
 
 _LONGEST = 300
-_LONGEST_TEXT = 1000  # characters of a node's name, flavour or address
+_LONGEST_TEXT = 1000  # maximum characters of a node's name, flavour or address
 _POOL_ANNOTATION = "kubernetes.io/node-pool.id"
 _STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
 _ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
@@ -33,7 +34,7 @@ _ASCEND = "ascend"
 
 
 def pools_of(answer: VendorResponse) -> tuple[NodePool, ...]:
-    """All but the default pool; one that cannot be understood has an `error`. Raises Unknown, Transient."""
+    """Return all pools except the default one; one that cannot be decoded has an `error`. Raises Unknown, Transient."""
     found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
     times = Counter(each.id for each in found)
     twice = {
@@ -45,7 +46,7 @@ def pools_of(answer: VendorResponse) -> tuple[NodePool, ...]:
 
 
 def pool_of(answer: VendorResponse, wanted: str) -> NodePool:
-    """One pool. wanted: the id that was asked for. Raises Unknown for one that cannot be understood, or another."""
+    """Return one pool. wanted: the requested id. Raises Unknown for one that cannot be decoded, or a different one."""
     pool = read_pool(body_of(answer))
     if pool.error:
         raise _odd(answer, pool.error)
@@ -53,8 +54,9 @@ def pool_of(answer: VendorResponse, wanted: str) -> NodePool:
 
 
 def nodes_of(answer: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
-    """A page of nodes and the marker of the next, "" on the last (old regions say nothing of pages). Raises Unknown for
-    a page of which nothing can be understood."""
+    """Return a page of nodes and the marker of the next, "" on the last (old regions have no paging).
+
+    Raises Unknown for a page of which nothing can be decoded."""
     body = body_of(answer)
     try:
         items = _items(answer, body)
@@ -67,13 +69,13 @@ def nodes_of(answer: VendorResponse) -> tuple[tuple[CceNode, ...], str]:
 
 
 def node_of(answer: VendorResponse, wanted: str) -> CceNode:
-    """One node. Raises as pool_of."""
+    """Return one node. Raises as pool_of."""
     node = _read(answer, _node, body_of(answer))
     return _same(answer, node, node.id, wanted)
 
 
 def job_of(answer: VendorResponse, wanted: str) -> CceJob:
-    """One job. Raises as pool_of."""
+    """Return one job. Raises as pool_of."""
     body = body_of(answer)
     return _read(
         answer,
@@ -88,7 +90,7 @@ def job_of(answer: VendorResponse, wanted: str) -> CceJob:
 
 
 def phase_of(answer: VendorResponse) -> str:
-    """A cluster's phase. Raises Unknown where it says none."""
+    """Return a cluster's phase. Raises Unknown if there is none."""
     phase = _read(answer, lambda said: text(part(said, "status"), "phase"), body_of(answer))
     if not phase:
         raise _odd(answer, "status.phase is missing")
@@ -96,7 +98,7 @@ def phase_of(answer: VendorResponse) -> str:
 
 
 def addons_of(answer: VendorResponse) -> tuple[Addon, ...]:
-    """The add-ons that have a name."""
+    """Return the add-ons that have a name."""
     found = []
     for each in _items(answer, body_of(answer)):
         try:
@@ -115,7 +117,9 @@ def addons_of(answer: VendorResponse) -> tuple[Addon, ...]:
 
 
 def flavors_of(answer: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
-    """A page of flavours, how many there are in it, and the last one's id. One without cores or memory is left out."""
+    """Return a page of flavours, their number on the page, and the last one's id.
+
+    A flavour without cores or memory is left out."""
     body = body_of(answer)
     said = body.get("flavors")
     if not isinstance(said, list):
@@ -125,7 +129,7 @@ def flavors_of(answer: VendorResponse) -> tuple[tuple[Flavor, ...], int, str]:
 
 
 def job_id_of(answer: VendorResponse) -> str:
-    """The job that an accepted deletion started; "" where the body does not say (it may even be an error's: B8)."""
+    """Return the job of an accepted deletion; "" if the body names none (the body may even be an error's)."""
     try:
         found = body_of(answer)["status"]["jobID"]
     except (Transient, Unknown, KeyError, TypeError):
@@ -134,7 +138,7 @@ def job_id_of(answer: VendorResponse) -> str:
 
 
 def body_of(answer: VendorResponse) -> dict[str, Any]:
-    """The JSON object of an answer. Raises Transient for what is no JSON, Unknown for another kind of it."""
+    """Return the JSON object of a response. Raises Transient if it is not JSON, Unknown for another JSON type."""
     try:
         body = read_json(answer.body)
     except msgspec.DecodeError:
@@ -145,7 +149,7 @@ def body_of(answer: VendorResponse) -> dict[str, Any]:
 
 
 def _items(answer: VendorResponse, body: dict[str, Any]) -> list[Any]:
-    """The things of a list; a list that is empty may leave them out."""
+    """Return the items of a list; an empty list may omit them."""
     items = body.get("items")
     if items is None and str(body.get("kind", "")).lower().endswith("list"):
         return []
@@ -179,7 +183,7 @@ def _node(said: Any) -> CceNode:
 
 
 def _node_of_many(said: Any) -> CceNode:
-    """The node, or one without a uid that has an `error` and the pool that it says."""
+    """Return the node, or one without a uid that has an `error` and the pool that it names."""
     try:
         return _node(said)
     except DecodeError as odd:
@@ -188,7 +192,7 @@ def _node_of_many(said: Any) -> CceNode:
 
 
 def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The owner and the annotations; what is none of either is left out."""
+    """Return the owner and the annotations; invalid ones are left out."""
     annotations, owner = meta.get("annotations"), meta.get("ownerReferences")
     owner = owner[0] if isinstance(owner, list) and owner else owner
     annotations = annotations if isinstance(annotations, dict) else {}
@@ -199,8 +203,9 @@ def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _pool_of_node(owner: dict[str, Any], annotations: dict[str, str]) -> str:
-    """The owner's word, and the annotation's only where no owner is said: a node that was moved to the default pool
-    keeps what was written on it (B5)."""
+    """Return the owner's pool, and the annotation's only if there is no owner.
+
+    A node that was moved to the default pool keeps its old annotation."""
     said = _loose(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
     return said.lower() if is_id(said) else ""
 
@@ -231,7 +236,7 @@ def _flavor(said: Any) -> Flavor | None:
 
 
 def _accelerators(extra: dict[str, Any]) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
-    """The GPU and what else there is, from the description in JSON or from the alias `nvidia-p100:1` (B9)."""
+    """Return the GPU and the other accelerators, from the JSON description or from the alias `nvidia-p100:1`."""
     found = _described(extra, "info:gpus") + _described(extra, "info:asic_accelerators")
     if not found:
         matches = map(_ALIAS.match, _loose(extra, "pci_passthrough:alias").split(","))
@@ -253,7 +258,7 @@ def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
 
 
 def _loose(said: dict[str, Any], name: str) -> str:
-    """A text of a length that can be; "" for anything else."""
+    """Return a text of valid length; "" for anything else."""
     value = said.get(name)
     return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 

@@ -1,7 +1,7 @@
-"""Node pools out of the vendor's JSON (huaweicloud-cce.md B4): a wrong number here would empty a pool or buy one.
+"""Decodes node pools. A wrong number here would delete a pool's nodes or buy new ones.
 
-A pool that cannot be understood stays in its list with an `error`. What seldom matters (a condition, a reservation) is
-left out where it is odd; what sizes and templates are made of is not guessed.
+A pool that cannot be decoded stays in its list with an `error`. Less important parts (a condition, a reservation) are
+left out if malformed; the inputs of sizes and templates are never guessed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _LONGEST_NAME = 128
 
 
 def is_default_pool(said: Any) -> bool:
-    """Whether this is the virtual pool of nodes that belong to none (A1.5)."""
+    """Whether this is the virtual pool of nodes that belong to no pool."""
     meta = said.get("metadata") if isinstance(said, dict) else None
     return isinstance(meta, dict) and DEFAULT_POOL in (meta.get("uid"), meta.get("name"))
 
 
 def read_pool(said: Any) -> NodePool:
-    """The pool, or one with an `error`, and as much of its identity as could be read. Never raises."""
+    """Return the pool, or one with an `error` and the readable part of its identity. Never raises."""
     meta = said.get("metadata") if isinstance(said, dict) else None
     meta = meta if isinstance(meta, dict) else {}
     id_, name = (value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name"))
@@ -69,7 +69,8 @@ def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
     if len({each.name for each in groups}) < len(groups):
         raise DecodeError("two of its scale groups have one name")
     sized = _sized(groups, parts(status, "scaleGroupStatuses"), wanted, pool)
-    # Where the two disagree both are kept: one of them is out of date, and no total may be made of it (sizes.py).
+    # If the two disagree, both are kept: one of them is outdated, and no total may be computed from it
+    # (size_bounds.py).
     desired = wanted if wanted is not None else sum(each.desired for each in sized)
     return msgspec.structs.replace(pool, desired=desired, groups=tuple(sized))
 
@@ -77,8 +78,10 @@ def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
 def _sized(
     groups: list[ScaleGroup], said: list[dict[str, Any]], wanted: int | None, pool: NodePool
 ) -> list[ScaleGroup]:
-    """The groups with their numbers. What the vendor leaves out is empty, unless the pool has more than its groups say:
-    of one silent group that is the rest (B6: a pool of one group may say nothing of it), of several nobody knows."""
+    """Return the groups with their sizes.
+
+    A missing size is 0, unless the pool has more nodes than its groups report. One group without a size then has the
+    difference (a pool with one group may omit it); with several, their sizes are unknown."""
     statuses = {text(each, "name"): each for each in said}
     if len(statuses) < len(said):
         raise DecodeError("two of its scaleGroupStatuses have one name")
@@ -160,13 +163,13 @@ def _template(said: dict[str, Any]) -> NodeTemplate:
 
 
 def _bound(said: dict[str, Any], name: str) -> int | None:
-    """A number, None where it is not set: missing or negative (the vendor's -1)."""
+    """Return a number, None if it is not set: missing or negative (the vendor's -1)."""
     found = whole(said, name)
     return found if found is not None and found >= 0 else None
 
 
 def _conditions(said: dict[str, Any]) -> tuple[CceCondition, ...]:
-    """Those that can be read; an odd one says nothing."""
+    """Return the readable conditions; malformed ones are ignored."""
     found = said.get("conditions")
     texts_of = [
         {key: value for key in ("type", "status", "reason", "message") if isinstance(value := each.get(key), str)}

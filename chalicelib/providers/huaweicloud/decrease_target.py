@@ -1,8 +1,8 @@
-"""A smaller size that costs no node: only what was asked for and never came is taken back (huaweicloud-cce.md B6).
+"""Lowers the size without deleting a node: only the part that was requested and never created is given up.
 
-CCE chooses whom it deletes for a lower total. So none below what exists is ever asked for, by the counters and by the
-list of nodes, neither for the group nor for the pool; and none at all while the groups do not add up to the pool, since
-one of the two is out of date then.
+For a lower total CCE chooses which nodes to delete. Therefore the size is never set below the number of existing nodes,
+according to both the counters and the list of nodes, for the group and for the pool. It is not lowered at all while the
+groups' sizes do not add up to the pool's, because one of them is then outdated.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from chalicelib.providers.huaweicloud.size_bounds import is_settled
 
 
 class Least(msgspec.Struct, frozen=True):
-    """Nodes that exist, of the group and of its whole pool."""
+    """The existing nodes of the group and of its whole pool."""
 
     group: int
     pool: int
 
 
 def shrink(context: CceContext, operation: Operation) -> Outcome:
-    """Lower the size to to_size where no node would have to go for it, and see it lowered; raises ProviderError. Once
-    the request was accepted nothing more is sent."""
+    """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError.
+
+    After the request was accepted, nothing more is sent."""
     if operation.spec.to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
     site = context.site(operation.spec.group)
@@ -48,9 +49,11 @@ def shrink(context: CceContext, operation: Operation) -> Outcome:
 
 
 def take_back(context: CceContext, operation: Operation, site: Site, count: int) -> Failed | None:
-    """Lower the size by so many that were never made; None where that is done, or there is nothing to lower (any more).
-    From the planned size, so that it may be repeated; a size that is lower already is ours or a removal's beside us,
-    and the next pass sees what is left. Failed if it has grown. Raises ProviderError."""
+    """Lower the size by a number of nodes that were never created; None if it is done or nothing is left to lower.
+
+    The new size is computed from the planned size, so the call may be repeated. If the size is lower already, this
+    operation or a concurrent removal has lowered it, and the next pass sees the remainder. Failed if it has increased.
+    Raises ProviderError."""
     if site.size > operation.spec.from_size:
         return other_size(operation, site)
     there = least(context, site)
@@ -61,14 +64,14 @@ def take_back(context: CceContext, operation: Operation, site: Site, count: int)
 
 
 def least(context: CceContext, site: Site) -> Least:
-    """How many nodes exist; those that are being made are counted, too, though they may fail. Raises ProviderError."""
+    """Return how many nodes exist. Nodes being created count, although they may fail. Raises ProviderError."""
     alive = _alive(context, site)
     own = _own(alive, site)
     return Least(max(site.group.existing, len(own)), max(site.pool.current, len(alive)))
 
 
 def members(context: CceContext, site: Site) -> tuple[CceNode, ...]:
-    """The group's nodes that are listed and not leaving, whatever phase they are in. Raises ProviderError."""
+    """Return the group's nodes that are listed and not leaving, in any phase. Raises ProviderError."""
     return _own(_alive(context, site), site)
 
 
@@ -84,8 +87,10 @@ def _own(alive: tuple[CceNode, ...], site: Site) -> tuple[CceNode, ...]:
 
 
 def lower(context: CceContext, site: Site, size: int, there: Least) -> None:
-    """Give the group a lower size. The caller has seen that it is none below the group's nodes. Raises Conflict where
-    the pool's numbers do not hold, InvalidRequest where its nodes would have to go, and ProviderError."""
+    """Set a lower size of the group. The caller has verified that it is not below the group's nodes.
+
+    Raises Conflict if the pool's numbers are inconsistent, InvalidRequest if nodes of the pool would have to be
+    deleted, and ProviderError."""
     if not is_settled(site.pool):
         raise Conflict(f"{site.title}: its pool is at {site.pool.desired}, and its scale groups do not add up to that")
     total = site.pool.desired - (site.size - size)

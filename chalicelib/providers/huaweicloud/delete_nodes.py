@@ -1,13 +1,13 @@
-"""Removal by node id (huaweicloud-cce.md B6): one DELETE each, and the sizes of the group and its pool go down with it.
+"""Removes nodes by id, with one DELETE each, which also lowers the sizes of the group and its pool.
 
-A lower total is never asked for, since CCE would choose whom to delete. What is sent is sent in one call, which first
-reads and judges all targets, so it may be cut off and repeated anywhere; later calls only look.
+A lower total is never requested, because CCE would then choose the nodes to delete. All requests are sent in one call,
+which first reads and checks all targets, so it may be interrupted and repeated at any point; later calls only poll.
 
     placeholders among the targets   lower the size, never below what exists
     absent, or Deleting              removed
     another group's, or protected    refused, before anything is sent
-    a node, and it was to be none    refused (Kind.DISCARD)
-    living                           DELETE, if the group and its pool stay at or above their minimum
+    a node, although unregistered instances are to be deleted    refused
+    alive                            DELETE, if the group and its pool stay at or above their minimum
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from chalicelib.providers.huaweicloud.size_bounds import total_of
 from chalicelib.providers.huaweicloud.targets import CceTargets, check_membership, living, read_targets
 
 JOBS = "jobs"
-_MOST_JOBS = 20  # remembered: enough to say why one failed, and small enough for the operation's row
+_MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
 
 
 def remove(context: CceContext, operation: Operation) -> Outcome:
-    """Remove exactly the targets; raises ProviderError. Nothing was sent if one of them may not go."""
+    """Remove exactly the targets; raises ProviderError. Sends nothing if one of them must not be deleted."""
     targets = read_targets(operation)
     left = living(context, targets.nodes)
     if SENT in operation.status.data:
@@ -41,7 +41,7 @@ def remove(context: CceContext, operation: Operation) -> Outcome:
     except NotFound:
         if left:
             raise
-        return _done(operation, targets)  # the pool is gone, and its nodes with it
+        return _done(operation, targets)  # the pool is gone with its nodes
     if left:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
@@ -52,8 +52,9 @@ def remove(context: CceContext, operation: Operation) -> Outcome:
 
 
 def release(context: CceContext, operation: Operation) -> bool:
-    """Nothing is prepared at CCE before it is asked, so this only says whether any target is still there and not
-    leaving; raises ProviderError."""
+    """Return whether any target is still there and not leaving; raises ProviderError.
+
+    There is nothing to undo, because CCE is not modified before the deletion."""
     targets = read_targets(operation)
     if living(context, targets.nodes):
         return True
@@ -66,14 +67,15 @@ def release(context: CceContext, operation: Operation) -> bool:
 
 
 def _permitted(context: CceContext, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
-    """Raises where one of the nodes may not go, or too few would stay."""
+    """Raise if one of the nodes must not be deleted, or if too few would remain."""
     check_membership(tuple(left.values()), site)
     discard = operation.spec.kind is OperationKind.DELETE_INSTANCES
     if discard:
         spare_the_joined(context, left.values())
     held = [text for each in left.values() if (text := why_held(each))]
     free = site.group.existing - site.group.held
-    # What the pool is short of its groups' sizes may all be this group's: a removal that its own number does not show.
+    # If the pool's size is below the sum of its groups, the whole difference may be a removal from this group that
+    # its own size does not show yet.
     size = site.size - max(0, total_of(site.pool) - site.pool.desired)
     rows = (
         (bool(held), "; ".join(held)),
@@ -102,7 +104,7 @@ def _delete(context: CceContext, operation: Operation, left: Mapping[str, CceNod
         try:
             jobs.append(context.api.delete_node(name))
         except NotFound:
-            if living(context, [name]):  # it is there: then something else is not
+            if living(context, [name]):  # it exists, so NotFound refers to something different
                 raise
     return InProgress(
         FIRST,
@@ -113,7 +115,8 @@ def _delete(context: CceContext, operation: Operation, left: Mapping[str, CceNod
 
 
 def _look(context: CceContext, operation: Operation, targets: CceTargets, left: Mapping[str, CceNode]) -> Outcome:
-    """What was asked for is going, or its job says why not. A job that is over may be ahead of the list."""
+    """Follow the deletions through the node list, and failed ones through their jobs. A finished job may precede the
+    list."""
     if not left:
         return _done(operation, targets)
     working, failed = _jobs(context, operation)
@@ -127,7 +130,7 @@ def _look(context: CceContext, operation: Operation, targets: CceTargets, left: 
 
 
 def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:
-    """Whether a job is under way, and why one failed. Jobs are short-lived, and only for progress (B4)."""
+    """Return whether a job is running, and why one failed. Jobs are short-lived and serve only for progress."""
     working, failed = False, ""
     for name in operation.status.data.get(JOBS, "").split(","):
         if not name:

@@ -1,7 +1,7 @@
-"""The vendor's refusals as errors of our tree: one table, by code first and by status second (huaweicloud-cce.md B8).
+"""Maps the vendor's errors to provider errors with one table, by code first and by status second.
 
-Three services and a gateway answer in four forms, and a proxy before them in HTML. What is not in the table means what
-its status means in HTTP; nothing that the vendor says is lost on the way.
+Three services and a gateway respond in four formats, and a proxy in front of them in HTML. A code that is not in the
+table has the HTTP meaning of its status; the vendor's text is always kept.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from chalicelib.providers.errors import (
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.http_statuses import class_for
 
-LOCKED = "CCE.01429002"  # another request works on the pool
-SKEWED = "APIGW.0303"  # the time of a signature is too far from the vendor's
+LOCKED = "CCE.01429002"  # another request is changing the pool
+SKEWED = "APIGW.0303"  # a signature's time differs too much from the vendor's clock
 CLUSTER_FULL = "CCE.01400014"  # more nodes than the cluster's scale allows
 _LONGEST = 300
-# A gateway that refuses a signature may say which one it was; for a quarter of an hour it is good for the same call.
+# A gateway that refuses a signature may quote it, and it stays valid for the same call for a quarter of an hour.
 _SIGNATURE = re.compile(r"(Signature\W{1,4})[0-9a-fA-F]{6,}", re.IGNORECASE)
 
-# The first row that fits decides. Quota, stock and the rest are told by CCE's own numbers; a number that is not here is
-# for the status to explain.
+# The first matching row decides. CCE's own codes identify quota, stock and others; for an unlisted code the status
+# decides.
 _TABLE: tuple[tuple[type[ProviderError], str], ...] = (
     (QuotaExceeded, "CCE.01400008 CCE.01400009 CCE.01400010 CCE.01400011 CCE.01400012 CCE.01400013"),
     (QuotaExceeded, f"{CLUSTER_FULL} CCE.01400019 CCE.01400020"),
@@ -50,7 +50,7 @@ _TABLE: tuple[tuple[type[ProviderError], str], ...] = (
 )
 _CLASSES = {code.lower(): cls for cls, codes in _TABLE for code in codes.split()}
 
-# What to do about a code whose own message does not say it.
+# Remedies for codes whose own message names none.
 _ADVICE = {
     "APIGW.0101": "this address has no such API: look at region and the endpoints",
     "APIGW.0301": "the signature is refused: look at accessKey and secretKey, and at whether the key is still active",
@@ -69,7 +69,7 @@ _REQUESTS = ("request_id", "requestId")
 
 
 class CceRefusal(msgspec.Struct, frozen=True):
-    """What an error's body says, whichever form it has; "" for what it does not."""
+    """The contents of an error's body in any of its formats; "" for a missing part."""
 
     code: str = ""
     message: str = ""
@@ -77,7 +77,7 @@ class CceRefusal(msgspec.Struct, frozen=True):
 
 
 def class_of(code: str) -> type[ProviderError]:
-    """The class of a code, also as a condition's or a job's reason carries it; Unknown for one that is not listed."""
+    """Return the class of a code, also of one in a condition's or a job's reason; Unknown if it is not listed."""
     return _CLASSES.get(code.strip().lower(), Unknown)
 
 
@@ -91,8 +91,9 @@ def of_status(
     retry_after: float = 0.0,
     longest: int | None = _LONGEST,
 ) -> ProviderError:
-    """An error of the tree by B8. call: "GET host/path", which begins the message; longest: its characters. A pool that
-    is locked by another request is no reason for everybody to keep silent: of a write it is a Conflict, and a read is
+    """Return the error of the tree. call: "GET host/path", which begins the message; longest: maximum characters.
+
+    A pool that is locked by another request must not pause all functions: for a write it is a Conflict, and a read is
     tried again."""
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
@@ -107,8 +108,9 @@ def of_status(
 
 
 def error_for(answer: VendorResponse) -> ProviderError:
-    """The error of an answer of 300 and above. A 404 that is a web page is a gateway's, and no sign that a thing is
-    gone."""
+    """Return the error of a response with status 300 or above.
+
+    A 404 that is a web page is from a gateway, and does not mean that a resource is gone."""
     if answer.status == 404 and answer.body.lstrip().startswith(b"<"):
         return Transient(f"{answer.call}: HTTP 404 and a web page instead of the API's answer", code="404")
     said = refusal_in(answer.body)
@@ -122,12 +124,13 @@ def error_for(answer: VendorResponse) -> ProviderError:
         call=answer.call,
         request_id=said.request_id or answer.headers.get("x-request-id", ""),
         longest=None,
-    )  # a key that was cut in two could not be taken out any more; http.py cuts
+    )  # http.py shortens later, because part of a truncated key could not be removed
 
 
 def refusal_in(body: bytes) -> CceRefusal:
-    """Code, message and request of an error's body in the forms of CCE, the gateway and IAM (B8). All "" for a web page
-    and for anything that is no JSON object."""
+    """Return code, message and request id of an error's body in the formats of CCE, the gateway and IAM.
+
+    All are "" for a web page and for anything that is not a JSON object."""
     try:
         said = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

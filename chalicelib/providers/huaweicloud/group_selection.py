@@ -1,10 +1,10 @@
-"""Which scale groups are node groups, and which entries of the policy mean nothing (huaweicloud-cce.md A1.5, A6.3, B2).
+"""Selects the scale groups that are node groups, and the policy's entries that match nothing.
 
-    a pool whose autoscaling is on     its groups that are switched on; the others count into Pool.elsewhere
-    a pool whose autoscaling is off    only what the policy names
-    the default pool, prepaid pools and those being deleted     left alone, and their nodes are nobody's
+    a pool with autoscaling on     its enabled groups; the others count into Pool.elsewhere
+    a pool with autoscaling off    only what the policy names
+    the default pool, prepaid pools and those being deleted     not changed, and their nodes belong to no group
 
-A name means one pool or none.
+A name matches at most one pool.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_o
 
 
 class CceSelection(msgspec.Struct, frozen=True):
-    """A pool with those of its groups that are node groups. error: why nothing may be done with it."""
+    """A pool with those of its groups that are node groups. error: why it must not be changed."""
 
     pool: NodePool
     groups: tuple[ScaleGroup, ...]
@@ -29,13 +29,14 @@ class CceSelection(msgspec.Struct, frozen=True):
 
     @property
     def elsewhere(self) -> int:
-        """Nodes that its other groups are to have."""
+        """The desired nodes of its other groups."""
         return sum(each.desired for each in self.pool.groups if each not in self.groups)
 
 
 def choose(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelection, ...]:
-    """The pools that have node groups, by name and uid. One that cannot be understood, and has a uid, is among them:
-    it may be ours."""
+    """Return the pools that have node groups, by name and uid.
+
+    A pool that cannot be decoded but has a uid is included, because it may be one of them."""
     names = Counter(pool.name for pool in pools if pool.name)
     chosen = []
     for pool in sorted(pools, key=lambda pool: (pool.name, pool.id)):
@@ -52,7 +53,8 @@ def choose(pools: Sequence[NodePool], settings: CceSettings) -> tuple[CceSelecti
 
 
 def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, ...]:
-    """Pools that cannot be understood and may be ours: all of them where pools are discovered, else the named ones."""
+    """Return pools that cannot be decoded and may have node groups: all if pools are discovered, otherwise the named
+    ones."""
     return tuple(
         pool
         for pool in pools
@@ -67,7 +69,7 @@ def unread(pools: Iterable[NodePool], settings: CceSettings) -> tuple[NodePool, 
 
 
 def unmatched(pools: Sequence[NodePool], settings: CceSettings) -> tuple[tuple[str, str], ...]:
-    """Entries of the policy that no pool is meant by, with what to do."""
+    """Return the policy's entries that match no pool, with a remedy."""
     found = []
     for entry in settings.groups:
         name, _, group = entry.name.partition("/")

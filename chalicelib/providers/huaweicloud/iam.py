@@ -1,7 +1,7 @@
-"""What is asked of IAM: the temporary keys of an agency and the id of a region's project (huaweicloud-cce.md B2, B3).
+"""Requests to IAM: the temporary keys of an agency and the id of a region's project.
 
-Whatever IAM refuses is Unauthorized: a key, an agency or a project is wrong, and a person must act. It must not pass
-for the vendor's word about a pool, where a 404 would mean that it is gone.
+Every refusal by IAM is Unauthorized: a key, an agency or a project is wrong, and the operator must act. It must not be
+mistaken for a response about a pool, where a 404 would mean that the pool is gone.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ _SHOWN = 5
 
 
 def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: float) -> CceCredential:
-    """New keys of the agency, by the long key that `rest` signs with. Asking twice does no harm. Raises Unauthorized,
-    Transient, Throttled.
+    """Return new keys of the agency, requested with the long-lived key that `rest` signs with.
 
-    An end that cannot be read is taken to be as far away as was asked for; keys that end sooner are made anew when the
-    vendor refuses them."""
+    Repeating is safe. Raises Unauthorized, Transient, Throttled. If the expiry cannot be read, the requested lifetime
+    is assumed; keys that end sooner are replaced when the vendor refuses them."""
     role = {"domain_name": agency.domain, "agency_name": agency.name, "duration_seconds": agency.seconds}
     body = {"auth": {"identity": {"methods": ["assume_role"], "assume_role": role}}}
     call = VendorRequest(
@@ -52,7 +51,7 @@ def granted(rest: RestClient[CceCredential], root: str, agency: Agency, now: flo
 
 
 class Projects:
-    """The project of a region: looked up by its name, kept for a day. key: as Kept has it."""
+    """The project of a region: looked up by its name, cached for a day. key: as for the cache (cached.py)."""
 
     def __init__(
         self,
@@ -69,7 +68,9 @@ class Projects:
         self._held = ""
 
     def id(self) -> str:
-        """32 hex digits. Raises InvalidRequest where there is none, or more than one to choose from; and as granted."""
+        """Return the project's id, 32 hex digits.
+
+        Raises InvalidRequest if there is none, or more than one to choose from; otherwise as granted."""
         if not self._held:
             found = self._kept.get([self._region]).get(self._region) or ""
             if not is_project(found):

@@ -1,4 +1,5 @@
-"""Which texts are ids. Only they get into an address that is signed and sent, whatever a person or the vendor wrote."""
+"""Validation of ids. Only valid ids are used in a URL that is signed and sent, whatever the user or the vendor
+wrote."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _PROJECT = re.compile(r"[0-9a-f]{32}\Z", re.ASCII)
 
 
 def is_id(text: str) -> bool:
-    """Whether this is the uid of a cluster, pool, node or job; capitals are as good as small letters."""
+    """Whether this is the uid of a cluster, pool, node or job, in upper or lower case."""
     return _UUID.match(text) is not None
 
 
@@ -21,7 +22,7 @@ def is_project(text: str) -> bool:
 
 
 def checked(text: str, what: str) -> str:
-    """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `node pool`."""
+    """Return the id in lower case; raises InvalidRequest, so that nothing is sent. what: `node pool`."""
     if not is_id(text):
         raise InvalidRequest(f"{text[:80]!r} is not the id of a {what}", code="Id")
     return text.lower()

@@ -1,6 +1,6 @@
-"""The vendor's words for how a node, a scale group or the cluster is, read in one place (huaweicloud-cce.md B7, A9).
+"""Maps the vendor's states of nodes, scale groups and the cluster, in one place.
 
-All phases of pools are deprecated: counters and conditions say how a pool is. A word that is in no table stops nothing.
+All phases of pools are deprecated, so counters and conditions describe a pool. An unknown state blocks nothing.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ _OVER = frozenset({"Deleting", "Hibernation", "Hibernating", "Empty"})
 
 
 def is_leaving(node: CceNode) -> bool:
-    """Whether CCE is deleting it."""
+    """Whether CCE is deleting the node."""
     return node.phase == DELETING
 
 
 def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
-    """Why the group's nodes do not come, by its conditions; those of the pool are its own where it is the only one.
-    None: nothing is said against it."""
+    """Return why the group's nodes do not come, according to its conditions, or the pool's if it is the only group.
+
+    None: no condition reports a failure."""
     sole = len(pool.groups) == 1
     if found := _cause(group.conditions or (pool.conditions if sole else ())):
         return found
@@ -63,7 +64,7 @@ def failure(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
 
 
 def refusal(pool: NodePool, group: ScaleGroup) -> ProviderError | None:
-    """Why CCE will not grow the group, where it says so (Scalable is False), with the class of a condition beside."""
+    """Return why CCE refuses to scale the group up (Scalable is False), with the class of a related condition."""
     said = [*group.conditions, *pool.conditions]
     no = next((each for each in said if each.type == SCALABLE and each.false), None)
     if no is None:
@@ -86,7 +87,7 @@ def _words(condition: CceCondition) -> str:
 
 
 def alone(pool: NodePool) -> str:
-    """Why the pool is left alone, empty where it is not (A1.5)."""
+    """Return why the pool is not changed; empty if it may be."""
     rows = (
         (DEFAULT_POOL in {pool.id, pool.name}, "is the default pool, which cannot be scaled"),
         (pool.billing == PREPAID, "is prepaid; only pools that are paid by use can be scaled"),
@@ -96,8 +97,10 @@ def alone(pool: NodePool) -> str:
 
 
 def cluster_off(phase: str) -> tuple[str, bool]:
-    """Why a cluster in that phase takes no change, and whether waiting mends it; ("", True) where it takes them. Only
-    Available, ScalingUp and ScalingDown do (B10)."""
+    """Return why a cluster in that phase accepts no change, and whether waiting resolves it; ("", True) if it accepts
+    them.
+
+    Only Available, ScalingUp and ScalingDown do."""
     if not phase or phase in _READY:
         return "", True
     return f"the cluster is in the phase {phase}", phase not in _OVER

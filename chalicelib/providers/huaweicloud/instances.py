@@ -1,7 +1,7 @@
-"""Nodes of a scale group as the core knows them (huaweicloud-cce.md B5, B7).
+"""Converts the nodes of a scale group to instances.
 
-A group that cannot get its nodes leaves a size behind that nothing fills. Placeholders stand for what is missing, so
-that the core sees the failure in the same pass, backs the group off (A9.1), and takes the missing ones back.
+If a group cannot get its nodes, its size stays larger than its number of nodes. Placeholders stand for the missing
+nodes, so the planner sees the failure in the same pass, backs the group off, and lowers the target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _BROKEN = InstanceError(InstallFailed.__name__, "node-error", "the node is in th
 def classify(
     pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]
 ) -> tuple[Instance, ...]:
-    """All nodes of the group by id, and a placeholder for each that CCE says is not coming. machines: the group's."""
+    """Return all nodes of the group by id, and a placeholder for each that CCE reports as failed. machines: the
+    group's."""
     known = [is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines]
     held = why_all_held(f"{pool.name}/{group.name}", group.held, known)
     return (
@@ -33,7 +34,7 @@ def classify(
 
 
 def unnamed(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode], names: CceGroupNames[Node]) -> str:
-    """What a person should do about protected nodes that nobody can tell from others; "" where there are none."""
+    """Return a remedy for protected nodes that cannot be identified; "" if there are none."""
     known = (is_marked(each.annotations) or _is_marked(names.node_of(each.id)) for each in machines)
     return why_all_held(f"{pool.name}/{group.name}", group.held, known)
 
@@ -43,8 +44,9 @@ def _is_marked(node: Node | None) -> bool:
 
 
 def _one(machine: CceNode, names: CceGroupNames[Node], held: str) -> Instance:
-    """A phase nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
-    CCE calls it: its unreadiness is the core's affair."""
+    """Build one instance. In an unknown phase it is running if it is a node, otherwise it is being created.
+
+    A node has been created, whatever CCE's phase; its readiness is judged by the planner."""
     node = names.node_of(machine.id)
     state = NODE_STATES.get(machine.phase, InstanceState.CREATING)
     if node is not None and state is InstanceState.CREATING:

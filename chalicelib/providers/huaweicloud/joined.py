@@ -1,5 +1,7 @@
-"""What the cluster's nodes say right before a machine is deleted: one that has joined meanwhile is not discarded
-(providers/base.py, remove), and one that is not the planned node any more is not removed.
+"""Checks against the cluster's nodes immediately before a machine is deleted (providers/base.py, remove).
+
+A machine that has joined meanwhile is not deleted as unregistered, and one that is no longer the planned node is not
+removed.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ class CceInstanceJoinedError(Conflict):
 
     @property
     def cls(self) -> str:
-        """To everybody else a Conflict."""
+        """The class reported to callers: Conflict."""
         return Conflict.__name__
 
 
 def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:
-    """Raises Joined if one of the machines is a node by now, by any of the ways that a pass tells it (naming.py); where
-    there is no way to the cluster nobody can say, and the caller has looked by name (execute/discard.py)."""
+    """Raise Joined if one of the machines is a node by now, by any of the criteria of a pass (provider_ids.py).
+
+    Without access to the cluster this cannot be checked; the caller has already checked by name
+    (operations/steps/delete_instances.py)."""
     if context.joined is None:
         return
     machines = tuple(machines)
@@ -38,8 +42,9 @@ def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:
 
 
 def check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
-    """Raises Joined if one of the machines is not, or not for certain, the node that was planned any more. machines:
-    those that are to be deleted, by uid. Where there is no way to the cluster nobody can say."""
+    """Raise Joined unless every machine is still, without doubt, the node that was planned.
+
+    machines: those to be deleted, by uid. Without access to the cluster this cannot be checked."""
     if context.joined is None:
         return
     nodes = context.joined()

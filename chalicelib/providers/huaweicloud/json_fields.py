@@ -1,7 +1,7 @@
-"""Fields of somebody else's JSON, read one by one: what is missing or null has a default, what is wrong is refused.
+"""Typed readers of single JSON fields: a missing value or null has a default, a wrong type is refused.
 
-The vendor writes numbers as text here and there and leaves out what is empty (huaweicloud-cce.md B9), so a struct
-would refuse too much or, with every field optional, too little.
+The vendor writes some numbers as text and omits empty values. A struct would therefore refuse too much or, with every
+field optional, too little.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? \+0000(?:
 
 
 class DecodeError(ValueError):
-    """A field with something in it that cannot be; its text names the field."""
+    """A field with an invalid value; its text names the field."""
 
 
 def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object in it; empty where it is missing. Raises Odd."""
+    """Return an object; empty if it is missing. Raises Odd."""
     value = thing.get(name)
     if value is None:
         return {}
@@ -35,7 +35,7 @@ def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects in it; empty where it is missing. Raises Odd."""
+    """Return a list of objects; empty if it is missing. Raises Odd."""
     value = thing.get(name)
     if value is None:
         return []
@@ -45,7 +45,7 @@ def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def text(thing: dict[str, Any], name: str) -> str:
-    """A text; "" where it is missing. Raises Odd."""
+    """Return a text; "" if it is missing. Raises Odd."""
     value = thing.get(name)
     if value is None:
         return ""
@@ -55,7 +55,7 @@ def text(thing: dict[str, Any], name: str) -> str:
 
 
 def number(thing: dict[str, Any], name: str, default: int = 0) -> int:
-    """A whole number from 0 up; the default where it is missing. Raises Odd."""
+    """Return an integer from 0 up; the default if it is missing. Raises Odd."""
     found = whole(thing, name)
     if found is None:
         return default
@@ -65,7 +65,7 @@ def number(thing: dict[str, Any], name: str, default: int = 0) -> int:
 
 
 def whole(thing: dict[str, Any], name: str) -> int | None:
-    """A whole number, perhaps written as text; None where it is missing. Raises Odd."""
+    """Return an integer, which may be text; None if it is missing. Raises Odd."""
     value = thing.get(name)
     if value is None or value == "":
         return None
@@ -79,7 +79,7 @@ def whole(thing: dict[str, Any], name: str) -> int | None:
 
 
 def truth(thing: dict[str, Any], name: str) -> bool:
-    """True or false; false where it is missing. Raises Odd."""
+    """Return a boolean; false if it is missing. Raises Odd."""
     value = thing.get(name)
     if value is None:
         return False
@@ -89,7 +89,7 @@ def truth(thing: dict[str, Any], name: str) -> bool:
 
 
 def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
-    """An object of texts; empty where it is missing. Raises Odd."""
+    """Return an object of texts; empty if it is missing. Raises Odd."""
     found = part(thing, name)
     if not all(isinstance(value, str) for value in found.values()):
         raise DecodeError(f"{name} has a value that is no text")
@@ -97,8 +97,9 @@ def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
 
 
 def instant(value: object) -> float:
-    """A time as the vendor writes it (`2020-02-01 08:20:49.944664515 +0000 UTC`, or RFC 3339) in epoch seconds; 0.0 for
-    anything else."""
+    """Return a time in the vendor's format in epoch seconds; 0.0 for anything else.
+
+    The format is `2020-02-01 08:20:49.944664515 +0000 UTC` or RFC 3339."""
     if not isinstance(value, str):
         return 0.0
     try:

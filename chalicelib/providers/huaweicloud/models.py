@@ -1,6 +1,6 @@
-"""What CCE, ECS and IAM say, as far as it is used here (huaweicloud-cce.md B4, B9), made by decode.py.
+"""The used types of CCE, ECS and IAM, created by decoding.py.
 
-A thing of a list that cannot be understood stays in it with an `error`, so that it is told and stops no other.
+An item of a list that cannot be decoded stays in it with an `error`, so it is reported and does not affect the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _GONE = ("abandon", "sellout")
 
 
 class CceCondition(msgspec.Struct, frozen=True):
-    """Of a pool or a scale group. type: Scalable, QuotaInsufficient …; status: True or False, as text."""
+    """A condition of a pool or a scale group. type: Scalable, QuotaInsufficient …; status: True or False, as text."""
 
     type: str
     status: str = ""
@@ -29,18 +29,18 @@ class CceCondition(msgspec.Struct, frozen=True):
 
     @property
     def true(self) -> bool:
-        """Whether it holds."""
+        """Whether the status is True."""
         return self.status.lower() == "true"
 
     @property
     def false(self) -> bool:
-        """Whether it is said not to hold; what is said neither way is neither."""
+        """Whether the status is False; an unknown status is neither true nor false."""
         return self.status.lower() == "false"
 
 
 class ScaleGroup(msgspec.Struct, frozen=True):
-    """One flavour in one AZ of a pool. min, max None: not set, the pool's hold. desired, existing, upcoming: nodes.
-    held: nodes under scale-in protection. error: why its numbers cannot be known; they are 0 then."""
+    """One flavour in one AZ of a pool. min, max None: not set, the pool's apply. desired, existing, upcoming: nodes.
+    held: nodes under scale-in protection. error: why its numbers are unknown; they are 0 then."""
 
     name: str
     uid: str = ""
@@ -59,7 +59,7 @@ class ScaleGroup(msgspec.Struct, frozen=True):
 
 
 class Autoscaling(msgspec.Struct, frozen=True):
-    """A pool's own settings for scaling. None: not set (the vendor writes -1, too). utilization: 0 to 1."""
+    """A pool's own settings for scaling. None: not set (the vendor also writes -1). utilization: 0 to 1."""
 
     enable: bool = False
     min: int | None = None
@@ -71,7 +71,7 @@ class Autoscaling(msgspec.Struct, frozen=True):
 
 
 class CceTaint(msgspec.Struct, frozen=True):
-    """Of a pool's template."""
+    """A taint of a pool's template."""
 
     key: str
     value: str = ""
@@ -79,8 +79,8 @@ class CceTaint(msgspec.Struct, frozen=True):
 
 
 class NodeTemplate(msgspec.Struct, frozen=True):
-    """What new nodes of the default scale group are like. az may be `random`. extend: extendParam as it came
-    (maxPods, kubeReservedMem …). runtime: containerd or docker, empty where it is not said."""
+    """The properties of new nodes of the default scale group. az may be `random`. extend: extendParam unchanged
+    (maxPods, kubeReservedMem …). runtime: containerd or docker, empty if unknown."""
 
     flavor: str = ""
     az: str = ""
@@ -94,8 +94,8 @@ class NodeTemplate(msgspec.Struct, frozen=True):
 
 class NodePool(msgspec.Struct, frozen=True):
     """A node pool. desired: of all groups together (spec.initialNodeCount). groups: the default one first. current:
-    nodes that exist, without those being deleted. error: what could not be understood; id may be "" then, and every
-    other field what it is by default."""
+    existing nodes, without those being deleted. error: why it could not be decoded; id may be "" then, and every
+    other field has its default."""
 
     id: str
     name: str = ""
@@ -114,17 +114,17 @@ class NodePool(msgspec.Struct, frozen=True):
 
     @property
     def billing(self) -> int:
-        """0: pay-per-use; 1: prepaid, left alone (A1.5)."""
+        """0: pay-per-use; 1: prepaid, not changed."""
         return self.template.billing
 
     def group(self, name: str) -> ScaleGroup | None:
-        """The scale group of that name."""
+        """Return the scale group of that name."""
         return next((each for each in self.groups if each.name == name), None)
 
 
 class CceNode(msgspec.Struct, frozen=True):
-    """A node as CCE knows it. pool: the uid of its pool, "" for a node outside any (B5, 2). server: the ECS server's
-    id. created: epoch seconds, 0.0 where it cannot be read. error: why it cannot be understood; id is "" then."""
+    """A node in CCE. pool: the uid of its pool, "" for a node outside any. server: the ECS server's id. created: epoch
+    seconds, 0.0 if it cannot be read. error: why it cannot be decoded; id is "" then."""
 
     id: str
     name: str = ""
@@ -151,7 +151,8 @@ class CceJob(msgspec.Struct, frozen=True):
 
 
 class Addon(msgspec.Struct, frozen=True):
-    """An add-on of the cluster. template: `autoscaler` is the vendor's own scaler. custom: its settings as written."""
+    """An add-on of the cluster. template: `autoscaler` is the vendor's own autoscaler. custom: its settings
+    unchanged."""
 
     template: str
     status: str = ""
@@ -159,8 +160,8 @@ class Addon(msgspec.Struct, frozen=True):
 
 
 class Flavor(msgspec.Struct, frozen=True, array_like=True):
-    """A flavour of ECS. arch: amd64 or arm64. gpu: model and how many. accelerators: the others, Ascend among them.
-    state: of the whole region; states: AZ -> state."""
+    """A flavour of ECS. arch: amd64 or arm64. gpu: model and count. accelerators: the others, including Ascend. state:
+    of the whole region; states: AZ -> state."""
 
     name: str
     vcpus: int
@@ -172,6 +173,8 @@ class Flavor(msgspec.Struct, frozen=True, array_like=True):
     states: dict[str, str] = {}
 
     def sold_out(self, az: str) -> bool:
-        """Whether it cannot be had in that AZ just now, as far as the vendor says (B9: the AZ's word beats the
-        region's). A hint only."""
+        """Whether the flavour is unavailable in that AZ now, according to the vendor; the AZ's state overrides the
+        region's.
+
+        This is only a hint."""
         return self.states.get(az, self.state).lower().endswith(_GONE)

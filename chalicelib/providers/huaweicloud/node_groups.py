@@ -1,7 +1,7 @@
-"""From what CCE answers to the node groups of the cluster (huaweicloud-cce.md A6, B5, B7, B9): one per scale group.
+"""Builds the cluster's node groups from CCE's responses, one per scale group.
 
-Every pass reads everything anew: one list of pools, one of nodes. Flavours and add-ons come from the shelf, where they
-stay for an hour. A pool that cannot be understood carries its error and stops no other.
+Every pass reads everything again: one list of pools, one of nodes. Flavours and add-ons are cached for an hour. A pool
+that cannot be decoded carries its error and does not affect the others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LISTS = 2
 def observe(
     api: CceApi, settings: CceSettings, nodes: Sequence[Node], kept: TtlCache[Switches] | None = None
 ) -> Observation:
-    """All groups of the cluster; raises ProviderError if pools or nodes cannot be listed."""
+    """Return all groups of the cluster; raises ProviderError if pools or nodes cannot be listed."""
     api.expect(_LISTS)
     pools = api.pools()
     listed = api.nodes()
@@ -58,7 +58,7 @@ def observe(
 
 
 class _CceGroupBuilder:
-    """Makes one group after the other; collects the gaps."""
+    """Builds one group after another and collects the gaps."""
 
     def __init__(
         self, api: CceApi, settings: CceSettings, names: CceGroupNames[Node], machines: Sequence[CceNode]
@@ -72,8 +72,10 @@ class _CceGroupBuilder:
         self.gaps: list[MissingData] = []
 
     def doubt(self, pools: Sequence[NodePool], odd: Sequence[CceNode]) -> None:
-        """Carry errors for the pools of nodes that cannot be understood: those that the nodes name, and, where one
-        names none, those that have fewer nodes in the list than they count themselves."""
+        """Set errors for the pools of nodes that cannot be decoded.
+
+        These are the pools that the nodes name and, if a node names none, the pools with fewer listed nodes than they
+        report."""
         if not odd:
             return
         self.gaps.append(MissingData(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
@@ -87,7 +89,7 @@ class _CceGroupBuilder:
         self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
     def make(self, chosen: CceSelection, group: ScaleGroup) -> NodeGroup:
-        """The node group of a scale group."""
+        """Build the node group of a scale group."""
         pool, settings = chosen.pool, self._settings
         whole, within = pool_range(pool, settings), group_range(pool, group, settings)
         machines = [each for each in self._of_pool.get(pool.id, ()) if group_of(each, pool) == group]
@@ -113,7 +115,7 @@ class _CceGroupBuilder:
         )
 
     def unread(self, pool: NodePool) -> NodeGroup:
-        """The node group of a pool of which nothing but its uid is known."""
+        """Build the node group of a pool of which only the uid is known."""
         return NodeGroup(
             id=group_id(pool.id, DEFAULT_GROUP),
             provider=PROVIDER,
@@ -122,7 +124,7 @@ class _CceGroupBuilder:
         )
 
     def warn(self, group: str, detail: str) -> None:
-        """A gap about one group or entry."""
+        """Add a gap about one group or entry."""
         self.gaps.append(
             MissingData("NodeGroup", detail, name=group, place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]")
         )
@@ -138,7 +140,7 @@ class _CceGroupBuilder:
             flavor = self._flavors(az).get(group.flavor)
         except ProviderError as error:
             problem = f"flavours could not be read: {error.error_class}: {error.message}"
-            if isinstance(error, Throttled | Unauthorized):  # who is refused now is so for every AZ
+            if isinstance(error, Throttled | Unauthorized):  # a refusal applies to every AZ
                 self._stopped = problem
             return CceTemplate(None, problem)
         if flavor is None and self._stopped:
@@ -150,7 +152,7 @@ class _CceGroupBuilder:
 
 
 def _options(pool: NodePool) -> GroupOptions:
-    """A6.2, A6.8: the conditions of the pool hold only where every flavour of it is scaled automatically."""
+    """Return the group's options. The pool's settings apply only if all its flavours are scaled automatically."""
     own = pool.autoscaling
     every = own.enable and all(each.enabled for each in pool.groups)
     return GroupOptions(

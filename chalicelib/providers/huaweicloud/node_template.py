@@ -1,7 +1,7 @@
-"""The node that a scale group would add, so that an empty one can be grown (huaweicloud-cce.md B9).
+"""Builds the template of the node that a scale group would add, so that an empty group can be scaled up.
 
 The planner prefers a real node of the group. Labels that a pool does not choose (subnet, operating system) are not
-promised (A1.2), and neither is a disk: how much of it CCE leaves to pods is not documented.
+promised, and neither is a disk, because CCE does not document how much of it pods can use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MIB = 2**20
 
 
 class CceTemplate(msgspec.Struct, frozen=True):
-    """node None: the group cannot be grown from zero, and problem says why."""
+    """node None: the group cannot be scaled up from zero, and problem is the reason."""
 
     node: Node | None
     problem: str = ""
@@ -43,8 +43,10 @@ def make_template(
     region: str,
     reserve: Mapping[str, int],
 ) -> CceTemplate:
-    """The template of a group. flavor: its flavour as ECS describes it, None where it knows none of that name. reserve:
-    what the policy says that a node keeps back, in place of the vendor's rule."""
+    """Return the template of a group.
+
+    flavor: its flavour as ECS describes it, None if ECS has none of that name. reserve: the policy's reservation on a
+    node, which replaces the vendor's rule."""
     if flavor is None:
         return CceTemplate(
             None,
@@ -74,7 +76,7 @@ def make_template(
 
 
 def _devices(flavor: Flavor) -> dict[str, int]:
-    """GPUs and Ascend processors, by the resource under which kubelets offer them."""
+    """Return GPUs and Ascend processors, by the resource name that kubelets report."""
     found = {GPU: flavor.gpu[1]} if flavor.gpu is not None else {}
     for name, count in flavor.accelerators:
         if name.lower().startswith("ascend"):

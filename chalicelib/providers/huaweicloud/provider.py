@@ -1,5 +1,6 @@
-"""The Provider protocol over the node pools of one CCE cluster: wires the parts. A cluster that is busy with another
-change is no failed scale-up (settled.py)."""
+"""The Provider protocol over the node pools of one CCE cluster: connects the modules of this package.
+
+A cluster that is busy with another change does not count as a failed scale-up (outcomes.py)."""
 
 from __future__ import annotations
 
@@ -48,12 +49,12 @@ class HuaweiCloud(BaseProvider[CceContext]):
         super().__init__(PROVIDER, CceContext(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All groups: one list of pools, one of nodes, and what the shelf does not have."""
+        """Read all groups, with one list of pools, one of nodes, and whatever is not cached."""
         return node_groups.observe(self._context.api, self._context.settings, nodes, self._kept)
 
 
 def build(connection: Connection) -> HuaweiCloud:
-    """A provider for one pass; raises BadInput for settings that cannot be. Nothing is asked of the vendor yet."""
+    """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""
     settings = read_settings(connection.settings, connection.groups)
     kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     row = f"{PROVIDER}/addons/{settings.region}/{settings.cluster}"

@@ -1,8 +1,8 @@
-"""Ids: how a node is called by CCE, by the cluster and by us (huaweicloud-cce.md B5).
+"""Conversions and matching between CCE nodes, the cluster's nodes and our handles.
 
-A Kubernetes node says which CCE node it is by its providerID, which is the CCE node's uid or, where somebody else wrote
-it, the server's id; a node without either is known by its address or its name. What a node says by its label
-`cce.cloud.com/cce-nodepool` is never believed: the label stays behind when a node leaves its pool.
+A Kubernetes node names its CCE node by its providerID, which is the CCE node's uid or, if another component wrote it,
+the server's id. A node without either is matched by its address or its name. The label `cce.cloud.com/cce-nodepool` is
+never used, because it stays on a node that leaves its pool.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ _PLACEHOLDER = "placeholder-"
 
 
 class CceGroupNames(Generic[N]):
-    """The cluster's nodes by CCE node. An id decides; where it is none of CCE's, addresses and names do. A node whose
-    words mean two CCE nodes is believed of neither, and a CCE node that two nodes claim has no node that is known
-    (providers/identity.py): a kubelet can write any providerID, and cannot choose its node's name.
+    """The cluster's nodes by CCE node.
+
+    An id decides; if it is not one of CCE's, addresses and names do. A node that matches two CCE nodes is matched to
+    neither, and a CCE node that two nodes claim has no known node (providers/node_identity.py): a kubelet can write any
+    providerID and cannot choose its node's name.
     """
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:
@@ -38,8 +40,10 @@ class CceGroupNames(Generic[N]):
         proven = {machine for name, machine in own.items() if machine and addresses.get(name) == machine}
 
         def claimed(node: N) -> frozenset[str]:
-            """An id and a name that agree beat a name alone; a name counts beside an id unless another node has that
-            machine's id."""
+            """Return the machines that a node claims.
+
+            An id and a name that agree outweigh a name alone. A name counts in addition to an id unless another node
+            has that machine's id."""
             said = {addresses.get(_address(node), ""), addresses.get(node.name, "")} - {""}
             if machine := own[node.name]:
                 return frozenset({machine} | (said - claimed_by_id))
@@ -48,21 +52,21 @@ class CceGroupNames(Generic[N]):
         self._identity = Identity(nodes, claimed)
 
     def node_of(self, machine: str) -> N | None:
-        """The node that a CCE node has become; None while it has not joined, and where that cannot be known."""
+        """Return the node of a CCE node; None if it has not joined or its node is ambiguous."""
         return self._identity.node_of(machine)
 
     def claimants(self, machine: str) -> tuple[str, ...]:
-        """The nodes that claim a CCE node of which it cannot be known which node it is."""
+        """Return the nodes that claim a CCE node whose node is ambiguous."""
         return self._identity.claimants(machine)
 
     @property
     def identity(self) -> Identity[str, N]:
-        """All of it."""
+        """The complete matching."""
         return self._identity
 
 
 def _first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Word -> the first that has it; none for an empty word."""
+    """Return text -> the first item that has it, without empty texts."""
     found: dict[str, str] = {}
     for word, machine in pairs:
         if word:
@@ -71,7 +75,7 @@ def _first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _tail(node: Known) -> str:
-    """The providerID without scheme and path (B5, 1)."""
+    """Return the providerID without scheme and path."""
     return node.provider_id.rpartition("/")[2].lower()
 
 
@@ -80,8 +84,10 @@ def _address(node: Known) -> str:
 
 
 def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
-    """The scale group of one of the pool's nodes: by flavour and AZ, for no field says it (B5, 4); by the flavour of a
-    group whose AZ is left to the vendor; else the pool's own, which comes first."""
+    """Return the scale group of one of the pool's nodes, derived because no field contains it.
+
+    By flavour and AZ; by the flavour of a group whose AZ the vendor chooses; otherwise the pool's own, which comes
+    first."""
     alike = [each for each in pool.groups if each.flavor == node.flavor]
     exact = [each for each in alike if each.az == node.az]
     loose = [each for each in alike if not is_zone(each.az)]
@@ -89,38 +95,39 @@ def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:
 
 
 def is_zone(az: str) -> bool:
-    """Whether it names an AZ. A pool may say `random`."""
+    """Whether the text names an AZ. A pool may have `random`."""
     return az not in {"", "random"}
 
 
 def group_id(pool: str, group: str) -> str:
-    """The node group's id, `<pool uid>/<scale group>`."""
+    """Return the node group's id, `<pool uid>/<scale group>`."""
     return f"{pool}/{group}"
 
 
 def split(group: str) -> tuple[str, str]:
-    """The pool's uid and the scale group's name; a uid has no slash."""
+    """Return the pool's uid and the scale group's name; a uid contains no slash."""
     pool, _, name = group.partition("/")
     return pool, name
 
 
 def placeholder(group: str, number: int) -> str:
-    """Handle and provider id of a machine that was asked for and is not there (B7)."""
+    """Return handle and provider id of a machine that was requested and does not exist."""
     return f"{group}/{_PLACEHOLDER}{number}"
 
 
 def is_placeholder(handle: str) -> bool:
-    """Whether it stands for a machine that there is not."""
+    """Whether the handle stands for a machine that does not exist."""
     return handle.rpartition("/")[2].startswith(_PLACEHOLDER)
 
 
 def placeholder_group(handle: str) -> str:
-    """The node group of a placeholder."""
+    """Return the node group of a placeholder."""
     return handle.rpartition("/")[0]
 
 
 def handle_of(target: RemovalTarget) -> str:
-    """The CCE node's uid, or the placeholder; "" where neither the handle nor the provider id says it."""
+    """Return the CCE node's uid or the placeholder of a target; "" if neither its handle nor its provider id contains
+    one."""
     for word in (target.handle, target.instance):
         if is_placeholder(word):
             return word

@@ -1,8 +1,8 @@
-"""Nodes that a person protects from scale-in stay (huaweicloud-cce.md A8.3, 2), though CCE does not say which they are.
+"""Keeps nodes that a user protects from scale-in, although CCE does not report which nodes these are.
 
-Documented is only how many of a scale group are protected. Which, their annotations may say: CCE's own, or the one of
-Kubernetes, which the core honours anyway. Where fewer are known than there are, each node of the group may be one of
-them, and none is removed before a person says which. A prepaid node is not ours to delete either (A1.5).
+Only their number per scale group is documented. Annotations may identify them: CCE's own, or that of Kubernetes, which
+the planner honours anyway. If fewer are identified than exist, each node of the group may be protected, and none is
+removed until a user identifies them. A prepaid node must not be deleted either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORDS = frozenset({"scaledowndisabled", "nodescaledowndisabled", "scaledownlock
 
 
 def is_marked(annotations: Mapping[str, str]) -> bool:
-    """Whether an annotation says that the node is protected: that of Kubernetes, or one of CCE's by the same words."""
+    """Whether an annotation protects the node: that of Kubernetes, or one of CCE's with the same words."""
     return any(
         value.strip().lower() == "true" and (key == SCALE_DOWN_DISABLED or _word(key) in _WORDS)
         for key, value in annotations.items()
@@ -28,7 +28,7 @@ def _word(key: str) -> str:
 
 
 def why_held(node: CceNode) -> str:
-    """Why this node is not ours to delete, as CCE has it; empty where it is."""
+    """Return why this node must not be deleted according to CCE; empty if it may be."""
     name = node.name or node.id
     rows = (
         (node.billing == PREPAID, f"{name} is prepaid; delete it by hand"),
@@ -38,7 +38,7 @@ def why_held(node: CceNode) -> str:
 
 
 def why_all_held(title: str, held: int, known: Iterable[bool]) -> str:
-    """Why no node of the group may be removed: it has more protected ones than are known. Empty where they are."""
+    """Return why no node of the group may be removed: not all protected ones are identified. Empty if they are."""
     marked = sum(known)
     if held <= marked:
         return ""

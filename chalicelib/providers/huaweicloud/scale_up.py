@@ -1,29 +1,29 @@
-"""Growth: one request with the pool's new total, announced before and followed after (huaweicloud-cce.md B6; B11, 18).
+"""Scales up with one request for the pool's new total, announced before it is sent and polled afterwards.
 
-The number that CCE is told is the total of the pool, of which the group is a part. A total made from an old reading
-takes nodes away from somebody. So each call reads the pool first, and a total is sent only for the reading that was
-written down before, and never below what was just read:
+CCE expects the total of the pool, of which the group is a part. A total computed from an outdated read would remove
+nodes of another group. Therefore each call first reads the pool, and a total is sent only for the state that was
+recorded before, and never below the size just read:
 
-    group == to_size                    ─► follow     (an earlier attempt got through)
+    group == to_size                    ─► poll       (an earlier attempt succeeded)
     group is neither                    ─► conflict, nothing is written
-    its groups do not add up to it, or more exists than it is to grow to
-                                        ─► look again; failed if it stays so
-    nothing announced                   ─► check, announce: the pool is at B, it is to be at B + n
+    the groups' sizes do not add up to the pool's, or more nodes exist than requested
+                                        ─► read again; failed if it persists
+    nothing announced                   ─► check, announce: the pool is at B and will be at B + n
     announced, the pool is still at B   ─► check, send B + n
     the pool is at B + n, and its groups do not add up to that yet
-                                        ─► follow     (the request got through, its answer did not)
-    the pool is elsewhere, and its groups add up to that
-                                        ─► announce anew: somebody else has changed another group
-    the pool is elsewhere, and they do not
-                                        ─► look again; a conflict if it stays so
+                                        ─► poll       (the request succeeded, its response was lost)
+    the pool has another size, and its groups add up to it
+                                        ─► announce again: another group was changed concurrently
+    the pool has another size, and they do not
+                                        ─► read again; a conflict if it persists
 
-A request that was lost and arrives after its repetition asks for the same total, so it adds nothing.
+A lost request that arrives after its repetition asks for the same total, so it adds nothing.
 
-It is followed until CCE lists the group's nodes, being made or made, or says why they do not come: failed then, with
-the class of the condition, so that another group gets the pods at once (A9.1). A condition that stood there before we
-asked has to stay for some looks, and one that never goes away says nothing against nodes that are listed. Where nothing
-is listed for three minutes it is over, too. From then on the scale-up request's own timer runs (A9.3): the sooner it
-begins, the less often is a group that never gets its nodes ready asked for one more.
+Polling ends when CCE lists the group's nodes, created or being created, or reports why they do not come. The latter is
+a failure with the class of the condition, so another group gets the pods at once. A condition that existed before the
+request must persist for some polls, and a permanent one does not count against nodes that are listed. Polling also ends
+if nothing is listed for three minutes. From then on the scale-up request's own timer runs: the sooner it starts, the
+less often a group whose nodes never become ready is scaled up again (docs/reference/scale-up.md "Scale-up in flight").
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from chalicelib.providers.huaweicloud.size_bounds import is_ours, is_settled, to
 
 ANNOUNCE = "announce"
 BASE, TOTAL, WAS = "base", "total", "was"
-UNSEEN = 180.0  # seconds of looks at nothing; passes see what comes of it after that (members.py)
+UNSEEN = 180.0  # seconds of polls without a result; later passes see the outcome (instances.py)
 
 
 def grow(context: CceContext, operation: Operation) -> Outcome:
-    """from_size -> to_size, once however often it is called; raises ProviderError."""
+    """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
     site = context.site(operation.spec.group)
@@ -71,15 +71,16 @@ def grow(context: CceContext, operation: Operation) -> Outcome:
 
 
 def poll_growth(context: CceContext, operation: Operation) -> Outcome:
-    """How far the group has come. Nothing is ever sent from here; without a request that was accepted it is a call of
-    grow. Raises ProviderError."""
+    """Report the group's progress. Raises ProviderError.
+
+    Sends nothing itself; if no request was accepted yet, the scale-up is called again."""
     if SENT not in operation.status.data:
         return grow(context, operation)
     return _look(context, operation, context.site(operation.spec.group))
 
 
 def check(context: CceContext, operation: Operation, site: Site) -> None:
-    """Raises the reason why the group may not, or cannot, become that large."""
+    """Raise the reason why the group must not, or cannot, reach that size."""
     pool, delta = site.pool, operation.spec.to_size - operation.spec.from_size
     rows = (
         (alone(pool), f"node pool {pool.name} {alone(pool)}"),
@@ -105,7 +106,8 @@ def check(context: CceContext, operation: Operation, site: Site) -> None:
 
 
 def _sold_out(context: CceContext, site: Site) -> bool:
-    """A hint (B9): where it cannot be had, CCE is asked all the same."""
+    """Return the vendor's hint that a flavour is sold out. If the hint is unavailable, CCE is asked for nodes
+    anyway."""
     if not is_zone(site.group.az):
         return False
     try:
@@ -116,7 +118,7 @@ def _sold_out(context: CceContext, site: Site) -> bool:
 
 
 def _announce(operation: Operation, site: Site) -> InProgress:
-    """Write down what the next call will ask for."""
+    """Record what the next call will request."""
     before = failure(site.pool, site.group)
     total = site.pool.desired + operation.spec.to_size - operation.spec.from_size
     data = {BASE: str(site.pool.desired), TOTAL: str(total), WAS: before.code if before is not None else ""}
@@ -124,7 +126,7 @@ def _announce(operation: Operation, site: Site) -> InProgress:
 
 
 def _moved(operation: Operation, site: Site) -> Outcome:
-    """The pool is not where it was when the growth was announced, and the group is."""
+    """Handle a pool whose size has changed since the announcement, while the group's has not."""
     if is_settled(site.pool):
         return _announce(operation, site)
     if site.pool.desired == counted(operation.status.data, TOTAL):
@@ -133,12 +135,12 @@ def _moved(operation: Operation, site: Site) -> Outcome:
 
 
 def _unsure(operation: Operation, site: Site) -> Outcome | None:
-    """Wait for numbers that do not agree; None where a total may be made of them.
+    """Wait while numbers are inconsistent; None if a total may be computed from them.
 
-    What somebody has just changed shows at the pool first and at its groups later, or the other way round. A total made
-    of the lower number would take nodes away, and one of the higher would buy what was given back. A size below what
-    exists would take away what is there, however it came about. What stays so is the vendor's fault, and no conflict:
-    that would be tried again at once."""
+    A recent change shows first at the pool and later at its groups, or in the reverse order. A total from the lower
+    number would remove nodes, and one from the higher would buy nodes that were just removed. A size below the number
+    of existing nodes would remove some of them. An inconsistency that persists is an error of the vendor and not a
+    Conflict, which would be retried at once."""
     pool, total = site.pool, site.pool.desired + operation.spec.to_size - operation.spec.from_size
     told = ""
     if not is_settled(pool):
@@ -152,7 +154,7 @@ def _unsure(operation: Operation, site: Site) -> Outcome | None:
 
 
 def _contradiction(operation: Operation, site: Site) -> Outcome:
-    """Somebody has changed the pool since the growth was announced, and nobody knows yet which group of it."""
+    """Handle a pool that was changed since the announcement, while it is unknown which group has changed."""
     told = f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to {total_of(site.pool)}"
     return doubted(operation, told, ANNOUNCE) or Failed("Conflict", told)
 
@@ -164,7 +166,7 @@ def _ask(context: CceContext, operation: Operation, site: Site) -> Outcome:
     try:
         context.api.scale(site.pool.id, total, site.group.name)
     except (InvalidRequest, Unknown) as error:
-        # Which code says "sold out" is not documented: what the conditions say comes first, the code second (B8).
+        # The code for "sold out" is not documented, so the conditions take precedence over the code.
         now = context.site(operation.spec.group)
         reason = refusal(now.pool, now.group) or failure(now.pool, now.group)
         raise (_titled(site, reason) if reason is not None else error) from None
@@ -176,7 +178,7 @@ def _look(context: CceContext, operation: Operation, site: Site) -> Outcome:
     facts = _facts(operation, there)
     told = f"{site.title} has {there} of {size} nodes"
     if size < operation.spec.to_size:
-        if site.pool.desired > total_of(site.pool) and not is_tired(operation):  # the pool knows of it already
+        if site.pool.desired > total_of(site.pool) and not is_tired(operation):  # the pool shows the request already
             return later(operation, f"{site.title} is at {size}, and its pool is at {site.pool.desired}")
         again = doubted(operation, f"{site.title} is at {size} and was asked to go to {operation.spec.to_size}")
         gone = Failed(

@@ -1,8 +1,8 @@
-"""What a secret with an access key may look like: ours, or upstream's INI with a section [Global] (B2).
+"""Parses a secret with an access key in two formats: Outscaler's, or upstream's INI with a section [Global].
 
-All spellings of a field are one: `accessKey`, `access-key`, `ACCESS_KEY`. Upstream's file names project and endpoints,
-too; here the policy does. A newline at the end of a value would break the signature and is taken off. No error shows a
-value.
+All forms of a field name are equal: `accessKey`, `access-key`, `ACCESS_KEY`. Upstream's file also names project and
+endpoints, which the policy defines here. A trailing newline would break the signature and is removed. No error contains
+a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_senda
 from chalicelib.providers.huaweicloud.signing import CceCredential
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-# A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
+# A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
 _FIELDS = {
     "accesskey": "key",
     "accesskeyid": "key",
@@ -39,11 +39,12 @@ _FORM = 'write {"accessKey": "…", "secretKey": "…"}'
 
 
 def parse_secret(text: str, place: str) -> CceCredential:
-    """JSON, or lines of name=value perhaps under [Global]; raises BadInput naming the field, never its value."""
+    """Parse JSON, or lines of name=value, optionally under [Global]; raises BadInput naming the field, never its
+    value."""
     found: dict[str, Secret] = {}
     for name, written in _json(text, place) if text.lstrip("\ufeff \t\r\n").startswith("{") else _lines(text, place):
         letters = re.sub(r"[-_ ]", "", name.strip()).lower()
-        # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+        # A user may have written the key in place of its name, so only text that looks like a name is shown.
         shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
         if letters not in _FIELDS:
             raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")

@@ -1,7 +1,7 @@
-"""`providers.huaweicloud` of the policy, checked. All mistakes are reported at once, each with its place.
+"""`providers.huaweicloud` of the policy, validated. All errors are reported at once, each with its place.
 
-Upstream takes these from an INI file in the pod; they are settings of one cluster's policy here, and the key alone is
-in a secret (huaweicloud-cce.md B2, B10).
+Upstream reads these from an INI file in the pod. Here they are settings in each cluster's policy, and only the key is
+in a secret (docs/providers/huaweicloud.md "Settings").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from chalicelib.providers.settings_readers import (
 PROVIDER = "huaweicloud"
 PLACE = "providers.huaweicloud"
 CALLS_PER_SECOND = 10.0
-SHORTEST, LONGEST, USUAL = 900, 86400, 3600  # seconds that temporary keys of an agency may and do live (B3)
+SHORTEST, LONGEST, USUAL = 900, 86400, 3600  # permitted and default lifetime in seconds of an agency's temporary keys
 _EXAMPLE = "1:10:pool-a"
 
 _REGION = re.compile(r"[a-z]+(-[a-z0-9]+)+\Z", re.ASCII)
@@ -39,8 +39,8 @@ _SECONDS = re.compile(r"[0-9]{1,6}\Z", re.ASCII)
 
 
 class CceBounds(msgspec.Struct, frozen=True):
-    """What one pool or scale group may be. name: a pool's uid or name, or either with `/<scale group>`. min, max None:
-    as the pool itself says (A6.1)."""
+    """The size limits of one pool or scale group. name: a pool's uid or name, or either with `/<scale group>`. min, max
+    None: the pool's own."""
 
     name: str
     min: int | None = None
@@ -49,8 +49,8 @@ class CceBounds(msgspec.Struct, frozen=True):
 
 
 class Agency(msgspec.Struct, frozen=True):
-    """A role of another account to take by the key. name, domain: the agency's and that account's; seconds: how long
-    the temporary keys live."""
+    """A role of another account that the key assumes. name, domain: the agency's and that account's; seconds: lifetime
+    of the temporary keys."""
 
     name: str
     domain: str
@@ -58,8 +58,9 @@ class Agency(msgspec.Struct, frozen=True):
 
 
 class CceSettings(msgspec.Struct, frozen=True):
-    """project "": asked from IAM. endpoints: service -> its root. discover: pools that nobody names are groups, too, if
-    their autoscaling is on. warn_about_addon: look for the vendor's own scaler. reserve: what a template keeps back."""
+    """project "": looked up in IAM. endpoints: service -> its root. discover: unnamed pools with autoscaling on are
+    groups too. warn_about_addon: check for the vendor's own autoscaler. reserve: subtracted from a template's
+    capacity."""
 
     region: str
     cluster: str
@@ -74,21 +75,21 @@ class CceSettings(msgspec.Struct, frozen=True):
     calls_per_second: float = CALLS_PER_SECOND
 
     def url(self, service: Service) -> str:
-        """The service's root, without a slash at its end."""
+        """Return the service's root, without a trailing slash."""
         return self.endpoints.get(service) or url_of(service, self.region)
 
     @property
     def known_region(self) -> bool:
-        """Whether the region is one of the vendor's table; another is tried all the same."""
+        """Whether the region is in the vendor's table; an unknown one is used as well."""
         return self.region in REGIONS
 
 
 def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> CceSettings:
-    """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
+    """Return the policy's text values and group entries as Settings; raises BadInput, or BadInputs for several errors.
 
     Keys: region, clusterId, credentialsSecret; projectId; agencyName, agencyDomain, agencyDuration; cceEndpoint,
-    ecsEndpoint, iamEndpoint; nodes (upstream's `--nodes=min:max:pool`, a line each); autodiscovery; warnAboutAddon;
-    callsPerSecond; reservedCpu, reservedMemory. Blanks around a value mean nothing.
+    ecsEndpoint, iamEndpoint; nodes (upstream's `--nodes=min:max:pool`, one per line); autodiscovery; warnAboutAddon;
+    callsPerSecond; reservedCpu, reservedMemory. Blanks around a value are ignored.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
@@ -104,7 +105,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
 
 
 def parse_spec(text: str, place: str) -> CceBounds:
-    """`min:max:pool` (B2): split at the first two colons, whole numbers without blanks, 0 <= min <= max.
+    """Parse `min:max:pool`: split at the first two colons, integers without blanks, 0 <= min <= max.
 
     Raises BadInput.
     """
@@ -126,7 +127,7 @@ def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[CceBounds, ...]:
 
 
 def _of_entry(entry: GroupPolicy) -> CceBounds:
-    """An entry of nodeGroups; what it does not say is as the pool says."""
+    """Convert an entry of nodeGroups; its missing values are the pool's own."""
     place = f"nodeGroups: {entry.id}"
     name = _name(entry.id, place)
     if (entry.min is not None and entry.min < 0) or (entry.max is not None and entry.max < 0):
@@ -137,7 +138,7 @@ def _of_entry(entry: GroupPolicy) -> CceBounds:
 
 
 def _name(text: str, place: str) -> str:
-    """A uid in small letters, so that one pool is not two; names as they are written."""
+    """Return a uid in lower case, so that one pool has one name; names unchanged."""
     pool, slash, group = text.strip().partition("/")
     if not pool or (slash and not group):
         raise BadInput(
@@ -243,4 +244,4 @@ KNOWN = frozenset(
         "reservedCpu",
         "reservedMemory",
     }
-)  # no disk is promised: nothing is kept back of one
+)  # the template promises no disk, so nothing of it is reserved

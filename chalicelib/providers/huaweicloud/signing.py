@@ -1,8 +1,7 @@
-"""SDK-HMAC-SHA256, the one way to show the vendor who is calling, from values alone (huaweicloud-cce.md B3).
+"""SDK-HMAC-SHA256, the vendor's only authentication, as pure functions.
 
-What is signed is what is sent: the query is written here, once, and put into the address as it was signed, because a
-library in between may spell it another way. Only the path differs: a slash is put at its end in what is signed, and
-nowhere else.
+The signed text is what is sent: the query is encoded here once and put into the URL as it was signed, because a library
+might encode it differently. Only the path differs: the signed text has a trailing slash that the URL lacks.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.http import VendorRequest
 
 ALGORITHM = "SDK-HMAC-SHA256"
-SKEW = 900  # seconds that the vendor lets our clock differ from its own
+SKEW = 900  # seconds by which our clock may differ from the vendor's
 _UNRESERVED = "-_.~"
 _DEFAULT_PORTS = {"https": ":443", "http": ":80"}
 
@@ -35,29 +34,30 @@ class CceCredential(msgspec.Struct, frozen=True):
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """All of it that nobody may see."""
+        """The parts that must be hidden."""
         return self.token, self.secret, self.key
 
 
 def timestamp(now: float) -> str:
-    """Epoch seconds as `20260102T030405Z`."""
+    """Return epoch seconds as `20260102T030405Z`."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
 
 
 def canonical_query(params: Mapping[str, str]) -> str:
-    """Both sides percent-encoded, sorted by name and then value; "" for none. This is also what is sent."""
+    """Return the query as signed and sent: percent-encoded, sorted by name and then value; "" for none."""
     return "&".join(f"{_encoded(name)}={_encoded(value)}" for name, value in sorted(params.items()))
 
 
 def canonical_path(path: str) -> str:
-    """Each segment percent-encoded, with a slash at the end."""
+    """Return the path with each segment percent-encoded and a trailing slash."""
     whole = "/".join(_encoded(unquote(segment)) for segment in path.split("/"))
     return whole if whole.endswith("/") else f"{whole}/"
 
 
 def canonical_request(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> str:
-    """What is hashed: method, path, query, headers, their names, and the hash of the body. headers: those to be signed,
-    names in lower case."""
+    """Return the text that is hashed: method, path, query, headers, header names, and the hash of the body.
+
+    headers: those to be signed, names in lower case."""
     lines = "".join(f"{name}:{value.strip()}\n" for name, value in sorted(headers.items()))
     return "\n".join(
         (
@@ -72,7 +72,8 @@ def canonical_request(method: str, path: str, query: str, headers: Mapping[str, 
 
 
 def authorization(credential: CceCredential, request: str, date: str, names: str) -> str:
-    """The header's value for a canonical request. date: timestamp; names: of the signed headers, joined by `;`."""
+    """Return the header's value for a canonical request. date: timestamp; names: of the signed headers, joined by
+    `;`."""
     digest = hashlib.sha256(request.encode()).hexdigest()
     text = f"{ALGORITHM}\n{date}\n{digest}"
     wanted = hmac.new(credential.secret.reveal().encode(), text.encode(), hashlib.sha256).hexdigest()
@@ -80,8 +81,9 @@ def authorization(credential: CceCredential, request: str, date: str, names: str
 
 
 def signed(call: VendorRequest, credential: CceCredential, now: float) -> VendorRequest:
-    """The call as it is sent at `now` (epoch seconds). Its address has no query; that is in the parameters. All headers
-    of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
+    """Return the call as sent at `now` (epoch seconds). Its URL has no query; that is in the parameters.
+
+    All headers of the call that describe it (content-type, x-project-id) are signed, with host, date and token."""
     parts, query = urlsplit(call.url), canonical_query(call.params)
     host = parts.netloc.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ""))
     date = timestamp(now)

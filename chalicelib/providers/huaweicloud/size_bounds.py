@@ -1,7 +1,7 @@
-"""Which sizes a pool and its scale groups may have (huaweicloud-cce.md A6.1, A6.3, B5).
+"""Computes the size bounds of a pool and its scale groups.
 
-What the policy says of a pool or a group stands in place of what the pool says of itself. The pool's bounds hold for
-all its groups together, the group's for its own nodes; a group that has none may be as large as the pool.
+The policy's values for a pool or a group replace the pool's own. The pool's bounds apply to all its groups together,
+the group's to its own nodes; a group without bounds may be as large as the pool.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.providers.huaweicloud.settings import CceBounds, CceSettings
 
 
 class CceRange(msgspec.Struct, frozen=True):
-    """The least and the most nodes. error: why these are none to work with."""
+    """The minimum and maximum number of nodes. error: why these bounds are unusable."""
 
     min: int
     max: int
@@ -23,12 +23,12 @@ class CceRange(msgspec.Struct, frozen=True):
 
 
 def entry_of_pool(pool: NodePool, settings: CceSettings) -> CceBounds | None:
-    """The policy's entry for the pool, by uid or by name."""
+    """Return the policy's entry for the pool, by uid or by name."""
     return _first(settings.groups, (pool.id, pool.name))
 
 
 def entry_of_group(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceBounds | None:
-    """The policy's entry for one scale group."""
+    """Return the policy's entry for one scale group."""
     return _first(settings.groups, tuple(f"{of}/{group.name}" for of in (pool.id, pool.name) if of))
 
 
@@ -39,8 +39,9 @@ def _first(entries: Iterable[CceBounds], names: tuple[str, ...]) -> CceBounds | 
 
 
 def is_ours(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
-    """Whether the group is a node group: it is named itself, or it is switched on in a pool that is named or found. The
-    pool's own flavour has no switch but the pool's, which naming the pool stands for."""
+    """Whether the group is a node group: it is named itself, or it is enabled in a pool that is named or discovered.
+
+    The pool's own flavour has only the pool's switch, and naming the pool enables it."""
     if entry_of_group(pool, group, settings) is not None:
         return True
     if entry_of_pool(pool, settings) is not None:
@@ -49,8 +50,9 @@ def is_ours(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> bool:
 
 
 def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
-    """The pool's bounds: the policy's, else its own. A pool whose autoscaling is off and of which the policy names a
-    group alone is bounded by that group's entry."""
+    """Return the pool's bounds: the policy's, otherwise its own.
+
+    If the pool's autoscaling is off and the policy names only one of its groups, that group's entry applies."""
     entry, own = entry_of_pool(pool, settings) or CceBounds(pool.id), pool.autoscaling
     on = own.enable
     groups = [found for group in pool.groups if (found := entry_of_group(pool, group, settings)) is not None]
@@ -66,8 +68,10 @@ def pool_range(pool: NodePool, settings: CceSettings) -> CceRange:
 
 
 def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> CceRange:
-    """The group's bounds within the pool's (`pool_range`, whose error is the group's, too). 0 as a group's own maximum
-    means that it has none, as the vendor writes it. The only group of a pool has the pool's minimum."""
+    """Return the group's bounds within the pool's (`pool_range`, whose error applies to the group too).
+
+    A group's own maximum of 0 means that it has none, as the vendor writes it. The only group of a pool has the pool's
+    minimum."""
     whole, entry = pool_range(pool, settings), entry_of_group(pool, group, settings) or CceBounds(pool.id)
     sole = whole.min if len(pool.groups) == 1 else 0
     least = entry.min if entry.min is not None else max(group.min or 0, sole)
@@ -82,10 +86,10 @@ def group_range(pool: NodePool, group: ScaleGroup, settings: CceSettings) -> Cce
 
 
 def total_of(pool: NodePool) -> int:
-    """What the pool's groups are to have, all together."""
+    """Return the sum of the desired sizes of the pool's groups."""
     return sum(each.desired for each in pool.groups)
 
 
 def is_settled(pool: NodePool) -> bool:
-    """Whether the groups' sizes add up to the pool's: else one of the numbers is older than the other."""
+    """Whether the groups' sizes add up to the pool's; otherwise one of the numbers is outdated."""
     return total_of(pool) == pool.desired

@@ -1,4 +1,4 @@
-"""Which nodes an operation means, and whether they are the group's (huaweicloud-cce.md B6: all, before any write)."""
+"""Determines the nodes that an operation targets, and verifies before any write that all belong to the group."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, is_placeholder, placeholder_group
 
-_FEW = 3  # nodes asked for one by one rather than by the whole list
+_FEW = 3  # maximum nodes read one by one instead of by the complete list
 
 
 class CceTargets(msgspec.Struct, frozen=True):
-    """What an operation removes: CCE nodes by uid, and placeholders."""
+    """The targets of a removal: CCE nodes by uid, and placeholders."""
 
     nodes: tuple[str, ...]
     placeholders: tuple[str, ...]
 
 
 def read_targets(operation: Operation) -> CceTargets:
-    """The targets, each once; raises InvalidRequest for one without a uid, or for another group's placeholder."""
+    """Return the targets, each once; raises InvalidRequest for one without a uid, or for another group's
+    placeholder."""
     handles: dict[str, None] = {}
     for target in operation.spec.targets:
         handle = handle_of(target)
@@ -40,7 +41,7 @@ def read_targets(operation: Operation) -> CceTargets:
 
 
 def living(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
-    """Those that CCE knows and is not deleting, by uid; raises ProviderError."""
+    """Return the targets that CCE knows and is not deleting, by uid; raises ProviderError."""
     listed = context.api.nodes() if len(names) > _FEW else ()
     found = {each.id: each for each in listed if each.id in names}
     if len(names) <= _FEW or any(each.error for each in listed):
@@ -53,7 +54,7 @@ def living(context: CceContext, names: Sequence[str]) -> dict[str, CceNode]:
 
 
 def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
-    """Raises InvalidRequest if one of them is another pool's, another group's or nobody's."""
+    """Raise InvalidRequest if one of them belongs to another pool, another group or none."""
     strangers = {}
     for each in nodes:
         if each.pool != site.pool.id:

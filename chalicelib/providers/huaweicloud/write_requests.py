@@ -1,7 +1,8 @@
-"""The two changes that are asked of CCE, and the only module of the package that writes one (huaweicloud-cce.md B4).
+"""The three changes that are requested of CCE, and the only module of the package that builds one.
 
-Each has a way to lose every node of a pool: a scale request without its total, and a deletion that lowers no total or
-more than one. Neither can be written here, and no other module can write one (tests hold both).
+Each has a form that would delete every node of a pool: a scale request without its total, a change of settings without
+the guard, a deletion that lowers the total not at all or by more than one. None of these forms can be built here, and
+no other module may build a change (tests verify both).
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.ids import checked
 
-MOST = 100_000  # nodes; a total beyond it is a mistake
+MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128
 
 
 class _Scale(msgspec.Struct, frozen=True, rename="camel"):
-    """No field has a default: a body without its total cannot be made."""
+    """No field has a default, so a body without its total cannot be built."""
 
     desired_node_count: int
     scale_groups: tuple[str]
@@ -30,9 +31,10 @@ class _Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group: str, *, zero: bool) -> VendorRequest:
-    """Make the whole pool's total this, by that scale group. total: 1 to MOST, or 0 where zero says that this is meant.
+    """Return the request that sets the whole pool's total by that scale group. Raises InvalidRequest.
 
-    Sent once: who hears nothing reads the pool again. Raises InvalidRequest.
+    total: 1 to MOST, or 0 only with zero=True, which states the intention. Sent once: without a response the caller
+    reads the pool again.
     """
     if isinstance(total, bool) or not isinstance(total, int) or not (0 if zero else 1) <= total <= MOST:
         raise InvalidRequest(f"a total of {total!r} nodes is not asked for: it would delete nodes", code="Total")
@@ -43,6 +45,8 @@ def scale_call(root: str, headers: dict[str, str], pool: str, total: int, group:
 
 
 def delete_call(root: str, headers: dict[str, str], node: str) -> VendorRequest:
-    """Delete this node and lower its pool's total by one. Without a query: with `nodepoolScaleDown=NoScaleDown` the
-    total would stay, and CCE would buy another. Sent once. Raises InvalidRequest."""
+    """Return the request that deletes this node and lowers its pool's total by one. Raises InvalidRequest.
+
+    It has no query: with `nodepoolScaleDown=NoScaleDown` the total would stay, and CCE would buy another node. Sent
+    once."""
     return VendorRequest("DELETE", f"{root}/nodes/{checked(node, 'node')}", headers)

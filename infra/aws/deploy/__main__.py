@@ -1,4 +1,5 @@
-"""`python -m infra.aws.deploy deploy --stage dev`: a stage into the account of the credentials, and out of it."""
+"""`python -m infra.aws.deploy deploy --stage dev`: deploys a stage to the account of the credentials, checks it, or
+removes it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from infra.aws.package import PackagingFailed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: 0 done, 1 something is not as it should be, 2 a person must correct something."""
+    """Run the command. Exit codes: 0 success, 1 if a setting differs from the wanted one, 2 if an error must be
+    corrected first."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.deploy", description="deploy a stage with Chalice")
     parser.add_argument(
         "what",
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """every step, then the addresses and what to do next"""
+    """run all steps, then print the addresses and what to do next"""
     del given
     made = Deployment(stage, session, _say)
     wrong = made.deploy()
@@ -56,7 +58,7 @@ def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> 
 
 
 def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """what chalice deploy needs in the account and in .chalice, for running it in this folder"""
+    """create what chalice deploy needs in the account and in .chalice, to run it in this folder"""
     del given
     Deployment(stage, session, _say).prepare()
     _say(f"next: .venv/bin/chalice deploy --stage {stage.name}")
@@ -65,14 +67,14 @@ def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) ->
 
 
 def _finish(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """what Chalice cannot set, after chalice deploy"""
+    """set what Chalice cannot set, after chalice deploy"""
     made = Deployment(stage, session, _say)
     made.finish(made.graph())
     return _check(stage, session, given)
 
 
 def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """whether everything is as it should be; changes nothing"""
+    """check all settings without changing anything"""
     del given
     made = Deployment(stage, session, _say)
     wrong = list(made.check(made.graph()))
@@ -84,7 +86,7 @@ def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> i
 
 
 def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """delete everything but the tables"""
+    """delete everything except the tables"""
     doomed = undeploy.tables(stage, session) if given.with_table else []
     if doomed and not _sure(stage, doomed):
         return 2
@@ -100,7 +102,7 @@ def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -
 
 
 def _sure(stage: Stage, doomed: Sequence[str]) -> bool:
-    """Ask twice. Without a person there is no answer, which is no."""
+    """Ask for confirmation twice. Return False unless both answers match, e.g. if standard input is empty."""
     _say(f"This deletes {' and '.join(doomed)} in account {stage.account}, {stage.region}: every policy, every timer.")
     questions = (
         (f"Delete them? Write the stage ({stage.name}): ", stage.name),
@@ -139,7 +141,7 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-_LONGEST = 600  # characters of an answer that an error shows
+_LONGEST = 600  # characters of a response shown in an error
 
 _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
     "deploy": _deploy,

@@ -1,7 +1,7 @@
-"""What Chalice has no word for, compared with the account and set where it differs.
+"""Settings that Chalice does not support: compares them with the account and corrects differences.
 
-`settings` is one list for both commands: `finish` writes what is wrong, `check` only says it. Some of it is lost by
-every `chalice deploy` (the schedule's target is written anew), so `make deploy` finishes each time.
+`settings` is one list for both commands: `finish` writes what differs, `check` only reports it. Every `chalice deploy`
+resets some of them (it rewrites the schedule's target), so `make deploy` applies them each time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _YES = {True: "yes", False: "no"}
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One property of one resource. place: what it is, for people. write: makes it so; None where a person must."""
+    """One property of one resource. place: its description for people. write: corrects it; None if a person must."""
 
     place: str
     wanted: Any
@@ -39,12 +39,12 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def right(self) -> bool:
-        """Whether it is as it should be."""
+        """Return whether the actual value is the wanted one."""
         return bool(self.wanted == self.found)
 
 
 def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
-    """Everything that is compared. in_use: the providers whose queues must be read."""
+    """Return all settings to compare. in_use: the providers whose queues must be polled."""
     yield from before_chalice(stage, graph, in_use, session)
     yield from _invocations(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
@@ -53,13 +53,13 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
 
 
 def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
-    """Those of what is made before Chalice's turn, which `chalice deploy` leaves alone."""
+    """Return the settings of resources that are created before `chalice deploy` and that it does not change."""
     yield from _tables(stage, session.client("dynamodb"))
     yield from _mappings(stage, graph, in_use, session)
 
 
 def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
-    """Write what is wrong; a line for each. Raises DeployFailed where AWS refuses."""
+    """Write the settings that differ and return a line for each. Raises DeployFailed if AWS refuses."""
     told = []
     for setting in found:
         if not setting.right and setting.write is not None:
@@ -69,7 +69,7 @@ def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it."""
+    """Format a value for people."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {shown(one)}" for key, one in value.items()) or "none"
     if isinstance(value, list | tuple):
@@ -78,7 +78,7 @@ def shown(value: Any) -> str:
 
 
 def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
-    """The stack sets these for a table that it makes; a table from before it may lack them."""
+    """Return settings of the tables. The stack sets them for tables it creates; an older table may lack them."""
     state = state_table_of(stage.prefix)
     for table in (state, policy_table_of(state)):
         described = client.describe_table(TableName=table)["Table"]
@@ -144,7 +144,7 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
 
 
 def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Retries and age of what is invoked asynchronously, as the CloudFormation template states it."""
+    """Return retries and maximum age of asynchronous invocations, as the CloudFormation template states them."""
     resources = merge_template(stage.config)["Resources"]
     for function in graph.functions:
         given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("EventInvokeConfig")
@@ -176,7 +176,7 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
 
 
 def _queue_arn(stage: Stage, destination: Any) -> str:
-    """The ARN of the queue that a template refers to by Fn::GetAtt."""
+    """Return the ARN of the queue that a template refers to with Fn::GetAtt."""
     names = {
         f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name)) for name in (*QUEUES, "tick")
     }
@@ -204,7 +204,7 @@ def _rules(stage: Stage, graph: Graph, events: Any, client: Any) -> Iterator[Set
 
 
 def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """The key that encrypts variables; without one AWS's own is used."""
+    """Return the key that encrypts variables. Without one, AWS's own key is used."""
     for function in graph.functions:
         found = client.get_function_configuration(FunctionName=function.function_name).get("KMSKeyArn", "")
         if found != stage.options.kms_key_arn:
@@ -221,7 +221,8 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
 
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Of every function. Chalice sets it for the API's under a name that function never logs to."""
+    """Return log retention of every function. Chalice sets the API function's retention on a log group that this
+    function never writes to."""
     for function in graph.functions:
         name, days = f"/aws/lambda/{function.function_name}", stage.config["log_retention_in_days"]
         groups = client.describe_log_groups(logGroupNamePrefix=name)["logGroups"]

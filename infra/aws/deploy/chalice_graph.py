@@ -1,7 +1,7 @@
-"""Run by infra/aws/deploy/chalice_resources.py in a process of its own: what Chalice would make of a project, as JSON.
+"""Prints the resources that Chalice would create for a project, as JSON; run by infra/aws/deploy/chalice_resources.py.
 
-It runs apart because it imports the project's app.py and chalicelib, which must not be mixed with those of the caller.
-Nothing is asked of AWS here.
+It runs in a separate process because it imports the project's app.py and chalicelib, which must not mix with those of
+the caller. AWS is not called.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _source(model: Any) -> dict[str, Any]:
     }
 
 
-# Model of Chalice -> name of its list here, and what of it is needed.
+# Chalice's model class -> the name of its list in the output, and the fields that are needed.
 _TOLD: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     models.ManagedIAMRole: (
         "roles",
@@ -84,7 +84,8 @@ _TOLD: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
 
 
 def main(project: str, stage: str) -> None:
-    """Write the graph of a project's stage, and where Chalice looks for the package, to standard output."""
+    """Write the resources of a project's stage, and the path where Chalice looks for the package, to standard
+    output."""
     factory: Any = CLIFactory(project, environ=os.environ)
     config = factory.create_config_obj(chalice_stage_name=stage)
     graphs: Any = ApplicationGraphBuilder()

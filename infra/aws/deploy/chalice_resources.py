@@ -1,7 +1,6 @@
-"""The names and settings that Chalice gives to what it deploys, asked of Chalice itself.
+"""Asks Chalice for the names and settings of the resources it deploys.
 
-Nothing here repeats how Chalice forms a function's or a role's name. A second copy of such rules would be wrong after
-the next release of Chalice.
+Chalice's naming rules are not repeated here, because a second copy could be wrong after the next release of Chalice.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _SCRIPT = Path(__file__).with_name("chalice_graph.py")
 
 
 class Role(msgspec.Struct, frozen=True):
-    """policy_file: the file with its policy, as Chalice reads it."""
+    """policy_file: the file with the role's policy, as Chalice reads it."""
 
     resource_name: str
     role_name: str
@@ -28,7 +27,7 @@ class Role(msgspec.Struct, frozen=True):
 
 
 class ChaliceFunction(msgspec.Struct, frozen=True):
-    """One function with the settings that Chalice would give it; role: the name of its role."""
+    """One function with the settings that Chalice gives it. role: the name of its role."""
 
     resource_name: str
     function_name: str
@@ -46,7 +45,7 @@ class ChaliceFunction(msgspec.Struct, frozen=True):
 
 
 class ChaliceEventSource(msgspec.Struct, frozen=True):
-    """A queue that starts a function; queue: its SQS name. function: the resource name of the function."""
+    """A queue that triggers a function. queue: its SQS name. function: resource name of the function."""
 
     resource_name: str
     queue: str
@@ -56,7 +55,7 @@ class ChaliceEventSource(msgspec.Struct, frozen=True):
 
 
 class ChaliceRule(msgspec.Struct, frozen=True):
-    """A schedule that starts a function."""
+    """A schedule that triggers a function."""
 
     resource_name: str
     rule_name: str
@@ -64,7 +63,7 @@ class ChaliceRule(msgspec.Struct, frozen=True):
 
 
 class ChaliceApi(msgspec.Struct, frozen=True):
-    """The REST API; stage: of API Gateway, the first part of every path."""
+    """The REST API. stage: of API Gateway, the first part of every path."""
 
     resource_name: str
     stage: str
@@ -72,14 +71,14 @@ class ChaliceApi(msgspec.Struct, frozen=True):
 
 
 class LogGroup(msgspec.Struct, frozen=True):
-    """A log group that Chalice makes to set how long it keeps lines."""
+    """A log group that Chalice creates to set its retention."""
 
     resource_name: str
     log_group_name: str
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """Everything that Chalice deploys of one stage. package: the file in which it looks for a zip made before."""
+    """Everything that Chalice deploys for one stage. package: the file in which it looks for a prebuilt zip."""
 
     roles: tuple[Role, ...]
     functions: tuple[ChaliceFunction, ...]
@@ -90,12 +89,12 @@ class Graph(msgspec.Struct, frozen=True):
     package: str
 
     def function(self, resource_name: str) -> ChaliceFunction:
-        """The function of that resource name."""
+        """Return the function with that resource name."""
         return next(one for one in self.functions if one.resource_name == resource_name)
 
 
 def graph_of(project: Path, stage: str) -> Graph:
-    """Read a project with Chalice. Raises PackagingFailed with what Chalice says."""
+    """Read a project with Chalice. Raises PackagingFailed with Chalice's message."""
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     command: list[Any] = [sys.executable, str(_SCRIPT), str(project.resolve()), stage]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)

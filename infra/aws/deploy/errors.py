@@ -1,4 +1,4 @@
-"""What a deployment fails with, besides a person's mistakes (BadInput)."""
+"""Errors of a deployment other than invalid input (BadInput)."""
 
 from __future__ import annotations
 
@@ -6,4 +6,5 @@ from chalicelib.model.errors import OutscalerError
 
 
 class DeployFailed(OutscalerError):
-    """A step could not be done; the message names what it was about. The same command continues."""
+    """A deployment step failed. The message names the resource. Running the same command again continues the
+    deployment."""

@@ -1,9 +1,9 @@
-"""The stack under the functions: the tables, and the queues with their dead letters.
+"""The stack below the functions: tables, queues and dead-letter queues.
 
-`outscaler-<stage>-foundation` holds what must outlive a deployment and what Chalice does not know.
+`outscaler-<stage>-foundation` contains what must outlive a deployment and what Chalice does not support.
 
-A table that exists already outside the stack is used as it is. A stack cannot adopt it in an update, and it is the only
-thing here that cannot be made again.
+A table that already exists outside the stack is used as it is. A stack cannot adopt it in an update, and it is the only
+resource here that cannot be recreated.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Json = dict[str, Any]
 Sleep = Callable[[float], None]
 
 LARGEST_BODY = 51_200
-"""Bytes of a template that CloudFormation takes in a request."""
-_POLL, _PATIENCE = 3.0, 900.0  # seconds between looks at a stack, and until it is given up
+"""Maximum size in bytes of a template in a request to CloudFormation."""
+_POLL, _PATIENCE = 3.0, 900.0  # seconds between polls of a stack, and until polling ends with an error
 _EMPTY = ("ROLLBACK_COMPLETE", "CREATE_FAILED", "ROLLBACK_FAILED", "REVIEW_IN_PROGRESS", "DELETE_FAILED")
 _GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
 
 
 def stack_name(stage: Stage) -> str:
-    """The name of the stage's foundation."""
+    """Return the name of the stage's foundation stack."""
     return f"{stage.prefix}-foundation"
 
 
 def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> Json:
-    """The stack's template. rule: the name of the schedule's rule. absent: logical ids of tables to leave out."""
+    """Return the stack's template. rule: name of the schedule's rule. absent: logical ids of tables to leave out."""
     arn = {"Fn::Sub": f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"}
     made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
     if stage.options.alarm_topic_arn:
@@ -53,7 +53,7 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
 
 
 def tags(stage: Stage) -> list[dict[str, str]]:
-    """The stage's tags as CloudFormation takes them."""
+    """Return the stage's tags in CloudFormation's format."""
     return [{"Key": key, "Value": value} for key, value in sorted(stage.config.get("tags", {}).items())]
 
 
@@ -61,14 +61,14 @@ def _encrypt(resource: Json, stage: Stage) -> None:
     key = stage.options.kms_key_arn
     if key and resource["Type"] == "AWS::DynamoDB::Table":
         resource["Properties"]["SSESpecification"] = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
-    # EventBridge could not write into a queue that is encrypted by a key whose policy does not name it.
+    # EventBridge cannot write to a queue that is encrypted with a key whose policy does not allow EventBridge.
     if key and resource["Type"] == "AWS::SQS::Queue" and "-tick-" not in resource["Properties"]["QueueName"]:
         del resource["Properties"]["SqsManagedSseEnabled"]
         resource["Properties"]["KmsMasterKeyId"] = key
 
 
 def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> None:
-    """Create or update the stack. Raises DeployFailed, BadInput for a table of another kind."""
+    """Create or update the stack. Raises DeployFailed, and BadInput if an existing table has another schema."""
     cloud = session.client("cloudformation")
     name = stack_name(stage)
     status = settled(cloud, name, sleep)
@@ -91,7 +91,7 @@ def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> N
 
 
 def physical(cloud: Any, name: str) -> dict[str, str]:
-    """Logical id -> physical id of what a stack holds; {} where there is no stack."""
+    """Return logical id -> physical id of the stack's resources, {} if the stack does not exist."""
     try:
         pages = cloud.get_paginator("list_stack_resources").paginate(StackName=name)
         return {
@@ -119,7 +119,8 @@ def _write(cloud: Any, name: str, body: str, *, exists: bool) -> None:
 
 
 def settled(cloud: Any, name: str, sleep: Sleep) -> str:
-    """The stack's status once nothing is in progress, "" where there is no stack. Raises DeployFailed if it lasts."""
+    """Wait until no change of the stack is in progress and return its status, "" if it does not exist. Raises
+    DeployFailed after a timeout."""
     waited = 0.0
     while True:
         status = status_of(cloud, name)
@@ -132,7 +133,7 @@ def settled(cloud: Any, name: str, sleep: Sleep) -> str:
 
 
 def status_of(cloud: Any, name: str) -> str:
-    """CloudFormation's word for the stack, "" where there is none."""
+    """Return CloudFormation's status of the stack, "" if it does not exist."""
     try:
         [found] = cloud.describe_stacks(StackName=name)["Stacks"]
     except cloud.exceptions.ClientError as error:
@@ -147,7 +148,7 @@ def _is_missing(error: Any) -> bool:
 
 
 def _why(cloud: Any, name: str) -> str:
-    """The first reason that CloudFormation gives for a failure."""
+    """Return the first reason that CloudFormation gives for a failure."""
     events = cloud.describe_stack_events(StackName=name)["StackEvents"]
     reasons = [
         f"{one['LogicalResourceId']}: {one['ResourceStatusReason']}"
@@ -163,7 +164,7 @@ def _tables(stage: Stage) -> dict[str, str]:
 
 
 def _is_there(dynamodb: Any, table: str) -> bool:
-    """Whether the table exists. Raises BadInput where it is not one of Outscaler's."""
+    """Return whether the table exists. Raises BadInput if it is not one of Outscaler's tables."""
     try:
         found = dynamodb.describe_table(TableName=table)["Table"]
     except dynamodb.exceptions.ResourceNotFoundException:

@@ -1,8 +1,9 @@
-"""The functions that queues start, before Chalice's turn, so that their mappings report failures from the beginning.
+"""Creates functions with queue triggers before `chalice deploy`, so that their mappings report failures from the
+beginning.
 
-A mapping that does not report them takes every answer of a function for success and deletes the messages. Chalice has
-no setting for it. It updates a mapping that it finds and leaves this property alone. So a function that is not there
-yet is made here, with its role and its mapping, and `chalice deploy` then updates all three.
+A mapping without ReportBatchItemFailures treats every response of a function as success and deletes the messages.
+Chalice has no setting for it, but updates an existing mapping without changing this property. Therefore a missing
+function is created here, with its role and its mapping, and `chalice deploy` then updates all three.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ REPORTING = ["ReportBatchItemFailures"]
 
 
 def prepare(stage: Stage, graph: Graph, package: Path, session: Any, sleep: Sleep = time.sleep) -> list[str]:
-    """Make what is missing; a line for each function that was made. Raises DeployFailed."""
+    """Create missing functions and return a line for each. Raises DeployFailed."""
     client, made = session.client("lambda"), []
     for source in graph.sources:
         function = graph.function(source.function)
@@ -44,7 +45,7 @@ def _exists(client: Any, name: str) -> bool:
 
 
 def _role(role: Role, client: Any) -> str:
-    """The role's ARN; the role is made if it is not there, and has the policy of the file either way."""
+    """Return the role's ARN. Creates the role if it does not exist, and always writes the policy of the file to it."""
     policy = Path(role.policy_file).read_text("utf-8")
     trust = {
         "Version": "2012-10-17",

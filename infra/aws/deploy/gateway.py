@@ -1,8 +1,9 @@
-"""The REST API: its identity, and what Chalice does not know of its stage (limits, access log, the readers' key).
+"""The REST API: its identity, and the stage settings that Chalice does not support (limits, access log, readers' API
+key).
 
-Chalice fills an API that it finds, and makes another one with another address where it finds none. So an empty one is
-made before Chalice's turn, and a tag says whose it is: Chalice gives the APIs of all stages one name. The settings of
-the stage are compared and set like the rest (finish.py).
+Chalice updates an API that it finds, and otherwise creates one with a new address. Therefore an empty API is created
+before `chalice deploy`. A tag records its stage, because Chalice gives the APIs of all stages the same name. The
+stage's settings are compared and written like the others (account_settings.py).
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _API_ARN = re.compile(r"arn:[a-z-]+:execute-api:[a-z0-9-]+:[0-9]*:([a-z0-9]+)/")
 
 
 class NoAccessLog(Exception):
-    """The account has no role by which API Gateway may write logs."""
+    """The account has no role with which API Gateway may write logs."""
 
 
 def find(stage: Stage, function: str, session: Any) -> str:
-    """The id of the stage's REST API, "" where there is none. function: the name of the function behind its routes.
+    """Return the id of the stage's REST API, "" if it does not exist. function: the function that serves its routes.
 
-    An API without the tag is recognised by that function's policy, which permits the API to call it.
+    An API without the tag is recognised by the policy of that function, which permits the API to call it.
     """
     client = session.client("apigateway")
     apis = [one for page in client.get_paginator("get_rest_apis").paginate() for one in page["items"]]
@@ -42,7 +43,7 @@ def find(stage: Stage, function: str, session: Any) -> str:
 
 
 def ensure(stage: Stage, function: str, session: Any) -> str:
-    """The id of the stage's REST API, which is made where there is none and tagged where it has no tag."""
+    """Return the id of the stage's REST API. Creates the API, or adds the missing tag, if necessary."""
     client, tags = session.client("apigateway"), {**stage.config.get("tags", {}), TAG: stage.prefix}
     found = find(stage, function, session)
     if found and client.get_rest_api(restApiId=found).get("tags", {}).get(TAG) == stage.prefix:
@@ -62,7 +63,7 @@ def ensure(stage: Stage, function: str, session: Any) -> str:
 
 
 def _named_in_policy(function: str, client: Any) -> set[str]:
-    """The ids of the APIs that may call a function."""
+    """Return the ids of the APIs that may call a function."""
     try:
         policy = json.loads(client.get_policy(FunctionName=function)["Policy"])
     except client.exceptions.ResourceNotFoundException:
@@ -74,7 +75,7 @@ def _named_in_policy(function: str, client: Any) -> set[str]:
 
 
 def settings(stage: Stage, api: str, client: Any, logs: Any) -> Iterator[Setting]:
-    """What is compared of the API with this id."""
+    """Return the settings of the API with this id."""
     name = stage.config["api_gateway_stage"]
     found = client.get_stage(restApiId=api, stageName=name)
     yield from _throttles(stage, api, name, found, client)
@@ -85,13 +86,14 @@ def settings(stage: Stage, api: str, client: Any, logs: Any) -> Iterator[Setting
 
 
 def readers_key(stage: Stage, client: Any) -> str:
-    """The id of the readers' API key, "" where there is none."""
+    """Return the id of the readers' API key, "" if it does not exist."""
     pages = client.get_paginator("get_api_keys").paginate(nameQuery=_readers_name(stage))
     return next((one["id"] for page in pages for one in page["items"] if one["name"] == _readers_name(stage)), "")
 
 
 def _throttles(stage: Stage, api: str, name: str, found: Json, client: Any) -> Iterator[Setting]:
-    """Of all routes, and of those with limits of their own, as the CloudFormation template states them."""
+    """Return the limits of all routes, and of routes with limits of their own, as the CloudFormation template states
+    them."""
     options = {"EventsRate": stage.options.events_rate, "EventsBurst": stage.options.events_burst}
     is_set = {_normal(key): value for key, value in found.get("methodSettings", {}).items()}
     for given in merge_template(stage.config)["Resources"]["RestAPI"]["Properties"]["MethodSettings"]:
@@ -118,7 +120,7 @@ def _throttles(stage: Stage, api: str, name: str, found: Json, client: Any) -> I
 
 
 def _normal(route: str) -> str:
-    """A route in one form: API Gateway writes slashes as ~1, with and without the first."""
+    """Normalize a route: API Gateway writes slashes as ~1, with or without the first one."""
     return route.replace("~1", "/").lstrip("/")
 
 

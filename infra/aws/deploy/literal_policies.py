@@ -1,8 +1,8 @@
-"""The roles' policies as Chalice needs them: literal, because Chalice hands the files to IAM as they are.
+"""The roles' policies without references, because Chalice passes the policy files to IAM unchanged.
 
 The policies are stated once, in infra/aws/policies, where they refer to resources of a CloudFormation stack. In a
-deployment by Chalice every name follows from the stage, so each reference becomes an ARN with that name. Partition,
-region and account are wildcards: the role and what it may use are always in one account, and the files are the same
+deployment with Chalice every name follows from the stage, so each reference becomes an ARN with that name. Partition,
+region and account are wildcards: a role and the resources it uses are always in one account, and the files are the same
 wherever they are written.
 """
 
@@ -30,12 +30,13 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 def documents(stage: Stage, graph: Graph) -> dict[str, Document]:
-    """File name in .chalice -> the policy of that role."""
+    """Return file name in .chalice -> the policy of that role."""
     return {Path(role.policy_file).name: document(stage, graph, role) for role in graph.roles}
 
 
 def document(stage: Stage, graph: Graph, role: Role) -> Document:
-    """One role's policy with every reference replaced, and the rights that this stage's settings ask for."""
+    """Return one role's policy with every reference replaced, and with the permissions that this stage's settings
+    need."""
     function = next(one for one in graph.functions if one.role == role.role_name)
     given: Document = json.loads((POLICIES / f"{source_of(Path(role.policy_file).name)}.json").read_text("utf-8"))
     names = _names(stage, graph)
@@ -64,14 +65,15 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
 
 
 def _with_queue_url(statement: Document) -> Document:
-    """A sender with fixed names asks for the URLs of queues; in a stack, variables name them."""
+    """Add the permission to look up queue URLs. A sender with fixed names needs it; in a stack, variables contain the
+    URLs."""
     if "sqs:SendMessage" not in statement["Action"]:
         return statement
     return statement | {"Action": [*statement["Action"], "sqs:GetQueueUrl"]}
 
 
 def _with_wildcards(statement: Document) -> Document:
-    """StringEquals takes a wildcard for a character like any other."""
+    """Use a condition operator with wildcards. StringEquals treats a wildcard as a plain character."""
     equal = statement.get("Condition", {}).get("StringEquals")
     if equal is None or "*" not in json.dumps(equal):
         return statement
@@ -80,7 +82,7 @@ def _with_wildcards(statement: Document) -> Document:
 
 
 def source_of(file: str) -> str:
-    """The policy in infra/aws/policies that a file of .chalice is made from: `policy-dev-tick.json` is `tick`."""
+    """Return the policy in infra/aws/policies for a file of .chalice: `policy-dev-tick.json` is `tick`."""
     found = _FILE.match(file)
     if found is None:
         raise ValueError(f"{file}: expected policy-STAGE-FUNCTION.json")
@@ -88,7 +90,7 @@ def source_of(file: str) -> str:
 
 
 def _names(stage: Stage, graph: Graph) -> dict[str, str]:
-    """What a reference becomes: logical ids of resources -> ARN; variables -> text."""
+    """Return the replacements of references: logical id of a resource -> ARN, variable -> text."""
     state = state_table_of(stage.prefix)
     arns = {
         "StateTable": f"arn:*:dynamodb:*:*:table/{state}",
@@ -117,7 +119,7 @@ def _queue(name: str) -> str:
 
 
 def _literal(value: Any, names: Mapping[str, str]) -> Any:
-    """The value with every reference of a template replaced."""
+    """Return the value with every reference replaced."""
     if isinstance(value, list):
         return [_literal(one, names) for one in value]
     if not isinstance(value, dict):

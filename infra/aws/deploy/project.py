@@ -1,8 +1,8 @@
-"""The folder that `chalice deploy` works in, with our package in the place where Chalice looks for one made before.
+"""The folder in which `chalice deploy` runs, with our package where Chalice looks for a prebuilt one.
 
-Chalice names a package after a hash of the sources, files of bytecode included, and makes a new one where none has that
-name. Its own is larger and starts ten times slower. So the folder is a copy without bytecode, nothing may write any
-into it, and our zip has the name that Chalice asks for.
+Chalice names a package after a hash of the sources, including bytecode files, and builds a new package if no file has
+that name. Its own package is larger and starts ten times slower. Therefore the folder is a copy without bytecode,
+nothing may write bytecode to it, and our zip has the name that Chalice expects.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _PLACEHOLDER = {"Version": "2012-10-17", "Statement": []}
 
 
 def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) -> Graph:
-    """A copy of the sources in `folder` with the roles' policies; what Chalice would make of it.
+    """Copy the sources to `folder` with the roles' policies and return the resources that Chalice would create.
 
-    stopped: resource names of functions whose concurrency a person has set to 0, which stays so: Chalice lifts any
-    limit that the configuration does not name.
+    stopped: resource names of functions whose concurrency a person has set to 0. They stay stopped, although Chalice
+    removes any limit that the configuration does not contain.
     """
     copy_sources(folder)
     config: dict[str, Any] = json.loads((ROOT / CONFIG).read_text("utf-8"))
@@ -38,12 +38,12 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
 
 
 def with_policies(stage: Stage, folder: Path) -> Graph:
-    """Write the roles' literal policies into a project's .chalice; what Chalice would make of the project."""
+    """Write the roles' literal policies to a project's .chalice and return the resources that Chalice would create."""
     settings = folder / ".chalice"
     for function in stage.config["lambda_functions"].values():
         place = settings / function["iam_policy_file"]
         if not place.exists():
-            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")  # Chalice wants the file before it tells its name
+            place.write_text(json.dumps(_PLACEHOLDER), "utf-8")  # Chalice needs this file before it reports its name
     graph = graph_of(folder, stage.name)
     for name, document in documents(stage, graph).items():
         (settings / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
@@ -51,14 +51,14 @@ def with_policies(stage: Stage, folder: Path) -> Graph:
 
 
 def seed(package: Path, graph: Graph) -> None:
-    """Put the package where Chalice looks for it."""
+    """Copy the package to the path where Chalice looks for it."""
     place = Path(graph.package)
     place.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(package, place)
 
 
 def remember(deployed: dict[str, Any], stage: Stage, folder: Path) -> None:
-    """Write what Chalice remembers of a deployment (state.py) to where it looks for it."""
+    """Write Chalice's record of a deployment (state.py) to the path where Chalice looks for it."""
     place = folder / ".chalice" / "deployed" / f"{stage.name}.json"
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(json.dumps(deployed, indent=2) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""Calls that AWS refuses for a while: what was made or changed just before is not settled everywhere at once."""
+"""Retries AWS calls that fail for a while because a resource was created or changed just before."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from infra.aws.deploy.errors import DeployFailed
 
 Sleep = Callable[[float], None]
 
-_WAIT, _PATIENCE = 3.0, 120.0  # seconds between attempts, and until it is given up
+_WAIT, _PATIENCE = 3.0, 120.0  # seconds between attempts, and until retrying ends
 
-# A new role cannot be assumed yet; a mapping is being created or updated; a role's queue is not known yet.
+# A new role cannot be assumed yet, a mapping is being created or updated, or a role's access to its queue is not
+# known yet.
 _SETTLING = ("InvalidParameterValueException", "ResourceInUseException", "ResourceNotFoundException")
-# The same code also says that something exists already, which no waiting changes.
+# The same code is also returned if the resource exists already, which retrying does not change.
 _CONFLICT, _IN_PROGRESS = "ResourceConflictException", ("Pending", "in progress", "InProgress")
 
 
 def patiently(call: Callable[[], object], about: str, sleep: Sleep) -> None:
-    """Make the call, again while AWS is settling. about: what it concerns, for the error. Raises DeployFailed."""
+    """Make the call and retry while AWS propagates changes. about: the subject of the call, for the error. Raises
+    DeployFailed."""
     waited = 0.0
     while True:
         try:

@@ -1,7 +1,7 @@
-"""What is to be deployed: a stage of .chalice/config.json, and the account and region that the credentials belong to.
+"""The deployment target: a stage of .chalice/config.json, and the account and region of the credentials.
 
-The settings that Chalice knows (memory, architecture, subnets, X-Ray) stand where Chalice reads them. Those that it
-does not know are in the section `outscaler` of the stage, which Chalice ignores.
+Settings that Chalice supports (memory, architecture, subnets, X-Ray) are where Chalice reads them. The others are in
+the stage's section `outscaler`, which Chalice ignores.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ _HERE = str(CONFIG)
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The section `outscaler` of a stage.
 
-    providers: whose queues are always read, besides those that stored policies name. kms_key_arn: the key that
-    encrypts tables, queues and variables; "" for AWS's own. alarm_topic_arn: where alarms go. access_log: whether API
-    Gateway logs requests. events_rate, events_burst: requests per second, and at once, of the events route.
+    providers: providers whose queues are always polled, in addition to those that stored policies name. kms_key_arn:
+    the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
+    alarms. access_log: whether API Gateway logs requests. events_rate, events_burst: requests per second, and burst
+    size, of the events route.
     """
 
     providers: tuple[str, ...] = ()
@@ -41,8 +42,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """name: of the stage. prefix: what the names of its tables, queues and functions begin with. config: its section
-    of the configuration, as it is. account, region, partition: where it is deployed."""
+    """name: of the stage. prefix: of the names of its tables, queues and functions. config: its section of the
+    configuration, unchanged. account, region, partition: where it is deployed."""
 
     name: str
     prefix: str
@@ -55,7 +56,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 def load(name: str, root: Path = ROOT) -> Stage:
-    """The stage of this name, with no account yet. Raises BadInput naming the place in the configuration."""
+    """Read the stage with this name, without an account. Raises BadInput that names the place in the configuration."""
     try:
         config = json.loads((root / CONFIG).read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -85,7 +86,8 @@ def load(name: str, root: Path = ROOT) -> Stage:
 
 
 def locate(stage: Stage, session: boto3.Session) -> Stage:
-    """The stage with the account, region and partition of the credentials. Raises BadInput where there are none."""
+    """Return the stage with the account, region and partition of the credentials. Raises BadInput without
+    credentials."""
     region = session.region_name
     if not region:
         raise BadInput("AWS region", "is not set", "set AWS_REGION, or a region in the profile")

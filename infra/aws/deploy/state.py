@@ -1,8 +1,8 @@
-"""What Chalice remembers of a deployment, read from the account.
+"""Rebuilds Chalice's record of a deployment from the account.
 
-Chalice keeps it in .chalice/deployed/<stage>.json, which is written after a complete deployment only and stays on the
-machine that deployed. Without it Chalice makes a second API with another address, and asks for mappings that exist. So
-the file is made anew before each deployment, from what is really there.
+Chalice keeps it in .chalice/deployed/<stage>.json, which it writes only after a complete deployment and which stays on
+that machine. Without it, Chalice creates a second API with another address and tries to create mappings that exist.
+Therefore the file is rebuilt from the account before each deployment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def deployed(stage: Stage, graph: Graph, api: str, session: Any) -> Json:
-    """The content of Chalice's file. api: the id of the REST API."""
+    """Return the content of Chalice's file. api: the id of the REST API."""
     functions = dict(function_arns(graph, session.client("lambda")))
     resources = [
         *_roles(graph, session.client("iam")),
@@ -31,7 +31,7 @@ def deployed(stage: Stage, graph: Graph, api: str, session: Any) -> Json:
 
 
 def function_arns(graph: Graph, client: Any) -> Iterator[tuple[str, str]]:
-    """Resource name and ARN of each function that exists."""
+    """Return resource name and ARN of each function that exists."""
     for function in graph.functions:
         try:
             found = client.get_function_configuration(FunctionName=function.function_name)
@@ -41,7 +41,7 @@ def function_arns(graph: Graph, client: Any) -> Iterator[tuple[str, str]]:
 
 
 def mappings_of(client: Any, function: str, queue: str) -> list[Json]:
-    """The mappings of a function of this name whose source is the queue of that SQS name, the oldest first."""
+    """Return the mappings of the function with this name from the queue with that SQS name, oldest first."""
     pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=function)
     found = [
         one

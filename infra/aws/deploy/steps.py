@@ -1,7 +1,7 @@
-"""The steps of a deployment in their order, and what each says.
+"""Runs the steps of a deployment in order and reports each.
 
-`deploy` takes them all. `prepare` takes those before Chalice's turn, for a person who runs `chalice deploy` in the
-root of the repository.
+`deploy` runs all of them. `prepare` runs those before `chalice deploy`, for a person who runs it in the root of the
+repository.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REUSED = "Reusing existing deployment package"
 
 
 class Deployment:
-    """A stage on its way into an account. session: boto3's. say: takes a line for the person who waits."""
+    """Deploys one stage to an account. session: of boto3. say: prints a progress line."""
 
     def __init__(self, stage: Stage, session: Any, say: Say, sleep: Sleep = time.sleep, root: Path = ROOT) -> None:
         self.stage, self._session, self._say, self._sleep, self._root = stage, session, say, sleep, root
@@ -46,13 +46,14 @@ class Deployment:
         self.api = ""
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
-        """All steps; what is not as it should be afterwards. built: a package made before. Raises DeployFailed."""
+        """Run all steps and return the settings that are still wrong. built: a prebuilt package. Raises
+        DeployFailed."""
         with self._alone():
             return self._deploy(built)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Two deployments in one folder would exchange each other's files."""
+        """Lock the folder, because two deployments in one folder would overwrite each other's files."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -70,10 +71,10 @@ class Deployment:
         return list(self.check(graph))
 
     def prepare(self, built: Path | None = None) -> Graph:
-        """All steps before Chalice's, for the root of the repository."""
+        """Run all steps before `chalice deploy` in the root of the repository."""
         zipped = built or self.package()
         for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
-            shutil.rmtree(cached, ignore_errors=True)  # Chalice's name of a package depends on them
+            shutil.rmtree(cached, ignore_errors=True)  # Chalice's name of the package depends on them
         return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
 
     def package(self) -> Path:
@@ -83,7 +84,7 @@ class Deployment:
         return self.folder / "package" / "deployment.zip"
 
     def finish(self, graph: Graph) -> None:
-        """Set what Chalice cannot."""
+        """Set what Chalice cannot set."""
         self._say("finish")
         for line in account_settings.apply(self._functions(graph), self._sleep):
             self._say(f"  {line}")
@@ -94,12 +95,13 @@ class Deployment:
             self._say(f"  no access log: {error}")
 
     def check(self, graph: Graph) -> Iterator[Setting]:
-        """What is not as it should be. A stage without an access log is no mistake where the account permits none."""
+        """Return the settings that are wrong. A missing access log is not reported if the account does not permit
+        one."""
         yield from (one for one in self._functions(graph) if not one.right)
         yield from (one for one in self._gateway() if not one.right and not one.place.endswith("access log"))
 
     def graph(self) -> Graph:
-        """What Chalice would make of the sources as they are, and the REST API that is there."""
+        """Return the resources that Chalice would create from the sources, and the existing REST API."""
         graph = graph_only(self.stage)
         self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
         if not self.api:
@@ -107,7 +109,7 @@ class Deployment:
         return graph
 
     def webhook(self) -> str:
-        """Where events of a cluster are posted; NAME stands for the cluster's name."""
+        """Return the URL to which events of a cluster are posted. NAME stands for the cluster's name."""
         name = self.stage.config["api_gateway_stage"]
         return f"https://{self.api}.execute-api.{self.stage.region}.{self.stage.suffix}/{name}/clusters/NAME/events"
 
@@ -136,7 +138,7 @@ class Deployment:
         return graph
 
     def _stopped(self, graph: Graph) -> frozenset[str]:
-        """Functions whose concurrency a person has set to 0."""
+        """Return the functions whose concurrency a person has set to 0."""
         client = self._session.client("lambda")
         return frozenset(
             name
@@ -180,17 +182,17 @@ class Deployment:
 
 
 def graph_only(stage: Stage) -> Graph:
-    """What Chalice would make of the sources as they are, for commands that deploy nothing."""
+    """Return the resources that Chalice would create from the sources, for commands that deploy nothing."""
     with tempfile.TemporaryDirectory() as folder:
         return project.copied(stage, Path(folder))
 
 
 def _behind_routes(graph: Graph) -> str:
-    """The name of the function behind the REST API."""
+    """Return the name of the function that serves the REST API."""
     return graph.function(graph.apis[0].function).function_name
 
 
 def _reason(text: str) -> str:
-    """What Chalice says of a failure, without the traceback before it."""
+    """Return Chalice's error message without the preceding traceback."""
     start = text.rfind("ERROR - ")
     return text[start:].strip() if start >= 0 else "\n".join(text.strip().splitlines()[-5:])

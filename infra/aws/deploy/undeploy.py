@@ -1,7 +1,7 @@
-"""Takes a stage out of the account. The tables stay unless the command says otherwise twice.
+"""Removes a stage from the account. The tables stay unless the command says otherwise twice.
 
-Functions go before queues, so that nothing is started that has nowhere to write. Whatever is missing already is passed
-over, so the command may be repeated. The tables keep every policy and timer, and the next `make deploy` of the stage
+Functions are deleted before queues, so that no function starts without a place to write to. Missing resources are
+skipped, so the command can be repeated. The tables keep every policy and timer, and the next `make deploy` of the stage
 uses them again.
 """
 
@@ -24,7 +24,7 @@ Sleep = Callable[[float], None]
 
 
 def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) -> Iterator[str]:
-    """Delete everything but the tables; a line for each thing. Raises DeployFailed."""
+    """Delete everything except the tables and return a line for each resource. Raises DeployFailed."""
     api = gateway.find(stage, graph.function(graph.apis[0].function).function_name, session)
     yield from _rules(graph, session.client("events"))
     client = session.client("lambda")
@@ -46,7 +46,7 @@ def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) 
 
 
 def tables(stage: Stage, session: Any) -> list[str]:
-    """The names of the stage's tables that exist."""
+    """Return the names of the stage's tables that exist."""
     client, state = session.client("dynamodb"), state_table_of(stage.prefix)
     return [name for name in (state, policy_table_of(state)) if _exists(client, name)]
 
@@ -56,14 +56,15 @@ def _exists(client: Any, table: str) -> bool:
 
 
 def remove_table(name: str, session: Any) -> None:
-    """Delete a table with all it holds; its point-in-time recovery keeps a backup for 35 days."""
+    """Delete a table with its content. Its point-in-time recovery keeps a backup for 35 days."""
     client = session.client("dynamodb")
     client.update_table(TableName=name, DeletionProtectionEnabled=False)
     client.delete_table(TableName=name)
 
 
 def _gone(call: Callable[[], Any], *, really: bool = True) -> bool:
-    """Make a call that may find nothing. Whether something was deleted; with really=False, whether there is nothing."""
+    """Delete something that may not exist and return whether it was deleted. With really=False, only return whether it
+    is missing."""
     from botocore.exceptions import ClientError
 
     missing = ("ResourceNotFoundException", "NoSuchEntity", "NotFoundException", "NoSuchEntityException")

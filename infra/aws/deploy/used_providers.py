@@ -1,7 +1,7 @@
-"""Which providers a deployment has work for: those that stored policies name.
+"""Determines the providers that a deployment uses: those that stored policies name.
 
-Lambda polls the queue of an enabled mapping all the time, and every poll is paid for, messages or not. So the mapping
-of a provider that no policy names is switched off. Its queue keeps what is sent to it.
+Lambda polls the queue of an enabled mapping continuously, and every poll is charged, with or without messages.
+Therefore the mapping of a provider that no policy names is disabled. Its queue keeps messages sent to it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import yaml
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.deploy.stage import Stage
 
-_MOST = 1_000_000  # characters of a policy that are looked at; a policy of that size is refused anyway
+_MOST = 1_000_000  # characters of a policy that are read; a policy of that size is rejected anyway
 
 
 def providers_in_use(stage: Stage, texts: list[str]) -> frozenset[str]:
-    """The stage's own, and those of the policies. A policy that cannot be read may name any, so then all are in use.
+    """Return the stage's own providers and those of the policies. If a policy cannot be parsed, it may name any
+    provider, so all are returned.
 
-    texts: the policies in force, as they are stored.
+    texts: the stored policies in force.
     """
     named = set(stage.options.providers)
     for text in texts:
@@ -39,7 +40,7 @@ def _named(text: str) -> set[str] | None:
 
 
 def queue_length(sqs: Any, queue: str) -> int:
-    """Messages that a queue holds, delayed ones and those that are being worked on too; queue: its SQS name."""
+    """Return the number of messages in a queue, including delayed and in-flight ones. queue: its SQS name."""
     url = sqs.get_queue_url(QueueName=queue)["QueueUrl"]
     names = [
         "ApproximateNumberOfMessages",

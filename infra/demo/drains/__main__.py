@@ -1,7 +1,7 @@
-"""`python -m infra.demo.drains`: twenty drains while functions die, told as it happens, on virtual time.
+"""`python -m infra.demo.drains`: runs twenty drains while functions crash, and prints what happens, on virtual time.
 
-Exit code 0 if everything expected was seen, 1 if not, 2 for a wrong argument. The same seed tells the same account, to
-the letter. docs/recorded-drain.md holds one, and --record writes it there.
+Exit code 0 if all expectations are met, 1 if not, 2 for an invalid argument. The same seed gives identical output.
+docs/recorded-drain.md contains one run; --record writes it there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from infra.demo.drains.drain_runner import tell
 NODES, MOST_NODES, SEED = 20, 60, 7
 BEGIN, END = "<!-- recorded: begin -->\n```text\n", "```\n<!-- recorded: end -->"
 HEAD, TAIL = 70, 90
-"""Lines of an account that a document shows of its beginning and its end."""
+"""Lines from the beginning and from the end of a long run that the document contains."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The whole run; the exit code."""
+    """Run the demonstration and return the exit code."""
     args = _arguments(argv)
-    # A function that dies is logged as a failure, and told here as what it is.
+    # The logger reports a crashed function as a failure, so it is silenced; the output here describes the crash.
     quiet = logging.getLogger(logger.name)
     level = quiet.level
     quiet.setLevel(logging.CRITICAL)
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 class _DrainsParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, without the usage that argparse puts before it."""
+        """Print one line, without the usage that argparse puts before it."""
         self.exit(2, f"{self.prog}: {message}\n")
 
 
@@ -83,7 +83,7 @@ def _document(text: str) -> Path:
 
 
 def recorded(document: str, lines: Sequence[str]) -> str:
-    """The document with these lines in the place of those it had; of many, the middle is left out."""
+    """Return the document with its lines replaced by these. If there are many, the middle is left out."""
     left = len(lines) - HEAD - TAIL
     shown = [*lines[:HEAD], f"        … {left} lines …", *lines[-TAIL:]] if left > 1 else lines
     before, _, rest = document.partition(BEGIN)

@@ -1,7 +1,8 @@
-"""A quick world in which functions die at random checkpoints and messages come twice, by a seed.
+"""A virtual-time world in which functions crash at random checkpoints and messages are delivered twice, determined by a
+seed.
 
-The dice are thrown in the order of what happens, and what happens depends on them and on the program only, so a seed is
-a run: the same one every time.
+Random numbers are drawn in the order of events, which depends only on them and on the program. A seed therefore always
+gives the same run.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from infra.emulators.local_world import LocalWorld
 from infra.emulators.virtual_sqs import Message
 
 DEADLY = 0.05
-"""The chance of dying at a checkpoint: of anything that was done and not yet written down, or written and not sent."""
+"""The probability of a crash at a checkpoint: after an action and before its record, or after a write and before its
+message."""
 TWICE = 0.15
-"""The chance that a message comes twice, the second time up to LATE seconds after the first."""
+"""The probability that a message is delivered twice, the second time up to LATE seconds after the first."""
 LATE = 40.0
 GRAIN = 10.0
 
 
 class RoughWorld(LocalWorld):
-    """rough: whether it is so yet. seen: called whenever something may have happened. twice: messages that came twice.
-    longest: virtual seconds of the longest invocation."""
+    """rough: whether faults are active. seen: called whenever something may have happened. twice: messages delivered
+    twice. longest: virtual seconds of the longest invocation."""
 
     def __init__(self, dice: Random) -> None:
         self._dice, self.rough = dice, False
@@ -53,7 +55,7 @@ class RoughWorld(LocalWorld):
         return made
 
     def scale(self, name: str, replicas: int) -> None:
-        """A Deployment gets another size."""
+        """Set the replicas of a Deployment."""
         found = self.kube.get("deployments", name, "default", "apps")
         if found is None:
             raise KeyError(name)

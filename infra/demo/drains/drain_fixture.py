@@ -1,7 +1,7 @@
-"""The cluster of the recorded run: old nodes that lose their big pod and keep small ones, and bigger nodes beside them.
+"""The cluster of the recorded run: old nodes that lose their big pod and keep small ones, and bigger new nodes.
 
-Numbers are such that every small pod fits on the nodes that stay, so that nothing has to be bought for a removal, and
-that the disruption budgets are what slows the drains down.
+Sizes are chosen so that every small pod fits on the nodes that stay and no removal requires new nodes. The disruption
+budgets limit the speed of the drains.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from infra.emulators.kube.objects import KubeObject
 
 CLUSTER, OLD, NEW = "shop", "old", "new"
 STAY = 10
-"""Nodes of group `new`, which is at its minimum and holds everything at the end."""
+"""Nodes of group `new`, which is at its minimum and runs all pods at the end."""
 PARALLEL = 5
 BIG, AGENT = "forecast", "node-agent"
 
 
 class App(msgspec.Struct, frozen=True):
-    """A Deployment of small pods. grace: seconds they take to end; may_miss: how many of them at once."""
+    """A Deployment of small pods. grace: seconds they take to terminate. may_miss: how many of them may be unavailable
+    at once."""
 
     name: str
     replicas: int
@@ -36,12 +37,12 @@ class App(msgspec.Struct, frozen=True):
 
 
 def apps(nodes: int) -> tuple[App, ...]:
-    """About two pods to a node."""
+    """Return Deployments with about two pods per node."""
     return App("web", nodes + 4, "300m", 45, 8), App("cart", nodes, "250m", 90, 6)
 
 
 def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
-    """The emptiest of the nodes that no soft taint speaks against, as the real scheduler's score for taints prefers."""
+    """Return the emptiest of the nodes without a soft taint, as the real scheduler's taint score prefers."""
 
     def against(node: NodeView) -> int:
         return sum(taint.effect == "PreferNoSchedule" for taint in node.taints)
@@ -50,7 +51,7 @@ def soft_taints_last(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
     return least_used([node for node in nodes if against(node) == least], world)
 
 
-# A pod takes all the time that it is given.
+# Pods use their whole grace period.
 PACE = Pace(kubelets=KubeletTimes(stop=600.0), pick=soft_taints_last)
 
 POLICY = f"""
@@ -71,12 +72,12 @@ spec:
 
 
 def old_nodes(nodes: int) -> KubeObject:
-    """The group that is to go."""
+    """Return the group that will be removed."""
     return objects.machine_deployment(OLD, nodes, 0, 2 * nodes, cpu="4", memory="16Gi")
 
 
 def workloads(nodes: int) -> list[KubeObject]:
-    """A big pod to each old node, small ones beside it, their budgets, and a DaemonSet."""
+    """Return a big pod for each old node, small pods, their budgets, and a DaemonSet."""
     small = [
         made
         for app in apps(nodes)
@@ -95,5 +96,5 @@ def workloads(nodes: int) -> list[KubeObject]:
 
 
 def new_nodes() -> KubeObject:
-    """The group that stays; it comes when the pods are running on the old one."""
+    """Return the group that stays. It is added after the pods run on the old group."""
     return objects.machine_deployment(NEW, STAY, STAY, STAY, cpu="8", memory="32Gi")

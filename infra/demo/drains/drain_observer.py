@@ -1,4 +1,5 @@
-"""What an observer of cluster and table sees in the recorded run: told line by line, and kept for the closing table."""
+"""Observes cluster and table in the recorded run, prints events as they happen, and collects the data of the closing
+table."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ Say = Callable[[str, str], None]
 
 @dataclass
 class Notes:
-    """lowered, raised: machines by which the group's size went down and up. at_once: most nodes marked at one time.
-    room: the least number of pods that the budgets still let go, at any time. lost: pods that ended without having been
-    evicted. ended: removals by how they ended. sent_again: operations that the tick took up."""
+    """lowered, raised: machines by which the group's size went down and up. at_once: largest number of nodes tainted at
+    one time. room: smallest number of disruptions that the budgets allowed at any time. lost: pods that ended
+    without an eviction. ended: removals by result. sent_again: operations that the tick re-sent."""
 
     lowered: int = 0
     raised: int = 0
@@ -43,7 +44,7 @@ class Notes:
 
 
 class Watcher:
-    """look() and heard() are given to a RoughWorld, which calls them."""
+    """look() and heard() are passed to a RoughWorld, which calls them."""
 
     def __init__(self, world: RoughWorld, apps: Sequence[App], say: Say) -> None:
         self._world, self._apps, self._say = world, apps, say
@@ -57,14 +58,14 @@ class Watcher:
         self._told: set[str] = set()
 
     def look(self) -> None:
-        """Everything that is new in the cluster."""
+        """Report everything new in the cluster."""
         self._see_requests()
         self._see_nodes()
         self._see_pods()
         self._see_sizes()
 
     def heard(self, made: Invocation) -> None:
-        """An invocation is over."""
+        """Process the end of an invocation."""
         self.look()
         self._see_operations()
         if made.killed_at:
@@ -85,7 +86,7 @@ class Watcher:
         named = [json.loads(body).get("operation", "") for body in made.bodies]
         return "".join(f", removing {self._planned[each]}" for each in named if each in self._planned)
 
-    # -- the table
+    # -- table
 
     def _see_operations(self) -> None:
         for operation in self._world.operations():
@@ -108,7 +109,7 @@ class Watcher:
             f"{float(facts['seconds']):.0f} s{why}",
         )
 
-    # -- the cluster
+    # -- cluster
 
     def _see_requests(self) -> None:
         log = self._world.server.requests
@@ -168,7 +169,7 @@ class Watcher:
 
 
 def healthy(pods: Sequence[KubeObject], app: str) -> int:
-    """How many pods of an app a budget counts: ready, and not told to end."""
+    """Return how many pods of an app a budget counts: ready and not terminating."""
     return sum(
         is_true(pod, "Ready")
         for pod in pods
@@ -177,12 +178,12 @@ def healthy(pods: Sequence[KubeObject], app: str) -> int:
 
 
 def taint(node: KubeObject, key: str) -> bool:
-    """It carries that taint."""
+    """Return whether the node has that taint."""
     return any(each["key"] == key for each in node["spec"].get("taints") or ())
 
 
 def leftovers(nodes: Sequence[KubeObject]) -> list[str]:
-    """Nodes with anything of ours on them."""
+    """Return nodes with Outscaler's taints or annotation, or still cordoned."""
     return [
         node["metadata"]["name"]
         for node in nodes

@@ -1,4 +1,5 @@
-"""The recorded run itself: a cluster comes up, its nodes become unneeded, and functions die until they are gone."""
+"""Runs the recorded demonstration: a cluster starts, its nodes become unneeded, and functions crash until the nodes are
+gone."""
 
 from __future__ import annotations
 
@@ -11,16 +12,17 @@ from infra.demo.drains.drain_observer import Watcher, leftovers
 from infra.demo.drains.drain_summary import Expectation, expectations, figures
 
 LIMIT = 4 * 3600.0
-"""Virtual seconds after which the run is given up."""
+"""Virtual seconds after which the run is aborted."""
 _START_UP, _SETTLE, _QUIET = 100.0, 30.0, 180.0
 _WHO, _COUNT = 9, 5
 
 Put = Callable[[str], None]
-"""Takes one line."""
+"""Accepts one line."""
 
 
 def tell(nodes: int, seed: int, put: Put) -> int:
-    """Play it; 0 if everything expected was seen, else 1. nodes: how many are to go; seed: of the dice."""
+    """Run it. Returns 0 if all expectations are met, otherwise 1. nodes: how many are to be removed. seed: of the
+    random faults."""
     with RoughWorld(Random(seed)) as world:
         began = world.clock()
 
@@ -41,7 +43,7 @@ def tell(nodes: int, seed: int, put: Put) -> int:
 
 
 def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> None:
-    """The old nodes first, so that the pods are on them."""
+    """Create the old nodes first, so that the pods are placed on them."""
     world.seed(drain_fixture.old_nodes(nodes))
     world.step(_START_UP)
     world.seed(*drain_fixture.workloads(nodes))
@@ -66,7 +68,7 @@ def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> No
 
 
 def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> float:
-    """When; from then on it is rough."""
+    """Scale the big pods to 0, start the random faults and return the time."""
     say("you", f"kubectl scale {drain_fixture.BIG} to 0: {nodes} nodes are hardly used any more")
     say(
         "you",
@@ -78,7 +80,8 @@ def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str]
 
 
 def _until_quiet(world: RoughWorld) -> None:
-    """The nodes have gone, nothing is under way and nothing is marked, for a while; or too much time has passed."""
+    """Run until the nodes are gone and, for a while, no operation is running and no node is tainted; or until the time
+    limit."""
     end, quiet = world.clock() + LIMIT, 0.0
     while quiet < _QUIET and world.clock() < end:
         world.step(_QUIET / 3)

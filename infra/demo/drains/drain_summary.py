@@ -1,7 +1,7 @@
-"""The end of the recorded run: what was expected and what was seen, and the figures.
+"""Summary of the recorded run: expectations, observations and figures.
 
-What is expected is the same for every seed; the figures are luck. So the document's first table can be compared to the
-letter, and its second one roughly (tests/functional/test_recorded_drain.py).
+Expectations are the same for every seed, while figures are random. Therefore a test compares the document's first table
+exactly and the second one approximately (tests/functional/test_recorded_drain.py).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from infra.demo.drains.drain_fixture import BIG, NEW, OLD, PARALLEL, STAY, apps
 from infra.demo.drains.drain_observer import Notes, healthy, leftovers
 
 LONGEST = 60.0
-"""Seconds that an invocation may take (.chalice/config.json)."""
+"""Maximum duration of an invocation in seconds (.chalice/config.json)."""
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """words: what should be; seen: what was."""
+    """words: the expectation. seen: the observation."""
 
     words: str
     met: bool
@@ -27,7 +27,7 @@ class Expectation(msgspec.Struct, frozen=True):
 
 
 def expectations(world: RoughWorld, notes: Notes, nodes: int) -> Iterator[Expectation]:
-    """All of them. nodes: how many should have gone."""
+    """Return all expectations. nodes: how many should have been removed."""
     pods, kube = world.kube.list("pods"), world.kube
     here = [node["metadata"]["name"] for node in kube.list("nodes")]
     old = sum(name.startswith(f"{OLD}-") for name in here)
@@ -77,7 +77,8 @@ def _is(words: str, found: object, right: object, seen: str) -> Expectation:
 
 
 def figures(world: RoughWorld, notes: Notes, seconds: float) -> Iterator[tuple[str, int, str]]:
-    """(what, how much, words). seconds: virtual ones, from the big pods' end to the last node's."""
+    """Return (name, amount, description). seconds: virtual ones, from the end of the big pods to the end of the last
+    node."""
     yield "minutes of virtual time", round(seconds / 60.0), ""
     yield (
         "functions killed",

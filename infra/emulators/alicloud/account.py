@@ -1,7 +1,7 @@
-"""One emulated account: its scaling groups and what is in stock, on a clock that is given.
+"""One emulated account with its scaling groups and stock, on a given clock.
 
-No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
-over the wire (server.py). Everything is counted, nothing drawn, so two runs are the same to the letter of their ids.
+It has no HTTP: a test sets up and inspects the account with this object, while the program under test uses the API
+(server.py). Ids come from counters and nothing is random, so two runs are identical, including ids.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TYPES = (
 
 
 class AlicloudCloud:
-    """The account, in one region. lock: hold it to change anything while a server is running.
+    """The account, in one region. lock: acquire it to change anything while a server is running.
 
-    stock: (instance type, zone) -> how many are left; what is not named is plentiful. quota: machines in the account,
-    None for no limit. hides_inactive: groups that are not Active are missing from queries by id, as they may be.
-    takes_empty_removals: a removal of nothing but invalid instances is accepted, instead of refused, where they may be
-    ignored (the vendor does not say which). lag: queries for groups and instances answer with what was that many
+    stock: (instance type, zone) -> number left; types that are not listed are unlimited. quota: machines in the
+    account, None for no limit. hides_inactive: queries by id omit groups that are not Active, as the vendor permits.
+    takes_empty_removals: a removal that lists only invalid instances is accepted instead of refused if they may be
+    ignored (the vendor does not document which). lag: queries for groups and instances return the state of that many
     seconds ago, and up to half as much more; activities are up to date.
     """
 
@@ -71,7 +71,7 @@ class AlicloudCloud:
         self.released: list[Released] = []
         self._numbers = {kind: itertools.count(1) for kind in ("asg", "asc", "asa", "i", "lt")}
 
-    # -- the scene
+    # -- test setup
 
     def add_group(
         self,
@@ -89,8 +89,8 @@ class AlicloudCloud:
         disk: int = 40,
         spot: str = "NoSpot",
     ) -> AlicloudGroup:
-        """A group with `size` machines in service. template: made from a launch template instead of a configuration.
-        tags: of the group; machine_tags: of what it is made from."""
+        """Add a group with `size` machines in service. template: machines use a launch template instead of a scaling
+        configuration. tags: of the group. machine_tags: of its configuration or template."""
         with self.lock:
             made = AlicloudGroup(
                 self.number("asg"),
@@ -118,7 +118,7 @@ class AlicloudCloud:
     def add_machines(
         self, group: str, count: int, *, state: str = "InService", creation: str = "AutoCreated", zone: str = ""
     ) -> list[str]:
-        """Machines that are there already, as if from long ago; the desired number is left as it is. Their ids."""
+        """Add long-running machines without changing the desired capacity. Returns their ids."""
         with self.lock:
             held = self.groups[group]
             kind, made = self.candidates(held)[0], []
@@ -140,17 +140,17 @@ class AlicloudCloud:
             return made
 
     def set_state(self, machine: str, state: str) -> None:
-        """Protect a machine, put it on standby, stop it, or put it back in service."""
+        """Protect a machine, put it on standby, stop it, or return it to service."""
         with self.lock:
             self.machine(machine).state = state
 
     def spoil(self, group: str, fate: AlicloudProvisioningFate, times: int = 1) -> None:
-        """The next `times` machines that the group asks for meet this fate."""
+        """Give the next `times` machines that the group requests this fate."""
         with self.lock:
             self.groups[group].fates += [fate] * times
 
     def delete_group(self, group: str) -> None:
-        """Somebody deletes the group with all that is in it: Deleting at once, gone a while later."""
+        """Delete the group with all its machines, as a person would. It is Deleting at once and gone a while later."""
         with self.lock:
             held = self.groups[group]
             held.state, held.gone_at = "Deleting", self.clock() + self.times.delete_group
@@ -158,44 +158,45 @@ class AlicloudCloud:
                 machine.state = "Removing"
 
     def vanish(self, machine: str) -> None:
-        """A machine is gone from one moment to the next (a spot machine is reclaimed)."""
+        """Remove a machine instantly (a spot machine is reclaimed)."""
         with self.lock:
             found = self.machine(machine)
             del self.groups[found.group].machines[machine]
             self.released.append(Released(found, self.clock(), kept=False))
 
     def finish_hooks(self, group: str) -> None:
-        """Whoever the lifecycle hooks wait for is done."""
+        """Complete the lifecycle hooks that are waiting."""
         with self.lock:
             activity = self.groups[group].running
             if activity is not None and activity.waiting:
                 activity.due = self.clock()
             self.step()
 
-    # -- what is in it
+    # -- content
 
     def number(self, kind: str) -> str:
-        """A fresh id of that kind."""
+        """Return a new id of that kind."""
         return f"{kind}-bp1local{next(self._numbers[kind]):08d}"
 
     def machine(self, id_: str) -> AlicloudMachine:
-        """A machine that is in some group. KeyError if it is in none."""
+        """Return a machine of any group. KeyError if no group has it."""
         for group in self.groups.values():
             if id_ in group.machines:
                 return group.machines[id_]
         raise KeyError(id_)
 
     def machines(self) -> list[AlicloudMachine]:
-        """All machines of all groups."""
+        """Return all machines of all groups."""
         with self.lock:
             return [machine for group in self.groups.values() for machine in group.machines.values()]
 
     def in_service(self) -> list[AlicloudMachine]:
-        """Those that run."""
+        """Return the machines in service."""
         return [machine for machine in self.machines() if machine.state in RUNNING]
 
     def template(self, id_: str, version: str) -> AlicloudTemplate:
-        """A launch template's version by number, `Default` or `Latest` ("" is Default). Refused if there is none."""
+        """Return a version of a launch template by number, `Default` or `Latest` ("" is Default). Raises Refused if it
+        does not exist."""
         held = [each for (name, _), each in self.templates.items() if name == id_]
         by_name = {"Latest": held[-1:], "Default": [each for each in held if each.default]}
         found = by_name.get(version or "Default", [each for each in held if str(each.version) == version])
@@ -206,7 +207,7 @@ class AlicloudCloud:
         return found[0]
 
     def candidates(self, group: AlicloudGroup) -> tuple[str, ...]:
-        """The instance types that the group may make, first choice first."""
+        """Return the instance types that the group may create, in order of preference."""
         if group.template:
             return group.overrides or (self.template(group.template, group.template_version).type,)
         return self.configurations[group.configuration].types
@@ -214,7 +215,7 @@ class AlicloudCloud:
     # -- time
 
     def step(self) -> None:
-        """All that is due by now."""
+        """Process everything that is due now."""
         with self.lock:
             now = self.clock()
             while self.lag and self._past and self._past[-1][0] + self.lag / 2.0 < now:
@@ -229,7 +230,7 @@ class AlicloudCloud:
         self._past.append((at, copy.deepcopy(self.groups)))
 
     def shown(self) -> dict[str, AlicloudGroup]:
-        """The groups as queries see them."""
+        """Return the groups as queries show them."""
         if not self.lag:
             return self.groups
         old = [groups for at, groups in self._past if at <= self.clock() - self.lag]

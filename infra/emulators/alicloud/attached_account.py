@@ -1,4 +1,4 @@
-"""An emulated Alibaba Cloud account beside a simulated cluster: what LocalWorld and a bench plug in.
+"""An emulated Alibaba Cloud account attached to a simulated cluster, for LocalWorld and live emulations.
 
 account = AlicloudAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -25,9 +25,9 @@ KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-a
 
 
 class AlicloudAccount:
-    """One account with one key, served on loopback. policy: what the key may do, None for everything.
+    """One account with one key, served on loopback. policy: the permissions of the key, None for all.
 
-    cloud and server are there as soon as the account is attached to a clock.
+    `cloud` and `server` exist once the account is attached to a clock.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class AlicloudAccount:
         self._server: AlicloudServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """The account on that clock; what makes its instances Nodes of that cluster."""
+        """Create the account on that clock. Returns the controller that makes its instances Nodes of that cluster."""
         self._cloud = AlicloudCloud(clock, times=self._times)
         self._server = AlicloudServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
@@ -51,35 +51,35 @@ class AlicloudAccount:
 
     @property
     def cloud(self) -> AlicloudCloud:
-        """The account. AssertionError before it is attached."""
+        """Return the account. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud
 
     @property
     def server(self) -> AlicloudServer:
-        """Its API."""
+        """Return its API server."""
         assert self._server is not None, "attach the account first"
         return self._server
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self.server.start()
 
     def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
+        """Stop serving. Harmless if serving never started."""
         if self._server is not None:
             self._server.stop()
 
     def secret(self, key: str = KEY_ID) -> str:
-        """The text of the secret that `settings` names."""
+        """Return the text of the secret that `settings` names."""
         return json.dumps({"accessKeyId": key, "accessKeySecret": self.server.ring.keys[key].secret})
 
     def secrets(self) -> dict[str, str]:
-        """That secret by its name."""
+        """Return that secret by its name."""
         return {SECRET_NAME: self.secret()}
 
     def settings(self) -> dict[str, str]:
-        """The policy's section `providers.alicloud` for this account."""
+        """Return the policy's section `providers.alicloud` for this account."""
         url = self.server.url
         return {
             "region": REGION,

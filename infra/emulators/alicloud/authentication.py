@@ -1,4 +1,4 @@
-"""Who may come in: signature, time, nonce, key and session of every request (alicloud.md §3.9, §4)."""
+"""Authenticates requests: signature, time, nonce, key and session."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WINDOW = 15 * 60.0
 
 
 class AlicloudAuthenticator:
-    """Checks requests against a ring of keys on a clock."""
+    """Checks requests against a key ring and a clock."""
 
     def __init__(self, ring: AlicloudKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
         self._nonces: dict[str, float] = {}
 
     def admit(self, incoming: Incoming) -> AlicloudKey:
-        """The key that signed it. Refused with the vendor's code for what is wrong first."""
+        """Return the key that signed the request. Raises Refused with the vendor's code for the first problem found."""
         claimed = claim(incoming)
         if claimed is None or not claimed.nonce or not claimed.time:
             raise AlicloudRefusedError(
@@ -77,7 +77,7 @@ class AlicloudAuthenticator:
 
 
 def _check_headers(incoming: Incoming, signed: tuple[str, ...]) -> None:
-    """Everything that matters must be signed, and the body's hash must be the body's."""
+    """Check that all relevant headers are signed and that the body's hash is correct."""
     must = {name for name in incoming.headers if name.startswith("x-acs-") or name in {"host", "content-type"}}
     if missing := sorted(must - set(signed)):
         raise AlicloudRefusedError("IncompleteSignature", f"not signed: {', '.join(missing)}")

@@ -1,6 +1,6 @@
-"""Every call's way through the emulated API: gate, throttle, permission, action, and a line in the log.
+"""Processes every call of the emulated API: authentication, throttling, permission, action, log.
 
-One host serves all products, told apart by the version that a call names; the metadata service by its paths.
+One host serves all products. The version in a call identifies the product; paths identify the metadata service.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS:
 
 
 class AlicloudLoggedRequest(msgspec.Struct, frozen=True):
-    """One call. code: of the refusal, "" for one that was granted."""
+    """One call. code: of the error, "" if the call succeeded."""
 
     method: str
     action: str
@@ -43,17 +43,17 @@ class AlicloudLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def permission(self) -> str:
-        """What RAM calls it: `ess:RemoveInstances`."""
+        """Return the name of its RAM permission: `ess:RemoveInstances`."""
         return f"{_PRODUCTS.get(self.version, '')}:{self.action}"
 
     @property
     def writes(self) -> bool:
-        """It asks for a change."""
+        """Return whether it requests a change."""
         return self.action in WRITES
 
     @property
     def line(self) -> str:
-        """It as a line, without signature or token."""
+        """Return it as a line without signature or token."""
         parts = [f"{name}={value}" for name, value in sorted(self.parameters.items()) if name not in _SIGNING]
         return " ".join((self.method, self.permission, *parts))
 
@@ -74,8 +74,8 @@ _SIGNING = frozenset(
 
 
 class AlicloudDispatcher:
-    """An account's API. log: every call so far; seen: texts of the wire that must not be shown anywhere (signatures,
-    tokens); text_values: numbers and booleans of answers come as text."""
+    """The API of an account. log: all calls. seen: confidential texts that were transmitted (signatures, tokens) and
+    must not appear in any output. text_values: numbers and booleans in responses are sent as text."""
 
     def __init__(self, cloud: AlicloudCloud) -> None:
         self.cloud, self.ring = cloud, AlicloudKeyRing()
@@ -90,7 +90,7 @@ class AlicloudDispatcher:
         self.crashes: list[str] = []
 
     def served(self, incoming: Incoming) -> Answer:
-        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
         try:
             return self.handle(incoming)
         except Exception:
@@ -98,7 +98,7 @@ class AlicloudDispatcher:
             return self._refusal(AlicloudRefusedError("InternalError", "the emulation has crashed"), "LOCAL", "")
 
     def handle(self, incoming: Incoming) -> Answer:
-        """One request."""
+        """Handle one parsed request."""
         with self.cloud.lock:
             self.cloud.step()
             return self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)

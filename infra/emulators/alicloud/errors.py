@@ -1,4 +1,4 @@
-"""How the emulated Alibaba Cloud says no: a code, and an HTTP status that nobody should rely on (alicloud.md §3.1)."""
+"""Error responses of the emulated Alibaba Cloud: a code, and an HTTP status that clients should not rely on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 
 
 class AlicloudRefusedError(Exception):
-    """An error reply. status: of the table unless given. retry_after: milliseconds, None for no such header."""
+    """An error response. status: from the table unless given. retry_after: milliseconds, None for no such header."""
 
     def __init__(self, code: str, message: str, status: int = 0, *, retry_after: int | None = None) -> None:
         super().__init__(f"{code}: {message}")

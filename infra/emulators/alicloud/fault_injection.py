@@ -1,6 +1,7 @@
-"""How the emulated Alibaba Cloud says that something went wrong: on request (vendor/faults.py), or by a rate limit.
+"""Errors that the emulated Alibaba Cloud returns: injected ones (vendor_common/fault_injection.py), and those of a rate
+limit.
 
-The vendor's throttling is an HTTP 400 with a code and, for newer products, a header in milliseconds (alicloud.md §3.9).
+The vendor throttles with HTTP 400 and a code and, for newer products, a header in milliseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _REFUSALS = {
 
 
 def refusal(fault: VendorFault) -> AlicloudRefusedError | None:
-    """The error reply that a fault is, None for one of the wire."""
+    """Return the error response of a fault, None for a fault of the connection."""
     found = _REFUSALS.get(fault)
     return (
         AlicloudRefusedError(found[0], f"{fault.value} (by order of the test)", found[1], retry_after=found[2])
@@ -38,15 +39,15 @@ def refusal(fault: VendorFault) -> AlicloudRefusedError | None:
 
 
 class AlicloudThrottle:
-    """Calls per window and action, for the account. limits: action -> (calls, seconds), "" for all others; tells:
-    whether the answer says when to come back."""
+    """Limits calls per window and action for the account. limits: action -> (calls, seconds), "" for all others. tells:
+    whether the response says when to retry."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self.limits, self.tells = clock, dict[str, tuple[int, float]](), True
         self._calls: dict[str, list[float]] = {}
 
     def count(self, action: str) -> None:
-        """One call more. Refused if that is too many."""
+        """Count one call. Raises Refused if the limit is exceeded."""
         limit = self.limits.get(action, self.limits.get(""))
         if limit is None:
             return

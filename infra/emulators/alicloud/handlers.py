@@ -1,6 +1,7 @@
-"""The API's actions: parameters in, answer out, in the shape of the newest version (shapes.older makes the other one).
+"""The API's actions: map parameters to a response in the form of the newest version (`older` in serializers.py makes
+the older form).
 
-Each checks what the vendor checks of its parameters: page sizes, how many ids at once, which filters exclude another.
+Each checks its parameters as the vendor does: page sizes, numbers of ids, filters that exclude each other.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ ECS, STS = "2014-05-26", "2015-04-01"
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A call's version and parameters."""
+    """The version and parameters of a call."""
 
     version: str
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """A parameter, "" if absent."""
+        """Return a parameter, "" if absent."""
         return self.values.get(name, "")
 
     def must(self, name: str) -> str:
-        """A mandatory one. Refused if absent."""
+        """Return a mandatory parameter. Raises Refused if it is absent."""
         if not self.values.get(name):
             raise AlicloudRefusedError(f"Missing{name}", f"{name} is mandatory for this action.")
         return self.values[name]
 
     def number(self, name: str, default: int) -> int:
-        """An integer."""
+        """Return an integer parameter."""
         text = self.values.get(name, str(default))
         try:
             return int(text)
@@ -55,14 +56,15 @@ class Sent(msgspec.Struct, frozen=True):
             raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is no integer") from None
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """A boolean in any case of letters."""
+        """Return a boolean parameter, in any letter case."""
         text = self.values.get(name, str(default)).lower()
         if text not in {"true", "false"}:
             raise AlicloudRefusedError("InvalidParameter", f"{name}={text!r} is neither true nor false")
         return text == "true"
 
     def many(self, name: str, most: int) -> tuple[str, ...]:
-        """A list `Name.1`, `Name.2`; in the old version of ESS the name is singular. Refused if there are too many."""
+        """Return a list `Name.1`, `Name.2`. The old version of ESS uses singular names. Raises Refused if there are too
+        many."""
         singular = name.removesuffix("s") if self.version == OLD else name
         found = sorted(
             (int(key.removeprefix(f"{singular}.")), value)
@@ -85,7 +87,7 @@ def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json],
 
 
 class AlicloudHandlers:
-    """What one account answers."""
+    """The actions of one account."""
 
     def __init__(self, cloud: AlicloudCloud) -> None:
         self._cloud, self._orders = cloud, AlicloudMutations(cloud)
@@ -106,14 +108,14 @@ class AlicloudHandlers:
         )
 
     def find(self, version: str, action: str) -> Callable[[Sent], Json]:
-        """Refused for what the product does not have in that version."""
+        """Return an action. Raises Refused if the product does not have it in that version."""
         found = self._table.get(version, {}).get(action)
         if found is None:
             raise AlicloudRefusedError("InvalidAction.NotFound", f"Specified api is not found: {action} of {version}")
         return found
 
     def _here(self, sent: Sent) -> list[AlicloudGroup]:
-        """Groups of the region that is asked for: another region has none, and says nothing of it."""
+        """Return the groups of the requested region. For another region the vendor returns no groups and no error."""
         return list(self._cloud.shown().values()) if sent.must("RegionId") == self._cloud.region else []
 
     def _groups(self, sent: Sent) -> Json:
@@ -186,7 +188,7 @@ class AlicloudHandlers:
         return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.remove(order))
 
     def _types(self, sent: Sent) -> Json:
-        names = sent.many("InstanceTypes", 10)  # RegionId is not in the current model, though clients send it
+        names = sent.many("InstanceTypes", 10)  # RegionId is missing in the current API model, but clients send it
         known = [kind for kind in self._cloud.types.values() if not names or kind.id in names]
         most, start = sent.number("MaxResults", 1600), sent.number("NextToken", 0) if sent.text("NextToken") else 0
         if not 1 <= most <= 1600:

@@ -1,7 +1,7 @@
-"""Access keys, sessions, and what each may do: the account's RAM.
+"""The account's RAM: access keys, sessions, and their permissions.
 
-A policy document is the one that a customer would attach (infra/alicloud/ram-policy.json is run through this), so that
-"least privilege" is tried and not claimed.
+Policy documents are evaluated as a customer would attach them (infra/alicloud/ram-policy.json is used), so tests prove
+that it grants enough and no more.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """One statement of a policy; patterns with `*`."""
+    """One statement of a policy; patterns may contain `*`."""
 
     allows: bool
     actions: tuple[str, ...]
@@ -23,13 +23,14 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What may be done. An explicit Deny wins."""
+    """Permissions of a policy. An explicit Deny takes precedence."""
 
     statements: tuple[Statement, ...]
 
     def allows(self, action: str, resource: str) -> bool:
-        """action: `ess:RemoveInstances`; resource: `acs:ess:region:account:scalinggroup/id`, or `*` where the vendor
-        knows no resource, which only a statement for all of them covers."""
+        """Return whether the policy allows an action on a resource. action: `ess:RemoveInstances`. resource:
+        `acs:ess:region:account:scalinggroup/id`, or `*` if the action does not support resources; only a statement
+        for all resources covers `*`."""
         fitting = [each for each in self.statements if _fits(each.actions, action) and _fits(each.resources, resource)]
         return bool(fitting) and all(each.allows for each in fitting)
 
@@ -39,7 +40,7 @@ def _fits(patterns: Sequence[str], name: str) -> bool:
 
 
 def read_policy(text: str) -> Policy:
-    """A RAM policy document. Raises ValueError for what RAM would not take."""
+    """Parse a RAM policy document. Raises ValueError for a document that RAM would reject."""
     document = json.loads(text)
     if document.get("Version") != "1":
         raise ValueError(f'Version {document.get("Version")!r}: RAM knows "1"')
@@ -57,7 +58,8 @@ def _many(value: str | list[str]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class AlicloudKey:
-    """An access key, or a session's if it has a token. policy: None for all rights. expires: of a session."""
+    """An access key, or the key of a session if it has a token. policy: None for all permissions. expires: end of a
+    session."""
 
     id: str
     secret: str
@@ -69,7 +71,7 @@ class AlicloudKey:
 
 @dataclass(slots=True)
 class Role:
-    """A RAM role. trusts: access key ids and OIDC provider ARNs that may take it."""
+    """A RAM role. trusts: access key ids and OIDC provider ARNs that may assume it."""
 
     arn: str
     trusts: frozenset[str]
@@ -78,7 +80,7 @@ class Role:
 
 
 class AlicloudKeyRing:
-    """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> tokens that are good."""
+    """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> valid tokens."""
 
     def __init__(self) -> None:
         self.keys: dict[str, AlicloudKey] = {}
@@ -87,12 +89,12 @@ class AlicloudKeyRing:
         self._sessions = 0
 
     def add(self, id_: str, secret: str, policy: Policy | None = None) -> AlicloudKey:
-        """A key that is good."""
+        """Add a valid key."""
         self.keys[id_] = AlicloudKey(id_, secret, policy)
         return self.keys[id_]
 
     def session(self, role: Role, expires: float) -> AlicloudKey:
-        """A fresh session of a role."""
+        """Create a session of a role."""
         self._sessions += 1
         number = f"{self._sessions:06d}"
         made = AlicloudKey(
@@ -106,6 +108,6 @@ class AlicloudKeyRing:
         return made
 
     def secrets(self) -> list[str]:
-        """Every text that nobody else may see."""
+        """Return every confidential text."""
         tokens = [token for held in self.identities.values() for token in held]
         return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + tokens

@@ -1,4 +1,4 @@
-"""The emulated instance metadata service, plain and token-protected (alicloud.md §3.8)."""
+"""The emulated instance metadata service, plain or token-protected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SESSION_SECONDS = 6 * 3600.0
 
 
 class Metadata:
-    """role: the ARN of the instance's role, "" for none; hardened: every read needs a token."""
+    """role: the ARN of the instance's role, "" for none. hardened: every read requires a token."""
 
     def __init__(self, ring: AlicloudKeyRing, clock: Callable[[], float], region: str) -> None:
         self._ring, self._clock, self._region = ring, clock, region
@@ -26,11 +26,11 @@ class Metadata:
         self._session: AlicloudKey | None = None
 
     def knows(self, path: str) -> bool:
-        """Whether a path is the metadata service's."""
+        """Return whether a path belongs to the metadata service."""
         return path.startswith("/latest/")
 
     def answer(self, incoming: Incoming) -> tuple[int, str]:
-        """Status and text."""
+        """Return status and text."""
         if incoming.method == "PUT" and incoming.path == "/latest/api/token":
             return self._token(incoming.headers.get(_TTL, ""))
         if incoming.method != "GET" or not incoming.path.startswith(_PREFIX):

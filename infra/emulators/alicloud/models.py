@@ -1,7 +1,7 @@
-"""What there is in an emulated account: groups, machines, activities, and what machines are made from.
+"""Records of an emulated account: groups, machines, activities, and the configurations of machines.
 
-These are the mutable records of the emulation; only the engine (engine.py) and tests that set a scene change them. How
-they look over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given clock.
+They are mutable; only the simulation (simulation.py) and the setup of tests change them. serializers.py converts them
+to responses. Times are epoch seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ RUNNING = frozenset({"InService", "Protected", "Standby"})
 
 
 class AlicloudDurations(msgspec.Struct, frozen=True):
-    """How long things take, seconds: a machine's creation and removal, until a creation fails, until ESS looks again
-    whether a group has as many machines as desired, until a group that is being deleted is gone."""
+    """Durations in seconds: creation and removal of a machine, time until a creation fails, interval at which ESS
+    compares a group with its desired capacity, time until a deleted group is gone."""
 
     create: float = 40.0
     remove: float = 20.0
@@ -27,8 +27,8 @@ class AlicloudDurations(msgspec.Struct, frozen=True):
 
 
 class AlicloudProvisioningFate(msgspec.Struct, frozen=True):
-    """What becomes of a machine that is asked for instead of running: the activity's error code and message. late: it
-    is there for a while and vanishes, as one that does not start."""
+    """An injected failure of a requested machine: error code and message of the activity. late: the machine exists for
+    a while and then disappears, like one that does not start."""
 
     code: str
     message: str = "the machine cannot be created"
@@ -46,8 +46,8 @@ NOT_STARTING = AlicloudProvisioningFate(
 
 @dataclass(slots=True)
 class AlicloudMachine:
-    """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: since when it runs; never
-    yet is infinity."""
+    """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: time at which it came
+    into service, infinity before."""
 
     id: str
     group: str
@@ -66,7 +66,7 @@ class AlicloudMachine:
 
 @dataclass(slots=True)
 class Activity:
-    """A scaling activity. machines: what it makes or removes. waiting: its machines are held by a lifecycle hook.
+    """A scaling activity. machines: the machines it creates or removes. waiting: a lifecycle hook blocks its machines.
     trigger: APIs or Ess."""
 
     id: str
@@ -85,11 +85,11 @@ class Activity:
     ended: float | None = None
     total_after: int = 0
     waiting: bool = False
-    keeps: bool = False  # machines go to Stopped instead of away (RemovePolicy recycle)
+    keeps: bool = False  # machines are stopped instead of deleted (RemovePolicy recycle)
 
     @property
     def running(self) -> bool:
-        """Not over."""
+        """Return whether it has not ended."""
         return self.status == "InProgress"
 
 
@@ -107,7 +107,7 @@ class Configuration:
 
 @dataclass(slots=True)
 class AlicloudTemplate:
-    """A launch template's version."""
+    """A version of a launch template."""
 
     id: str
     version: int
@@ -131,14 +131,15 @@ class MachineType:
 
     @property
     def family(self) -> str:
-        """`ecs.g7.xlarge` -> `ecs.g7`."""
+        """Return the family: `ecs.g7` for `ecs.g7.xlarge`."""
         return self.id.rpartition(".")[0]
 
 
 @dataclass(slots=True)
 class AlicloudGroup:
-    """A scaling group. desired: None for one without that mode. hook_in, hook_out: seconds for which lifecycle hooks
-    hold machines that come and go. fates: of the next machines asked for. check_at: when ESS looks at it next."""
+    """A scaling group. desired: None for a group without desired capacity. hook_in, hook_out: seconds for which
+    lifecycle hooks block machines that are added or removed. fates: of the next requested machines. check_at: time
+    of ESS's next check."""
 
     id: str
     name: str
@@ -167,22 +168,22 @@ class AlicloudGroup:
 
     @property
     def running(self) -> Activity | None:
-        """The activity in progress; a group has one at a time."""
+        """Return the activity in progress; a group has at most one."""
         return next((each for each in reversed(self.activities) if each.running), None)
 
     def count(self, *states: str) -> int:
-        """Machines in these states."""
+        """Return the number of machines in these states."""
         return sum(machine.state in states for machine in self.machines.values())
 
     @property
     def total(self) -> int:
-        """TotalCapacity: all machines but those in economical mode."""
+        """Return TotalCapacity: all machines except those in economical mode."""
         return len(self.machines) - self.count("Stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A machine that is no more in its group. kept: it was detached and goes on running, and billing."""
+    """A machine that has left its group. kept: it was detached, and still runs and is billed."""
 
     machine: AlicloudMachine
     at: float

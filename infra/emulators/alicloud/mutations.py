@@ -1,7 +1,7 @@
-"""The two orders that change a scaling group, with everything ESS checks before it accepts (alicloud.md §3.4, §3.5).
+"""The two requests that change a scaling group, with all checks of ESS before it accepts them.
 
-An order that is accepted may still come to nothing; that is the activity's to tell (engine.py). The same ClientToken
-with the same parameters gets the same answer again and does nothing.
+An accepted request may still fail; its activity reports that (simulation.py). A repeated request with the same
+ClientToken and parameters gets the same response and has no effect.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RANGES: Mapping[str, tuple[int, int]] = {
 
 
 class Adjustment(msgspec.Struct, frozen=True):
-    """ScaleWithAdjustment's parameters."""
+    """Parameters of ScaleWithAdjustment."""
 
     group: str
     kind: str
@@ -39,7 +39,7 @@ class Adjustment(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """RemoveInstances's parameters."""
+    """Parameters of RemoveInstances."""
 
     group: str
     instances: tuple[str, ...]
@@ -49,14 +49,14 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 class AlicloudMutations:
-    """Takes orders for one account and remembers their tokens."""
+    """Accepts change requests for one account and remembers their tokens."""
 
     def __init__(self, cloud: AlicloudCloud) -> None:
         self._cloud = cloud
         self._given: dict[str, tuple[float, object, Json]] = {}
 
     def once(self, token: str, order: object, carry_out: Callable[[], Json]) -> Json:
-        """What the order came to, now or when it first came with this token. token "": always now."""
+        """Execute the request once per token and return the result of its first execution. Token "": always execute."""
         if not token:
             return carry_out()
         if len(token) > 64 or not token.isascii():
@@ -72,7 +72,7 @@ class AlicloudMutations:
         return answer
 
     def adjust(self, order: Adjustment) -> Json:
-        """ScaleWithAdjustment."""
+        """Execute ScaleWithAdjustment."""
         least, most = _RANGES.get(order.kind, (1, 0))
         if not least <= order.value <= most:
             raise AlicloudRefusedError(
@@ -97,7 +97,7 @@ class AlicloudMutations:
         return self._carry_out(group, wanted, order.metadata)
 
     def _wish(self, group: AlicloudGroup, wanted: int) -> Json:
-        """Only the desired number changes; ESS sees to it when it looks next."""
+        """Change only the desired capacity; ESS adjusts the machines at its next check."""
         if wanted == group.desired:
             raise _no_change(wanted, wanted, wanted)
         group.desired = wanted
@@ -119,7 +119,7 @@ class AlicloudMutations:
         return {"ScalingActivityId": made.id, "ActivityType": "ScalingActivity"}
 
     def remove(self, order: Removal) -> Json:
-        """RemoveInstances."""
+        """Execute RemoveInstances."""
         if not 1 <= len(order.instances) <= MOST_REMOVED:
             raise AlicloudRefusedError("InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them")
         group = self._ready(order.group)
@@ -165,7 +165,7 @@ def _no_change(asked: int, wanted: int, base: int) -> AlicloudRefusedError:
 
 
 def _problem(group: AlicloudGroup, id_: str) -> Json | None:
-    """Why an instance cannot be removed, as IgnoredInstances tells it."""
+    """Return why an instance cannot be removed, as in IgnoredInstances."""
     machine = group.machines.get(id_)
     if machine is None:
         return {

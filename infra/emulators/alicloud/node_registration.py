@@ -1,6 +1,6 @@
-"""How ECS instances become Nodes and stop being Nodes: the kubelet that registers, the cloud-controller-manager that
-tidies up. Here is what a Node of this vendor looks like and when it is there; the rest is the same for all
-(vendor/joining.py).
+"""Registers ECS instances as Nodes and removes them: the kubelet's registration and the cloud-controller-manager's
+cleanup. This module defines when Nodes of this vendor exist and what they contain; the rest is common to all vendors
+(vendor_common/node_registration.py).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _ARCHITECTURES = {"X86": "amd64", "ARM": "arm64"}
 
 
 class AlicloudRegistrationOptions(msgspec.Struct, frozen=True):
-    """How instances join. prefix: of a providerID, "" or `alicloud://`; boot: seconds from in service until the Node is
-    there; reserve: what the kubelet keeps of the capacity; never: groups whose machines do not join this cluster."""
+    """Settings of node registration. prefix: of a providerID, "" or `alicloud://`. boot: seconds from in service until
+    the Node exists. reserve: part of the capacity that the kubelet reserves. never: groups whose machines do not
+    join this cluster."""
 
     prefix: str = ""
     boot: float = 30.0
@@ -33,7 +34,7 @@ class AlicloudRegistrationOptions(msgspec.Struct, frozen=True):
 
 
 class AlicloudNodeRegistration(VendorJoining):
-    """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
+    """Creates and removes the Nodes of one account in one cluster; step() does what is due now."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class AlicloudNodeRegistration(VendorJoining):
 def joined(
     cloud: AlicloudCloud, now: float, ways: AlicloudRegistrationOptions
 ) -> dict[str, tuple[AlicloudGroup, AlicloudMachine]]:
-    """The machines of groups that are Nodes at this time, by id: those that run for long enough, also on their way
-    out."""
+    """Return the machines that are Nodes now, by id: machines that have run long enough, including those being
+    removed."""
     found: dict[str, tuple[AlicloudGroup, AlicloudMachine]] = {}
     for group in cloud.groups.values():
         for machine in group.machines.values():
@@ -73,15 +74,15 @@ def joined(
 
 
 def detached(cloud: AlicloudCloud) -> set[str]:
-    """Machines that left their group and go on running: their Nodes stay."""
+    """Return the machines that left their group and still run. Their Nodes stay."""
     return {each.machine.id for each in cloud.released if each.kept}
 
 
 def node_object(
     cloud: AlicloudCloud, group: AlicloudGroup, machine: AlicloudMachine, ways: AlicloudRegistrationOptions
 ) -> KubeObject:
-    """The Node as its kubelet registers it. Tags of the group and of what it makes machines from become labels and
-    taints, as a node pool's do."""
+    """Return the Node that a kubelet registers. Tags of the group and of its configuration become labels and taints, as
+    in a node pool."""
     kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
     labels = {
         "beta.kubernetes.io/arch": _ARCHITECTURES[kind.architecture],
@@ -121,7 +122,7 @@ def node_object(
 
 
 def _made_from(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[int, dict[str, str]]:
-    """Disk and tags of its machines."""
+    """Return the disk size and tags of a group's machines."""
     made = (
         cloud.template(group.template, group.template_version)
         if group.template
@@ -131,7 +132,7 @@ def _made_from(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[int, dict[st
 
 
 def _taints(tags: Mapping[str, str]) -> list[KubeObject]:
-    """`…/taint/dedicated: batch:NoSchedule`."""
+    """Parse taint tags: `…/taint/dedicated: batch:NoSchedule`."""
     found: list[KubeObject] = []
     for key, text in tags.items():
         value, colon, effect = text.rpartition(":")

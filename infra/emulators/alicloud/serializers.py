@@ -1,6 +1,7 @@
-"""How the account's objects look over the wire: ESS 2022-02-22 as written here, 2014-08-28 by wrapping its lists.
+"""Serializes the account's objects as responses. Functions return the form of ESS 2022-02-22; `older` converts it to
+2014-08-28 by wrapping its lists.
 
-ECS still wraps them. With `as_text` numbers and booleans come as text, which the API is known to do (alicloud.md §3.1).
+ECS still wraps its lists. `as_text` returns numbers and booleans as text, which the API is known to do.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _WRAPPED: Mapping[str, str] = MappingProxyType(
 
 
 def stamp(at: float, *, seconds: bool = True) -> str:
-    """`2026-01-15T08:20:11Z`, or without the seconds as activities have it."""
+    """Format a time as `2026-01-15T08:20:11Z`, or without the seconds as in activities."""
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ")
 
 
 def group_json(group: AlicloudGroup) -> Json:
-    """One of DescribeScalingGroups."""
+    """An entry of DescribeScalingGroups."""
     made: Json = {
         "ScalingGroupId": group.id,
         "ScalingGroupName": group.name,
@@ -85,7 +86,7 @@ def group_json(group: AlicloudGroup) -> Json:
 
 
 def machine_json(machine: AlicloudMachine) -> Json:
-    """One of DescribeScalingInstances."""
+    """An entry of DescribeScalingInstances."""
     made = {
         "InstanceId": machine.id,
         "ScalingGroupId": machine.group,
@@ -103,7 +104,7 @@ def machine_json(machine: AlicloudMachine) -> Json:
 
 
 def activity_json(activity: Activity) -> Json:
-    """One of DescribeScalingActivities."""
+    """An entry of DescribeScalingActivities."""
     made: Json = {
         "ScalingActivityId": activity.id,
         "ScalingGroupId": activity.group,
@@ -144,7 +145,7 @@ def _told(activity: Activity) -> str:
 
 
 def configuration_json(configuration: Configuration) -> Json:
-    """One of DescribeScalingConfigurations."""
+    """An entry of DescribeScalingConfigurations."""
     return {
         "ScalingConfigurationId": configuration.id,
         "ScalingGroupId": configuration.group,
@@ -159,7 +160,7 @@ def configuration_json(configuration: Configuration) -> Json:
 
 
 def type_json(kind: MachineType) -> Json:
-    """One of DescribeInstanceTypes."""
+    """An entry of DescribeInstanceTypes."""
     return {
         "InstanceTypeId": kind.id,
         "InstanceTypeFamily": kind.family,
@@ -176,7 +177,7 @@ def type_json(kind: MachineType) -> Json:
 
 
 def template_json(template: AlicloudTemplate) -> Json:
-    """One of DescribeLaunchTemplateVersions."""
+    """An entry of DescribeLaunchTemplateVersions."""
     tags = [{"Key": key, "Value": value} for key, value in template.tags.items()]
     data: Json = {
         "InstanceType": template.type,
@@ -194,7 +195,7 @@ def template_json(template: AlicloudTemplate) -> Json:
 
 
 def older(value: Any) -> Any:
-    """The same in the shape of 2014-08-28: every list in a wrapper that names its elements."""
+    """Convert a response to the form of 2014-08-28: every list in a wrapper that names its elements."""
     if isinstance(value, list):
         return [older(each) for each in value]
     if not isinstance(value, dict):
@@ -206,7 +207,7 @@ def older(value: Any) -> Any:
 
 
 def as_text(value: Any) -> Any:
-    """The same with every number and boolean as text."""
+    """Convert every number and boolean of a response to text."""
     if isinstance(value, list):
         return [as_text(each) for each in value]
     if isinstance(value, dict):

@@ -19,7 +19,7 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class AlicloudServer(VendorServer):
-    """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
+    """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
     def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None) -> None:
         self.cloud, self.front = cloud, AlicloudDispatcher(cloud)
@@ -27,20 +27,20 @@ class AlicloudServer(VendorServer):
 
     @property
     def ring(self) -> AlicloudKeyRing:
-        """The account's keys, roles and identity tokens."""
+        """Return the account's keys, roles and identity tokens."""
         return self.front.ring
 
     @property
     def faults(self) -> VendorFaults:
-        """Faults for the calls to come."""
+        """Return the faults for the next calls."""
         return self.front.faults
 
     @property
     def throttle(self) -> AlicloudThrottle:
-        """The account's rate limits."""
+        """Return the account's rate limits."""
         return self.front.throttle
 
     @property
     def log(self) -> list[AlicloudLoggedRequest]:
-        """The calls so far, oldest first."""
+        """Return the calls so far, oldest first."""
         return list(self.front.log)

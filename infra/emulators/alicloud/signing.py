@@ -1,7 +1,7 @@
-"""Alibaba Cloud's two signatures as the vendor computes them, to check what clients send (alicloud.md §4).
+"""Computes Alibaba Cloud's two signatures, to verify those that clients send.
 
-Written from the documents and not shared with the client under test: what both sides got wrong together would not be
-found. Nothing here looks at keys, times or nonces; that is the gate's part (gate.py).
+It is written from the documentation and not shared with the client under test, because a shared error would not be
+found. Keys, times and nonces are not checked here but in authentication.py.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ ALGORITHM = "ACS3-HMAC-SHA256"
 
 
 def encoded(text: str) -> str:
-    """RFC 3986 with the vendor's unreserved characters."""
+    """Encode by RFC 3986 with the vendor's unreserved characters."""
     return quote(text, safe="-_.~")
 
 
 def canonical_query(pairs: Iterable[tuple[str, str]]) -> str:
-    """Sorted by name, both sides encoded."""
+    """Return the query sorted by name, with names and values encoded."""
     return "&".join(f"{encoded(name)}={encoded(value)}" for name, value in sorted(pairs))
 
 
 def acs3_request(incoming: Incoming, signed: Sequence[str]) -> str:
-    """The canonical request over the headers that the client says it signed."""
+    """Return the canonical request over the headers that the client says it signed."""
     names = sorted(signed)
     headers = "".join(f"{name}:{incoming.headers.get(name, '').strip()}\n" for name in names)
     return "\n".join(
@@ -46,25 +46,25 @@ def acs3_request(incoming: Incoming, signed: Sequence[str]) -> str:
 
 
 def acs3_signature(incoming: Incoming, signed: Sequence[str], secret: str) -> str:
-    """ACS3-HMAC-SHA256 in lower-case hex."""
+    """Return the ACS3-HMAC-SHA256 signature in lower-case hexadecimal."""
     digest = hashlib.sha256(acs3_request(incoming, signed).encode()).hexdigest()
     return hmac.new(secret.encode(), f"{ALGORITHM}\n{digest}".encode(), hashlib.sha256).hexdigest()
 
 
 def rpc_text(incoming: Incoming) -> str:
-    """The string that the RPC signature, version 1.0, signs."""
+    """Return the string to sign of RPC signature version 1.0."""
     pairs = [(name, value) for name, value in (*incoming.query(), *incoming.form()) if name != "Signature"]
     return f"{incoming.method}&{encoded('/')}&{encoded(canonical_query(pairs))}"
 
 
 def rpc_signature(incoming: Incoming, secret: str) -> str:
-    """HMAC-SHA1 in base64."""
+    """Return the HMAC-SHA1 signature in base64."""
     digest = hmac.new(f"{secret}&".encode(), rpc_text(incoming).encode(), hashlib.sha1).digest()
     return base64.b64encode(digest).decode()
 
 
 class AlicloudSignedClaim(msgspec.Struct, frozen=True):
-    """What a request says of itself. signed: names of signed headers, of an ACS3 one."""
+    """The credentials a request claims. signed: names of the signed headers of an ACS3 request."""
 
     key: str
     signature: str
@@ -75,7 +75,7 @@ class AlicloudSignedClaim(msgspec.Struct, frozen=True):
 
 
 def claim(incoming: Incoming) -> AlicloudSignedClaim | None:
-    """Who it says it is from; None for a request without a signature."""
+    """Return the claimed credentials of a request, None for an unsigned request."""
     headers, authorization = incoming.headers, incoming.headers.get("authorization", "")
     if authorization:
         scheme, _, rest = authorization.partition(" ")

@@ -1,7 +1,7 @@
-"""How a scaling group moves: one activity at a time, machines that take time, failures that come out later.
+"""Simulates scaling groups: one activity at a time, machines with start-up times, and failures that appear later.
 
-The rules are the vendor's as far as documented (alicloud.md §3.3 to §3.5, §3.7): what an activity made of a request is
-only seen in the activity, a failed one leaves the desired number as it is, and ESS tries again by itself.
+The rules follow the vendor's documentation. The result of a request is visible only in its activity. A failed activity
+leaves the desired capacity unchanged, and ESS retries by itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REJECTED = AlicloudProvisioningFate("ProcessSuspended", "the process is suspend
 
 
 def advance(cloud: AlicloudCloud, now: float) -> None:
-    """Play what is due in every group, each thing at its own time."""
+    """Process what is due in every group, each event at its own time."""
     for group in list(cloud.groups.values()):
         for _ in range(_MOST_EVENTS):
             at = _next(group)
@@ -62,7 +62,8 @@ def _drop(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
 
 
 def balance(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
-    """ESS's own look: as many machines as desired, if that mode is on and the group is active."""
+    """Perform ESS's own check: create or remove machines up to the desired capacity, if the group has one and is
+    active."""
     if group.desired is None or group.state != "Active" or group.system_suspended:
         return
     total = group.total
@@ -104,7 +105,8 @@ def grow(
     trigger: str = "APIs",
     metadata: str = "",
 ) -> Activity:
-    """Begin to add machines. Those that can be had are Pending at once; why others cannot comes out in the end."""
+    """Start to add machines. Available ones are Pending at once; the reason for missing ones is reported when the
+    activity ends."""
     activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
     if not activity.running:
         return activity
@@ -132,7 +134,7 @@ def grow(
 
 
 def _place(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[str, str] | AlicloudProvisioningFate:
-    """The first instance type and zone that is in stock, and it is taken; or why there is none."""
+    """Take the first instance type and zone in stock, or return the reason why there is none."""
     if cloud.quota is not None and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota:
         return QUOTA
     for kind in cloud.candidates(group):
@@ -146,7 +148,7 @@ def _place(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[str, str] | Alic
 
 
 def victims(group: AlicloudGroup, count: int) -> list[str]:
-    """Whom ESS itself takes away: the oldest that are neither protected nor on standby."""
+    """Return the machines that ESS itself selects for removal: the oldest that are neither protected nor on standby."""
     return [each.id for each in group.machines.values() if each.state in {"InService", "Pending", "Pending:Wait"}][
         :count
     ]
@@ -164,7 +166,7 @@ def shrink(
     ignored: int = 0,
     keeps: bool = False,
 ) -> Activity:
-    """Begin to remove these machines."""
+    """Start to remove these machines."""
     activity = _new(cloud, group, at, grows=False, wanted=len(ids), cause=cause, trigger=trigger, metadata=metadata)
     if not activity.running:
         return activity
@@ -177,7 +179,7 @@ def shrink(
 
 
 def _proceed(cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, at: float) -> None:
-    """An activity's time is up: the next part of it, or its end."""
+    """Continue or end an activity whose time has come."""
     present = [group.machines[each] for each in activity.machines if each in group.machines]
     if activity.grows and group.hook_in > 0.0 and present and not activity.waiting:
         activity.waiting, activity.due = True, at + group.hook_in

@@ -1,4 +1,4 @@
-"""The emulated Security Token Service: sessions for an access key or for an identity token (alicloud.md §3.8)."""
+"""The emulated Security Token Service: sessions for an access key or for an identity token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Json = dict[str, Any]
 
 
 class Sts:
-    """Gives sessions for the roles of a ring."""
+    """Creates sessions for the roles of a key ring."""
 
     def __init__(self, ring: AlicloudKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
     def assume_role(self, sent: Mapping[str, str], caller: AlicloudKey) -> Json:
-        """AssumeRole: the caller's key must be trusted by the role."""
+        """AssumeRole: the role must trust the caller's key."""
         role = self._role(sent)
         if caller.id not in role.trusts:
             raise AlicloudRefusedError(
@@ -28,7 +28,7 @@ class Sts:
         return self._session(role, sent)
 
     def assume_role_with_oidc(self, sent: Mapping[str, str]) -> Json:
-        """AssumeRoleWithOIDC: unsigned; the token speaks for itself."""
+        """AssumeRoleWithOIDC: not signed; the identity token authenticates the caller."""
         role, provider, token = self._role(sent), sent.get("OIDCProviderArn", ""), sent.get("OIDCToken", "")
         if not 4 <= len(token) <= 20000:
             raise AlicloudRefusedError(
@@ -60,7 +60,7 @@ class Sts:
 
 
 def credentials_json(session: AlicloudKey) -> Json:
-    """A session as STS and the metadata service tell it."""
+    """Return a session in the form of STS and of the metadata service."""
     return {
         "AccessKeyId": session.id,
         "AccessKeySecret": session.secret,

@@ -1,7 +1,7 @@
-"""One emulated Cherry Servers account: its servers and what is in stock, on a clock that is given.
+"""One emulated Cherry Servers account with its servers and stock, on a given clock.
 
-No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
-over the wire (server.py). Everything is counted, nothing drawn, so two runs are the same to the last digit.
+It has no HTTP: a test sets up and inspects the account with this object, while the program under test uses the API
+(server.py). Ids come from counters and nothing is random, so two runs are identical.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"
 
 
 class CherryCloud:
-    """The account. lock: hold it to change anything while a server is running.
+    """The account. lock: acquire it to change anything while a server is running.
 
-    stock: (plan, region) -> how many are left, spot_stock likewise of spot machines. credit: servers that can still be
-    paid for; quota: servers in a project; None for no limit. unique_hostnames: an order with a hostname that is taken
-    is refused. lag: seconds until a new server shows up in lists; delete_lag: for which lists show a deleted one as it
-    was before. dropped: servers that are no more, oldest first. Reads of one server are never late.
+    stock: (plan, region) -> number left; spot_stock: the same for spot machines. credit: number of servers that can
+    still be paid for. quota: servers in a project, None for no limit. unique_hostnames: an order with a hostname in use
+    is refused. lag: seconds until lists show a new server. delete_lag: seconds for which lists show a deleted server
+    unchanged. dropped: servers that no longer exist, oldest first. Reads of a single server are never delayed.
     """
 
     def __init__(self, clock: Callable[[], float], *, times: CherryDurations | None = None) -> None:
@@ -58,7 +58,7 @@ class CherryCloud:
         self._fates: dict[str, list[CherryProvisioningFate]] = {}
         self._numbers = itertools.count(1000)
 
-    # -- the scene
+    # -- test setup
 
     def add_server(
         self,
@@ -72,8 +72,8 @@ class CherryCloud:
         project: int = PROJECT,
         user_data: str = "",
     ) -> CherryServer:
-        """A server that has been running for long. pool, cluster: its two tags, unless `tags` says otherwise; a server
-        without a pool has none."""
+        """Add a server that has been running for long. pool, cluster: its two tags, unless `tags` is given; a server
+        without a pool has no tags."""
         with self.lock:
             number = next(self._numbers)
             held = {CLUSTER: cluster, POOL: pool} if pool else {}
@@ -94,22 +94,22 @@ class CherryCloud:
             return made
 
     def spoil(self, pool: str, fate: CherryProvisioningFate, times: int = 1) -> None:
-        """The next `times` servers ordered with that pool's tag ("" for any) meet this fate."""
+        """Give the next `times` servers ordered with that pool's tag ("" for any) this fate."""
         with self.lock:
             self._fates.setdefault(pool, []).extend([fate] * times)
 
     def relent(self) -> None:
-        """No more fates."""
+        """Clear all fates."""
         with self.lock:
             self._fates.clear()
 
     def vanish(self, server: int) -> None:
-        """A server is gone from one moment to the next (a spot machine is reclaimed)."""
+        """Remove a server instantly (a spot machine is reclaimed)."""
         with self.lock:
             self._drop(self.servers[server])
 
     def members(self, pool: str, cluster: str = "ours") -> list[CherryServer]:
-        """Those with both tags, oldest first, whatever lists show."""
+        """Return the servers with both tags, oldest first, whatever lists show."""
         with self.lock:
             return [
                 each
@@ -117,18 +117,18 @@ class CherryCloud:
                 if (each.tags.get(CLUSTER), each.tags.get(POOL)) == (cluster, pool)
             ]
 
-    # -- what clients ask for
+    # -- requests of clients
 
     def plan(self, name: str) -> CherryPlan | None:
-        """By slug or number."""
+        """Return a plan by slug or number."""
         return self.plans.get(name) or next((plan for plan in self.plans.values() if str(plan.id) == name), None)
 
     def region(self, name: str) -> Region | None:
-        """By slug or number."""
+        """Return a region by slug or number."""
         return self.regions.get(name) or next((each for each in self.regions.values() if str(each.id) == name), None)
 
     def listed(self, project: int) -> list[tuple[CherryServer, str, str]]:
-        """A project's servers as a list shows them, with state and status."""
+        """Return a project's servers as a list shows them, with state and status."""
         now = self.clock()
         return [
             (each, *(each.before if now < each.hidden else (each.state, each.status)))
@@ -137,7 +137,7 @@ class CherryCloud:
         ]
 
     def order(self, project: int, order: Order) -> CherryServer:
-        """A new server. Refused where it cannot be had."""
+        """Create a server. Raises Refused if it is not available."""
         plan, region = self._sold(order)
         fate = self._fate(order.tags.get(POOL, ""))
         if fate.refusal is not None:
@@ -172,7 +172,7 @@ class CherryCloud:
         return made
 
     def terminate(self, server: CherryServer) -> None:
-        """Its deletion begins; one that is leaving already goes on leaving."""
+        """Start a server's deletion. A deletion in progress continues."""
         if server.leaving:
             return
         now = self.clock()
@@ -203,7 +203,7 @@ class CherryCloud:
     # -- time
 
     def step(self) -> None:
-        """All that is due by now."""
+        """Process everything that is due now."""
         with self.lock:
             now = self.clock()
             for server in list(self.servers.values()):

@@ -1,4 +1,4 @@
-"""An emulated Cherry Servers account beside a simulated cluster: what LocalWorld and a bench plug in.
+"""An emulated Cherry Servers account attached to a simulated cluster, for LocalWorld and live emulations.
 
 account = CherryAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -37,10 +37,10 @@ DEFINITION: Mapping[str, object] = {
 
 
 class CherryAccount:
-    """One account with one token, served on loopback. cloud_init: of all pools, a Go template; create_tokens: the
-    provider makes bootstrap tokens itself, instead of reading one that the account's secrets hold.
+    """One account with one token, served on loopback. cloud_init: of all pools, a Go template. create_tokens: the
+    provider creates bootstrap tokens itself instead of reading one from the account's secrets.
 
-    cloud and server are there as soon as the account is attached to a clock.
+    `cloud` and `server` exist once the account is attached to a clock.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CherryAccount:
         self._server: CherryServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """The account on that clock; what makes its servers Nodes of that cluster."""
+        """Create the account on that clock. Returns the controller that makes its servers Nodes of that cluster."""
         self._cloud = CherryCloud(clock, times=self._times)
         self._server = CherryServer(self._cloud, tls=self._tls)
         self._server.add_token(TOKEN)
@@ -66,36 +66,36 @@ class CherryAccount:
 
     @property
     def cloud(self) -> CherryCloud:
-        """The account. AssertionError before it is attached."""
+        """Return the account. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud
 
     @property
     def server(self) -> CherryServer:
-        """Its API."""
+        """Return its API server."""
         assert self._server is not None, "attach the account first"
         return self._server
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self.server.start()
 
     def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
+        """Stop serving. Harmless if serving never started."""
         if self._server is not None:
             self._server.stop()
 
     def secrets(self) -> dict[str, str]:
-        """The texts of the secrets that `settings` names."""
+        """Return the texts of the secrets that `settings` names."""
         return {SECRET_NAME: TOKEN, BOOTSTRAP_NAME: json.dumps({"tokenId": TOKEN_ID, "tokenSecret": TOKEN_SECRET})}
 
     def definitions(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> str:
-        """A gcfg file: what all pools are made of, and what single ones are made of besides."""
+        """Return a gcfg file: the definition of all pools, and additions for single pools."""
         text = base64.b64encode(self._cloud_init.encode()).decode()
         return gcfg({"default": {**DEFINITION, "cloudinit": text}, **(pools or {})})
 
     def settings(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> dict[str, str]:
-        """The policy's section `providers.cherryservers` for this account."""
+        """Return the policy's section `providers.cherryservers` for this account."""
         bootstrap = {"createBootstrapTokens": "true"} if self._create else {"bootstrapTokenSecret": BOOTSTRAP_NAME}
         return {
             "credentialsSecret": SECRET_NAME,
@@ -107,7 +107,7 @@ class CherryAccount:
 
 
 def gcfg(pools: Mapping[str, Mapping[str, object]]) -> str:
-    """Definitions as upstream's file has them."""
+    """Format definitions as in upstream's file."""
     lines: list[str] = []
     for name, values in pools.items():
         lines.append(f'[nodegroupdef "{name}"]')

@@ -1,6 +1,6 @@
-"""What the emulated Cherry Servers sells, and where: old slugs and new ones, as both occur (cherryservers.md §13).
+"""Plans and regions of the emulated Cherry Servers, with old slugs and new ones, because both occur.
 
-Prices and stock are of the emulation; the contract's own examples are among the plans.
+Prices and stock are the emulation's; the plans include the examples of the API contract.
 """
 
 from __future__ import annotations
@@ -103,4 +103,4 @@ IMAGES = {
     "debian_12_64bit": "Debian 12 64bit",
 }
 KEYS = (SshKey(101, "ops"), SshKey(102, "ci"))
-STOCK = 500  # of every plan in every region where it is sold, unless a test says otherwise
+STOCK = 500  # of every plan in every region where it is sold, unless a test sets another number

@@ -1,4 +1,4 @@
-"""Every call's way through the emulated API: token, rate limit, permission, action, and a line in the log."""
+"""Processes every call of the emulated API: token, rate limit, permission, action, log."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ VERSION = "/v1"
 
 
 class Token(msgspec.Struct):
-    """An API token of the account. writes: it may change something; active: it is accepted."""
+    """An API token of the account. writes: it permits changes. active: it is accepted."""
 
     writes: bool = True
     active: bool = True
 
 
 class CherryLoggedRequest(msgspec.Struct, frozen=True):
-    """One call. path: without version and query; about: what a change was about; at: epoch seconds. Nothing of the
-    credential."""
+    """One call. path: without version and query. about: the subject of a change. at: epoch seconds. It contains nothing
+    of the credential."""
 
     method: str
     path: str
@@ -41,25 +41,25 @@ class CherryLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """It asks for a change."""
+        """Return whether it requests a change."""
         return self.action in WRITES
 
     @property
     def line(self) -> str:
-        """It as a line."""
+        """Return it as a line."""
         return " ".join(
             part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about) if part
         )
 
 
 class CherryDispatcher:
-    """An account's API.
+    """The API of an account.
 
-    tokens: text -> what it may. log: every call so far; arrived: notified of each; bodies: of the creations, as they
-    came. redirect: where every read is sent instead, "" for nowhere; retry_after: what a throttled call by order is
-    told, in seconds; counts: lists tell their whole length; wordy: errors have the form `errors`/`error` that upstream
-    decodes; typed: what has no body has a content type all the same; hidden: rows that lists count and do not show;
-    shaped: what becomes of an answer that is granted.
+    tokens: text -> permissions. log: all calls. arrived: notified of each call. bodies: bodies of creations, unchanged.
+    redirect: target to which all reads are redirected, "" for none. retry_after: seconds that an injected throttling
+    returns. counts: lists contain their total length. wordy: errors have the form `errors`/`error` that upstream
+    decodes. typed: empty responses have a content type. hidden: rows that lists count but do not show. shaped:
+    transforms successful responses.
     """
 
     def __init__(self, cloud: CherryCloud) -> None:
@@ -75,7 +75,7 @@ class CherryDispatcher:
         self.crashes: list[str] = []
 
     def served(self, incoming: Incoming) -> Answer:
-        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
         try:
             with self.cloud.lock:
                 self.cloud.step()
@@ -110,7 +110,7 @@ class CherryDispatcher:
         )
         with self.arrived:
             self.arrived.notify_all()
-        # There is nothing to cut off from an answer without a body: it does not come at all.
+        # A response without a body cannot be truncated, so it is not sent at all.
         return spoilt(answer, VendorFault.LOST_ANSWER if fault is VendorFault.CUT_OFF and not answer.body else fault)
 
     def _answer(self, incoming: Incoming, action: str, fault: VendorFault | None, does: Callable[[], Told]) -> Answer:
@@ -125,7 +125,7 @@ class CherryDispatcher:
         return self._told(does())
 
     def _admit(self, authorization: str, action: str) -> None:
-        """Let the call in. Refused where the token is none, is too eager, or may not do this."""
+        """Admit the call. Raises Refused if the token is invalid, exceeds the rate limit, or lacks the permission."""
         kind, _, text = authorization.partition(" ")
         token = self.tokens.get(text) if kind == "Bearer" else None
         if token is None or not token.active:
@@ -150,6 +150,6 @@ class CherryDispatcher:
 
 
 def _nothing(asked: CherryRequest) -> Told:
-    """What is not there."""
+    """Return the error for an unknown path."""
     del asked
     raise missing("Page")

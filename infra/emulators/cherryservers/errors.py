@@ -1,10 +1,10 @@
-"""How the emulated Cherry Servers says no: an HTTP status and a text for people (cherryservers.md §3)."""
+"""Error responses of the emulated Cherry Servers: an HTTP status and a text for people."""
 
 from __future__ import annotations
 
 
 class CherryRefusedError(Exception):
-    """An error reply. retry_after: seconds for the header of that name, None for no such header."""
+    """An error response. retry_after: seconds for the header of that name, None for no such header."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(f"{status}: {message}")
@@ -12,10 +12,10 @@ class CherryRefusedError(Exception):
 
 
 def bad(message: str) -> CherryRefusedError:
-    """The request makes no sense, or cannot be done."""
+    """Return the error for an invalid or impossible request."""
     return CherryRefusedError(400, message)
 
 
 def missing(what: str) -> CherryRefusedError:
-    """There is no such thing."""
+    """Return the error for a missing object."""
     return CherryRefusedError(404, f"{what} not found.")

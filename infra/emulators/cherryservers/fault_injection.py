@@ -1,6 +1,7 @@
-"""How the emulated Cherry Servers says that something went wrong: on request (vendor/faults.py), or by the rate limit.
+"""Errors that the emulated Cherry Servers returns: injected ones (vendor_common/fault_injection.py), and those of the
+rate limit.
 
-The vendor documents at most four requests a second from one address, and 429 above that (cherryservers.md §3).
+The vendor documents a limit of four requests per second from one address, and status 429 above it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ _REFUSALS = {
 
 
 def refusal(fault: VendorFault, retry_after: int) -> CherryRefusedError | None:
-    """The error reply that a fault is, None for one of the wire. retry_after: seconds, of one that says so."""
+    """Return the error response of a fault, None for a fault of the connection. retry_after: seconds, if the fault has
+    a header for it."""
     found = _REFUSALS.get(fault)
     told = retry_after if fault is VendorFault.THROTTLED_FOR else None
     return CherryRefusedError(*found, retry_after=told) if found else None
 
 
 class CherryThrottle:
-    """Requests per window from one source. limit: (requests, seconds), None for no limit; tells: whether the answer
-    says when to come back."""
+    """Limits requests per window from one source. limit: (requests, seconds), None for no limit. tells: whether the
+    response says when to retry."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self.tells = clock, True
@@ -43,7 +45,7 @@ class CherryThrottle:
         self._calls: dict[str, list[float]] = {}
 
     def count(self, source: str) -> None:
-        """One request more. Refused if that is too many; a refused one does not count."""
+        """Count one request. Raises Refused if the limit is exceeded; a refused request is not counted."""
         if self.limit is None:
             return
         most, window = self.limit

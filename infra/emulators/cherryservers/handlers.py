@@ -1,4 +1,4 @@
-"""What each call of the emulated Cherry Servers API does, and which calls there are (cherryservers.md §3)."""
+"""The calls of the emulated Cherry Servers API and their effects."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _UPDATES = frozenset({"name", "hostname", "tags", "bgp"})
 
 
 class CherryRequest(msgspec.Struct, frozen=True):
-    """A call that has been let in. names: what the path names, in order; query: as it came, `type[]` and all."""
+    """An authenticated call. names: ids and names in the path, in order. query: as received, including `type[]`."""
 
     names: tuple[str, ...]
     query: Sequence[tuple[str, str]]
     body: bytes
 
     def one(self, name: str) -> str:
-        """A parameter's last value, "" where it is absent."""
+        """Return a parameter's last value, "" if it is absent."""
         return dict(self.query).get(name, "")
 
     def many(self, name: str) -> list[str]:
-        """All values of `name[]`."""
+        """Return all values of `name[]`."""
         return [value for key, value in self.query if key in (name, f"{name}[]")]
 
     def json(self) -> Mapping[str, Any]:
-        """The body. Refused where it is no object."""
+        """Return the body. Raises Refused if it is not an object."""
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except msgspec.MsgspecError:
@@ -46,7 +46,7 @@ class CherryRequest(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What is to be answered. body: None for none; total: of a list, before it was cut into pages."""
+    """A response. body: None for an empty one. total: rows of a list before pagination."""
 
     status: int
     body: object = None
@@ -54,7 +54,8 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class CherryHandlers:
-    """The calls on one account. cap: the most rows of one answer, whatever `limit` says; None for no such cap."""
+    """The calls on one account. cap: maximum number of rows of a response, whatever `limit` says; None for no
+    maximum."""
 
     def __init__(self, cloud: CherryCloud) -> None:
         self._cloud = cloud
@@ -81,7 +82,8 @@ class CherryHandlers:
         self._routes = [(method, re.compile(pattern), name, does) for method, pattern, name, does in routes]
 
     def find(self, method: str, path: str) -> tuple[str, tuple[str, ...], Callable[[CherryRequest], Told]] | None:
-        """The call's name, what its path names, and what it does; path without the version. None: there is none."""
+        """Return a call's name, the ids in its path and its function, None for an unknown call. path: without the
+        version."""
         for each, pattern, name, does in self._routes:
             found = pattern.fullmatch(path.rstrip("/") or "/")
             if found is not None and each == method:
@@ -89,7 +91,7 @@ class CherryHandlers:
         return None
 
     def about(self, action: str, asked: CherryRequest) -> str:
-        """What a change is about, for the log, whether or not it is granted: hostname and tags."""
+        """Return what a change refers to, for the log, whether or not it is permitted: hostname and tags."""
         try:
             if action == "create_server":
                 wanted = order(asked.json())
@@ -153,7 +155,7 @@ class CherryHandlers:
             raise missing("Project")
         return number
 
-    # -- what is sold
+    # -- catalogue
 
     def _plans(self, asked: CherryRequest) -> list[CherryPlan]:
         types, place = asked.many("type"), asked.one("region_id")
@@ -191,7 +193,7 @@ class CherryHandlers:
             lambda page: [{"id": number, "name": name, "slug": slug, "pricing": []} for number, (slug, name) in page],
         )
 
-    # -- the account
+    # -- account
 
     def _team(self, asked: CherryRequest) -> None:
         if int(asked.names[0]) != TEAM:
@@ -234,7 +236,8 @@ class CherryHandlers:
     # -- lists
 
     def _page(self, asked: CherryRequest, rows: Sequence[T], shown: Callable[[Sequence[T]], Iterable[Json]]) -> Told:
-        """The rows that limit and offset ask for; 0 or none: all there are, or as many as one answer holds."""
+        """Return the rows selected by limit and offset. 0 or no limit: all rows, or as many as one response
+        contains."""
         limit, offset = (_number(asked.one(name), name) for name in ("limit", "offset"))
         most = min(each for each in (limit or len(rows), self.cap or len(rows), len(rows)))
         page = rows[offset : offset + most]

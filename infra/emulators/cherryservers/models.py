@@ -1,7 +1,7 @@
-"""What there is in an emulated Cherry Servers account: plans, regions, keys and servers.
+"""Records of an emulated Cherry Servers account: plans, regions, keys and servers.
 
-These are the records of the emulation; only the cloud (cloud.py) and tests that set a scene change them. How they look
-over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given clock, numbers as the vendor has them.
+Only the account (account.py) and the setup of tests change them. serializers.py converts them to responses. Times are
+epoch seconds of the given clock; ids are numbers as the vendor has them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ NEVER = float("inf")
 
 
 class CherryDurations(msgspec.Struct, frozen=True):
-    """How long things take, seconds: until an order is taken up, until a server of bare metal or a virtual one is
-    deployed, until a deployment has failed, and until a terminated server is gone."""
+    """Durations in seconds: until an order is processed, until a bare metal or virtual server is deployed, until a
+    deployment fails, until a terminated server is gone."""
 
     accept: float = 5.0
     deploy: float = 480.0
@@ -27,8 +27,8 @@ class CherryDurations(msgspec.Struct, frozen=True):
 
 
 class CherryProvisioningFate(msgspec.Struct, frozen=True):
-    """What becomes of a server that is asked for. refusal: of the order, as (HTTP status, text). fails: it is ordered
-    and its deployment fails; state: what it says of itself then. joins: whether it becomes a node of its cluster."""
+    """The fate of a requested server. refusal: of the order, as (HTTP status, text). fails: the order is accepted and
+    the deployment fails. state: the server's state then. joins: whether it becomes a node of its cluster."""
 
     refusal: tuple[int, str] | None = None
     fails: bool = False
@@ -44,7 +44,7 @@ NEVER_JOINS = CherryProvisioningFate(joins=False)
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """Storage of a plan: so many pieces of one size."""
+    """Storage of a plan: a number of disks of one size."""
 
     count: int
     name: str
@@ -54,7 +54,7 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class CherryPlan(msgspec.Struct, frozen=True):
-    """A plan of the catalogue. memory in `unit`; prices in EUR per hour, spot 0.0 for none; regions by slug."""
+    """A plan of the catalogue. memory in `unit`. prices in EUR per hour; spot 0.0 if there is none. regions by slug."""
 
     id: int
     slug: str
@@ -73,12 +73,12 @@ class CherryPlan(msgspec.Struct, frozen=True):
 
     @property
     def virtual(self) -> bool:
-        """No machine of its own."""
+        """Return whether it is a virtual server."""
         return self.type != "baremetal"
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A place where plans are to be had."""
+    """A region where plans are available."""
 
     id: int
     slug: str
@@ -88,7 +88,7 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class SshKey(msgspec.Struct, frozen=True):
-    """A public key of the account."""
+    """A public SSH key of the account."""
 
     id: int
     label: str
@@ -96,7 +96,7 @@ class SshKey(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What was asked for when a server was created, as it came and understood. image: a slug, "" for none."""
+    """The request that created a server, parsed. image: a slug, "" for none."""
 
     plan: str
     region: str
@@ -111,8 +111,8 @@ class Order(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class CherryServer:
-    """A server. deployed: since when it is, or will be; listed: from when on lists show it; gone: when it is no more;
-    hidden: until when lists show it as it was before its deletion, which is `before`."""
+    """A server. deployed: when it was, or will be, deployed. listed: when lists begin to show it. gone: when it no
+    longer exists. hidden: until when lists show `before`, its state before the deletion."""
 
     id: int
     project: int
@@ -134,5 +134,5 @@ class CherryServer:
 
     @property
     def leaving(self) -> bool:
-        """Its deletion has begun."""
+        """Return whether its deletion has started."""
         return self.state == TERMINATING

@@ -1,5 +1,4 @@
-"""What a request to create or change a server says, understood as the vendor would, or refused (cherryservers.md
-§3)."""
+"""Parses requests to create or change a server as the vendor would, or refuses them."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ _HOSTNAME = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9.-]{0,251}[a-zA-Z0-9])?", re.ASCI
 
 
 def order(body: Mapping[str, Any]) -> Order:
-    """The body of a creation. plan_id and numbers as text are what other clients of the vendor send."""
+    """Parse the body of a creation. It accepts plan_id and numbers as text, which other clients of the vendor send."""
     return Order(
         plan=_name(body.get("plan") or body.get("plan_id"), "plan"),
         region=_name(body.get("region"), "region"),
@@ -31,12 +30,12 @@ def order(body: Mapping[str, Any]) -> Order:
 
 
 def project_of(body: Mapping[str, Any], default: int) -> int:
-    """The project that the body names. Refused where that is no number."""
+    """Return the project in the body. Raises Refused if it is not a number."""
     return _whole(body.get("project_id", default), "project_id")
 
 
 def hostname(value: object) -> str:
-    """A hostname; may be empty."""
+    """Parse a hostname, which may be empty."""
     text = _text(value, "hostname")
     if text and not _HOSTNAME.fullmatch(text):
         raise bad("Bad request: hostname is not valid.")
@@ -44,7 +43,7 @@ def hostname(value: object) -> str:
 
 
 def string_map(value: object, name: str) -> dict[str, str]:
-    """Tags."""
+    """Parse tags."""
     if not isinstance(value, dict) or not all(isinstance(each, str) for pair in value.items() for each in pair):
         raise bad(f"Bad request: {name} must be an object of strings.")
     return dict(value)

@@ -1,7 +1,7 @@
-"""How servers become Nodes and stop being Nodes: cloud-init that joins, and the cloud-controller-manager that labels.
+"""Registers servers as Nodes and removes them: cloud-init joins the cluster, the cloud-controller-manager adds labels.
 
-A server joins when it is deployed and has booted, if what it was told at its creation lets it in. Its Node has the
-server's hostname (cherryservers.md §7, §10); the rest is the same for all vendors (vendor/joining.py).
+A server joins when it is deployed and has booted, if its user data permits it. Its Node has the server's hostname. The
+rest is common to all vendors (vendor_common/node_registration.py).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 
 
 class CherryRegistrationOptions(msgspec.Struct, frozen=True):
-    """How servers join. cluster: whose, by its tag; prefix: of a providerID, or "" for a bare number; boot: seconds
-    from deployed until the Node is there; adopt: seconds after that until the cloud controller has given it providerID
-    and labels; reserve: what the kubelet keeps of the capacity; check_token: only who holds a bootstrap token that the
-    cluster knows; pool_label: a Node carries its pool as label even where its cloud-init does not say so."""
+    """Settings of node registration. cluster: its tag. prefix: of a providerID, "" for a bare number. boot: seconds
+    from deployed until the Node exists. adopt: seconds from then until the cloud controller sets providerID and
+    labels. reserve: part of the capacity that the kubelet reserves. check_token: only servers with a bootstrap token
+    known to the cluster join. pool_label: a Node has its pool as a label even if its cloud-init does not set it."""
 
     cluster: str = "ours"
     prefix: str = PREFIX
@@ -42,7 +42,7 @@ class CherryRegistrationOptions(msgspec.Struct, frozen=True):
 
 
 class CherryNodeRegistration(VendorJoining):
-    """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
+    """Creates and removes the Nodes of one account in one cluster; step() does what is due now."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class CherryNodeRegistration(VendorJoining):
         super().__init__(self._due_now, store)
 
     def step(self) -> None:
-        """Servers, Nodes, and then the cloud controller."""
+        """Process servers, then Nodes, then the cloud controller."""
         super().step()
         if self._ways.adopt:
             with self._cloud.lock:
@@ -73,7 +73,7 @@ class CherryNodeRegistration(VendorJoining):
             return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
 
     def _admits(self, server: CherryServer) -> bool:
-        """Asked once, when it tries: a token may have expired since."""
+        """Return whether the cluster admits a server. Checked once, when it tries to join: a token may expire later."""
         if not self._ways.check_token or server.listed == float("-inf"):
             return True
         if server.id not in self._let_in:
@@ -86,8 +86,8 @@ class CherryNodeRegistration(VendorJoining):
 
 
 def joined(cloud: CherryCloud, now: float, ways: CherryRegistrationOptions) -> dict[str, CherryServer]:
-    """The servers that are Nodes at this time, by hostname: those of the cluster that run for long enough, also on
-    their way out. Of two with one hostname the older is the Node."""
+    """Return the servers that are Nodes now, by hostname: servers of the cluster that have run long enough, including
+    those being deleted. Of two with one hostname, the older one is the Node."""
     found: dict[str, CherryServer] = {}
     for server in cloud.servers.values():
         up = server.status == DEPLOYED and server.state in (ACTIVE, TERMINATING)
@@ -97,12 +97,12 @@ def joined(cloud: CherryCloud, now: float, ways: CherryRegistrationOptions) -> d
 
 
 def _since(server: CherryServer) -> float:
-    """Those that a test has put there run for ever."""
+    """Return since when a server runs. Servers that a test added have always been running."""
     return float("-inf") if server.listed == float("-inf") else server.deployed
 
 
 def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrationOptions) -> KubeObject:
-    """The Node when its kubelet has registered it and the cloud controller has been there."""
+    """Return the Node after its kubelet has registered it and the cloud controller has completed it."""
     plan, region = cloud.plan(server.order.plan), cloud.region(server.order.region)
     assert plan is not None
     assert region is not None
@@ -141,7 +141,7 @@ def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrati
 
 
 def registered(node: KubeObject) -> KubeObject:
-    """The Node before the cloud controller has been there."""
+    """Return the Node before the cloud controller has completed it."""
     labels = {
         key: value
         for key, value in node["metadata"]["labels"].items()
@@ -155,7 +155,7 @@ def registered(node: KubeObject) -> KubeObject:
 
 
 def adopted(held: KubeObject, whole: KubeObject) -> KubeObject:
-    """A Node that is there, with what the cloud controller adds."""
+    """Return an existing Node with the additions of the cloud controller."""
     taints = [taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]]
     labels = {**whole["metadata"]["labels"], **held["metadata"].get("labels", {})}
     return {

@@ -1,6 +1,6 @@
-"""How the emulated Cherry Servers API shows things: the keys of cherryservers.md §3.1, and those that are sent live.
+"""Serializes objects of the emulated Cherry Servers API, with the documented keys and those that the live API sends.
 
-Rows of lists are shorter than the answer about one server, as the contract's recorded row is.
+Rows of lists have fewer fields than the response about one server, like the contract's recorded row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MONTH = 730.0
 
 
 def stamp(at: float) -> str:
-    """`2026-06-08T09:20:28+00:00`."""
+    """Format a time as `2026-06-08T09:20:28+00:00`."""
     return dt.datetime.fromtimestamp(at, dt.UTC).replace(microsecond=0).isoformat()
 
 
@@ -38,7 +38,7 @@ def region(each: Region) -> Json:
 
 
 def available(cloud: CherryCloud, plan: CherryPlan, name: str) -> Json:
-    """An AvailableRegions: a region and what is left there of a plan."""
+    """An AvailableRegions: a region and the plan's stock there."""
     each = cloud.regions[name]
     return {
         "id": each.id,
@@ -75,7 +75,7 @@ def specs(plan: CherryPlan) -> Json:
 
 
 def pricing(plan: CherryPlan) -> list[Json]:
-    """Its prices, before tax: by the hour, by the hour as a spot machine where there is that, and longer."""
+    """Prices before tax: per hour, per hour as a spot machine if available, and for longer periods."""
     prices = [
         ("Hourly", plan.hourly),
         *([("Spot hourly", plan.spot)] if plan.spot else []),
@@ -95,7 +95,7 @@ def pricing(plan: CherryPlan) -> list[Json]:
 
 
 def plan_row(plan: CherryPlan) -> Json:
-    """What a server says of its plan."""
+    """The plan as part of a server."""
     return {"id": plan.id, "slug": plan.slug, "name": plan.name, "type": plan.type, "specs": specs(plan)}
 
 
@@ -137,7 +137,7 @@ def ssh_key(each: SshKey) -> Json:
 
 
 class Servers:
-    """Servers of one answer: what many of them share is made once."""
+    """Serializes the servers of one response; parts that many of them share are made once."""
 
     def __init__(self, cloud: CherryCloud) -> None:
         self._cloud = cloud
@@ -146,7 +146,7 @@ class Servers:
         self._prices = {plan.slug: pricing(plan)[0] for plan in cloud.plans.values()}
 
     def row(self, server: CherryServer, state: str, status: str) -> Json:
-        """As a list shows it."""
+        """A server as a list shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
         assert place is not None
@@ -174,7 +174,7 @@ class Servers:
         }
 
     def whole(self, server: CherryServer) -> Json:
-        """As the answer about this one shows it."""
+        """A server as the response about one server shows it."""
         plan, place = self._cloud.plan(server.order.plan), self._cloud.region(server.order.region)
         assert plan is not None
         assert place is not None
@@ -214,7 +214,7 @@ def _assigned(server: CherryServer) -> Json:
 
 
 def _address_whole(cloud: CherryCloud, server: CherryServer, where: Json) -> Json:
-    """An IPAddresses with all that may be in it."""
+    """An IPAddresses with all possible fields."""
     address = _address(server.id)
     same = {
         "id": f"{server.id:08x}",
@@ -257,7 +257,7 @@ def _bgp(server: CherryServer) -> Json:
 
 
 def _volume(server: CherryServer, where: Json) -> Json:
-    """A BlockStorage that is attached to the server."""
+    """A BlockStorage attached to the server."""
     attached = {"href": f"/servers/{server.id}", "id": server.id, "hostname": server.hostname}
     return {
         "id": server.id + 100_000,
@@ -277,6 +277,6 @@ def _volume(server: CherryServer, where: Json) -> Json:
 
 
 def trimmed(rows: Iterable[Json], fields: str) -> list[Json]:
-    """Rows with these keys only, `a,b`; all of them where none are named."""
+    """Reduce rows to these keys, `a,b`. Without keys, return complete rows."""
     names = [name.strip() for name in fields.split(",") if name.strip()]
     return [{name: row[name] for name in names if name in row} for row in rows] if names else list(rows)

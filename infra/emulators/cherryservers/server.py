@@ -18,7 +18,7 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class CherryServer(VendorServer):
-    """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
+    """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
     def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None) -> None:
         self.cloud, self.front = cloud, CherryDispatcher(cloud)
@@ -26,24 +26,24 @@ class CherryServer(VendorServer):
 
     @property
     def root(self) -> str:
-        """The API's address with its version, as a client's endpoint is written."""
+        """Return the API's address with its version, as in a client's endpoint."""
         return f"{self.url}{VERSION}"
 
     def add_token(self, text: str, *, writes: bool = True) -> None:
-        """From now on this token is accepted. writes: it may change something."""
+        """Accept this token from now on. writes: it permits changes."""
         self.front.tokens[text] = Token(writes)
 
     @property
     def faults(self) -> VendorFaults:
-        """Faults for the calls to come."""
+        """Return the faults for the next calls."""
         return self.front.faults
 
     @property
     def throttle(self) -> CherryThrottle:
-        """The account's rate limit."""
+        """Return the account's rate limit."""
         return self.front.throttle
 
     @property
     def log(self) -> list[CherryLoggedRequest]:
-        """The calls so far, oldest first."""
+        """Return the calls so far, oldest first."""
         return list(self.front.log)

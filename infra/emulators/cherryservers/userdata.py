@@ -1,6 +1,6 @@
-"""What a server's cloud-init makes of it: whether the cluster lets it in, and which labels its kubelet asks for.
+"""Interprets a server's cloud-init: whether the cluster admits the server, and the labels its kubelet sets.
 
-Read as kubeadm and the kubelet would: a token is valid while the cluster holds its Secret and that has not expired.
+It follows kubeadm and the kubelet: a token is valid while the cluster has its Secret and the Secret has not expired.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LABELS = re.compile(r"--node-labels[= ]\"?([^\s\"']+)")
 
 
 def script(user_data: str) -> str:
-    """The text, "" where there is none or it cannot be read."""
+    """Return the decoded text, "" if it is absent or unreadable."""
     try:
         return base64.b64decode(user_data, validate=True).decode()
     except (binascii.Error, ValueError):
@@ -28,7 +28,7 @@ def script(user_data: str) -> str:
 
 
 def node_labels(user_data: str) -> dict[str, str]:
-    """`--node-labels=pool=workers,team=web` in the script."""
+    """Return labels of `--node-labels=pool=workers,team=web` in the script."""
     found: dict[str, str] = {}
     for text in _LABELS.findall(script(user_data)):
         for each in text.split(","):
@@ -39,7 +39,7 @@ def node_labels(user_data: str) -> dict[str, str]:
 
 
 def admitted(user_data: str, store: ObjectStore, now: float) -> bool:
-    """Whether one of the tokens in the script opens the cluster's door at this time."""
+    """Return whether one of the tokens in the script is valid in the cluster at this time."""
     for token_id, secret in _TOKEN.findall(script(user_data)):
         held = store.peek("secrets", f"bootstrap-token-{token_id}", NAMESPACE)
         if held is not None and _opens(held, token_id, secret, now):
@@ -60,6 +60,6 @@ def _opens(held: KubeObject, token_id: str, secret: str, now: float) -> bool:
 
 
 def _data(held: KubeObject) -> Mapping[str, str]:
-    """A Secret's values; a server keeps them as base64, whichever way they came."""
+    """Return a Secret's decoded values. The server stores them as base64, in whichever form they were sent."""
     found = {key: base64.b64decode(value).decode() for key, value in (held.get("data") or {}).items()}
     return {**found, **(held.get("stringData") or {})}

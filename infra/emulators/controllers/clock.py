@@ -1,8 +1,8 @@
-"""Time for the simulated cluster: either the wall's, run faster, or moved by hand.
+"""Clocks for the simulated cluster: the wall clock, accelerated, or a manual one.
 
-Why: a node takes minutes to boot and ten more to become unneeded, and nobody watches that long. Every part of the
-simulation is given one of these two and never reads the wall itself, so the live emulation can run at 60 minutes a
-minute and a scenario at none at all, with the same code.
+A node takes minutes to boot and ten more to become unneeded, which is too long to wait for. Every part of the
+simulation gets one of these two clocks and never reads the wall clock itself. The same code therefore serves the live
+emulation at 60 minutes per minute and scenarios without real time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Epoch seconds that begin at `start` and pass `speed` times as fast as `wall` (which must not go backwards)."""
+    """Epoch seconds that begin at `start` and advance `speed` times as fast as `wall` (which must not go backwards)."""
 
     def __init__(self, start: float, speed: float, wall: Callable[[], float]) -> None:
         if speed <= 0:
@@ -20,30 +20,30 @@ class Clock:
         self._began = wall()
 
     def now(self) -> float:
-        """The virtual time, epoch seconds."""
+        """Return the virtual time, epoch seconds."""
         return self._start + (self._wall() - self._began) * self._speed
 
     def wall_seconds(self, virtual_seconds: float) -> float:
-        """How long a person waits until so much virtual time has passed."""
+        """Return how much real time such a virtual duration takes."""
         return virtual_seconds / self._speed
 
     def __call__(self) -> float:
-        """The same as now(): a clock is a parameter of type Callable[[], float]."""
+        """Same as now(), because a clock is a parameter of type Callable[[], float]."""
         return self.now()
 
 
 class ManualClock:
-    """Epoch seconds that stand still until told to advance."""
+    """Epoch seconds that advance only by `advance`."""
 
     def __init__(self, start: float) -> None:
         self._now = start
 
     def now(self) -> float:
-        """The virtual time, epoch seconds."""
+        """Return the virtual time, epoch seconds."""
         return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; it never goes back."""
+        """Advance the time; it never goes back."""
         if seconds < 0:
             raise ValueError(f"{seconds} s: time does not go back")
         self._now += seconds

@@ -1,8 +1,8 @@
-"""The kubelets of all nodes, and the little of the node controllers that goes with them.
+"""Simulates the kubelets of all nodes and the related parts of the node controllers.
 
-Nodes come up, pods on ready nodes start and stop after a while, and what a vanished node leaves behind is cleared
-away. There are no containers: time alone moves things. All of it is read off the objects' own times, so a restarted
-simulation goes on where it was.
+Nodes become ready, pods on ready nodes start and stop after some time, and what a removed node leaves behind is
+deleted. There are no containers; only time causes transitions. All state is read from the objects' own timestamps, so a
+restarted simulation continues where it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infra.emulators.kube.store import ObjectStore
 
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
-RUN_SECONDS = "local.outscaler/run-seconds"  # annotation: a pod with it ends by itself, as a job's does
+RUN_SECONDS = "local.outscaler/run-seconds"  # annotation: a pod with it terminates by itself, like that of a job
 _PRESSURE = (
     ("MemoryPressure", "KubeletHasSufficientMemory"),
     ("DiskPressure", "KubeletHasNoDiskPressure"),
@@ -30,10 +30,10 @@ _PRESSURE = (
 
 
 class KubeletTimes(msgspec.Struct, frozen=True):
-    """How long things take, seconds.
+    """Durations in seconds.
 
-    boot: from a node's creation until it is ready; start: from a pod's binding until it is ready; stop: the longest a
-    pod needs to end, however long it is given; heartbeat: between status reports of an idle node
+    boot: from a node's creation until it is ready; start: from a pod's binding until it is ready; stop: the longest
+    time a pod takes to terminate, whatever its grace period; heartbeat: between status reports of an idle node
     """
 
     boot: float = 20.0
@@ -43,7 +43,7 @@ class KubeletTimes(msgspec.Struct, frozen=True):
 
 
 def with_taint(taints: list[KubeObject], taint: KubeObject, *, present: bool) -> list[KubeObject]:
-    """A node's taints with this one (by key and effect) in or out."""
+    """Return a node's taints with this one (by key and effect) added or removed."""
     others = [t for t in taints if (t["key"], t.get("effect")) != (taint["key"], taint["effect"])]
     if not present:
         return others
@@ -51,7 +51,7 @@ def with_taint(taints: list[KubeObject], taint: KubeObject, *, present: bool) ->
 
 
 def _address(uid: str) -> str:
-    """An address that is the pod's own in practice, and the same in every run."""
+    """Return an address that is practically unique to the pod and the same in every run."""
     number = zlib.crc32(uid.encode())
     return f"10.{64 + (number >> 16) % 64}.{(number >> 8) % 256}.{number % 254 + 1}"
 
@@ -62,20 +62,20 @@ class Kubelets:
     def __init__(self, store: ObjectStore, clock: Callable[[], float], times: KubeletTimes | None = None) -> None:
         self._store, self._clock, self._times = store, clock, times or KubeletTimes()
         self._silent: set[str] = set()
-        # Objects between which time alone does nothing, until they are other objects; a Node with its last heartbeat.
+        # Objects that need no action until they are replaced; for a Node, with its last heartbeat.
         self._up: dict[str, tuple[KubeObject, float]] = {}
         self._calm: dict[int, KubeObject] = {}
 
     def silence(self, node: str) -> None:
-        """The node's kubelet stops reporting: the node becomes unreachable and its pods no longer start or stop."""
+        """Stop a node's kubelet: the node becomes unreachable and its pods no longer start or stop."""
         self._silent.add(node)
 
     def revive(self, node: str) -> None:
-        """It reports again."""
+        """Start a stopped kubelet again."""
         self._silent.discard(node)
 
     def step(self) -> None:
-        """Nodes first, then the pods on them."""
+        """Process nodes first, then the pods on them."""
         now = self._clock()
         ready: set[str] = set()
         known: set[str] = set()
@@ -94,7 +94,8 @@ class Kubelets:
             where = pod["spec"].get("nodeName")
             if where and where not in known:
                 erase(self._store, "pods", pod, grace=0)
-            elif id(pod) in calm or _is_calm(pod):  # calm holds its pods, so the number is no other's
+            # the cache holds references to its pods, so their ids are not reused
+            elif id(pod) in calm or _is_calm(pod):
                 self._calm[id(pod)] = pod
             elif where and where not in self._silent:
                 self._tend_pod(pod, now, ready=where in ready)
@@ -102,7 +103,7 @@ class Kubelets:
     # -- nodes
 
     def _is_up(self, node: KubeObject, before: tuple[KubeObject, float] | None, now: float) -> bool:
-        """Whether the node is ready and no report is due: nothing to do."""
+        """Return whether the node is ready and no report is due, so that there is nothing to do."""
         if before is None or before[0] is not node:
             held = held_condition(node, "Ready")
             last = held.get("lastHeartbeatTime") if held and held.get("status") == "True" else None
@@ -132,7 +133,7 @@ class Kubelets:
                 self._report(node, now, up=up)
 
     def _report(self, node: KubeObject, now: float, *, up: bool) -> None:
-        """The kubelet's own conditions, and the taint that follows them."""
+        """Write the kubelet's own conditions and the corresponding taint."""
         ready = (
             condition("Ready", value=True, reason="KubeletReady", message="kubelet is posting ready status")
             if up
@@ -184,7 +185,7 @@ class Kubelets:
                 self._write_pod(pod, _succeeded(pod, now))
 
     def _stop(self, pod: KubeObject, now: float) -> None:
-        """deletionTimestamp is when the grace ends, so the pod was told that much earlier."""
+        """Stop a pod. deletionTimestamp is the end of the grace period, so termination began that much earlier."""
         meta = pod["metadata"]
         grace = float(meta.get("deletionGracePeriodSeconds", 0))
         told = parse_time(meta["deletionTimestamp"]) - grace
@@ -196,7 +197,7 @@ class Kubelets:
 
 
 def _is_calm(pod: KubeObject) -> bool:
-    """Whether time alone does nothing to the pod, as long as its node is there."""
+    """Return whether the pod needs no action over time while its node exists."""
     meta, phase = pod["metadata"], dig(pod, "status", "phase")
     if "deletionTimestamp" in meta or phase in {None, "Pending"}:
         return False
@@ -220,7 +221,7 @@ def _container(container: KubeObject, now: float, uid: str, *, running: bool) ->
 
 
 def _running(pod: KubeObject, now: float) -> KubeObject:
-    """The status of a pod whose containers have all started."""
+    """Return the status of a pod whose containers have all started."""
     uid = pod["metadata"]["uid"]
     address = _address(uid)
     done = [
@@ -238,7 +239,7 @@ def _running(pod: KubeObject, now: float) -> KubeObject:
 
 
 def _succeeded(pod: KubeObject, now: float) -> KubeObject:
-    """The status of a pod whose containers have all ended well."""
+    """Return the status of a pod whose containers have all succeeded."""
     uid = pod["metadata"]["uid"]
     over = [condition(type_, value=False, reason="PodCompleted") for type_ in ("Ready", "ContainersReady")]
     return {

@@ -1,8 +1,8 @@
-"""All controllers of a simulated cluster, run together in a fixed order.
+"""Runs all controllers of a simulated cluster together in a fixed order.
 
-Why one object: a scenario wants to say "let everything settle, then let a minute pass", and two runs of the same
-scenario must be the same to the letter. The order, the store's seed and the clock decide everything; nothing here
-draws a number or reads the wall.
+A scenario needs to run everything to a steady state and then advance the time by a minute, and two runs of the same
+scenario must be identical. The order, the store's seed and the clock determine everything; nothing here is random or
+reads the wall clock.
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from infra.emulators.kube.objects import dig
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
 
-_ROUNDS = 100  # far more than any chain of controllers is long
-_BUDGET_SECONDS = 10.0  # between looks at budgets when no pod changes
+_ROUNDS = 100  # far longer than any chain of controllers
+_BUDGET_SECONDS = 10.0  # between checks of budgets when no pod changes
 _log = logging.getLogger(__name__)
 
 
 class Controller(Protocol):
-    """Anything that moves the store towards what its objects ask for."""
+    """A controller that moves the store towards the desired state of its objects."""
 
     def step(self) -> None:
-        """All that can be done now."""
+        """Do everything that can be done now."""
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How the simulated cluster behaves: times of kubelets, machines and their classes, how the scheduler picks."""
+    """Behaviour of the simulated cluster: times of kubelets, machines and their classes, node choice of the
+    scheduler."""
 
     kubelets: KubeletTimes = KubeletTimes()
     machines: CapiControllerSettings = CapiControllerSettings()
@@ -51,7 +52,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class _Budgets:
-    """The disruption controller, run when it could find something: after a change, and now and then for its timers."""
+    """Runs the disruption controller when it may have work: after a change, and periodically for its timers."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock, self._last = store, clock, float("-inf")
@@ -73,7 +74,8 @@ class _Budgets:
             reconcile_budgets(self._store)
 
     def _waits(self) -> bool:
-        """Whether time alone can change a budget: an eviction was granted whose pod is not yet seen going."""
+        """Return whether time alone can change a budget: an eviction was granted, but its pod is not terminating
+        yet."""
         return any(
             dig(budget, "status", "disruptedPods")
             for budget in self._store.list("poddisruptionbudgets", group="policy")
@@ -81,8 +83,8 @@ class _Budgets:
 
 
 class ClusterSimulation:
-    """The controllers of one store. workload: the store that Nodes join and pods live in, by default the same.
-    more: further controllers, such as those of a vendor's account beside the cluster; they come before the kubelets."""
+    """The controllers of one store. workload: the store of Nodes and pods, by default the same. more: further
+    controllers, such as those of a vendor's account attached to the cluster; they run before the kubelets."""
 
     def __init__(
         self,
@@ -117,9 +119,9 @@ class ClusterSimulation:
         return tuple(store.version for store in self._stores)
 
     def step(self) -> int:
-        """Runs every controller until none of them changes anything; how many rounds that took.
+        """Run every controller until none of them changes anything. Returns the number of rounds.
 
-        RuntimeError when they do not come to rest: two of them undo each other's work.
+        Raises RuntimeError if they do not reach a steady state, because two of them undo each other's work.
         """
         for rounds in range(_ROUNDS):
             before = self._versions()
@@ -130,9 +132,10 @@ class ClusterSimulation:
         raise RuntimeError(f"the controllers did not come to rest in {_ROUNDS} rounds")
 
     def run(self, stop: threading.Event, interval: float) -> None:
-        """Steps every `interval` wall seconds until told to stop; for a thread of the live emulation.
+        """Step every `interval` wall seconds until stopped; for a thread of the live emulation.
 
-        Others write to the store meanwhile, so a refusal or an unfinished round is met again in the next step.
+        Other threads write to the store in the meantime, so a refused write or an unfinished round is repeated in the
+        next step.
         """
         while not stop.wait(interval):
             try:

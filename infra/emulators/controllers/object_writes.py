@@ -1,7 +1,7 @@
-"""What every simulated controller does with objects: write without clobbering, own, and keep conditions.
+"""Operations on objects that all simulated controllers share: conflict-safe writes, ownership, conditions.
 
-Why: controllers look at the whole state again and again and must not mind losing a race against the API's users. A
-refused write is no failure here, only a reason to look again in the next step.
+Controllers evaluate the whole state repeatedly, and clients of the API may write at the same time. A refused write is
+therefore not an error; the next step evaluates the state again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ _KEPT = ("lastProbeTime", "lastHeartbeatTime", "lastUpdateTime")  # of a conditi
 
 
 def listed(store: ObjectStore, plural: str, group: str = "", namespace: str | None = None) -> list[KubeObject]:
-    """store.list (READ ONLY), empty where the resource is not served, as custom ones are before their CRD is there."""
+    """Return store.list (READ ONLY), empty if the resource is not served, like custom resources before their CRD
+    exists."""
     return store.list(plural, namespace, group) if store.resources.find(plural, group) else []
 
 
 def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> bool:
-    """Replace the object that was read; False when it was changed or removed meanwhile, and nothing was written. What
-    is given is handed over: it is not to be changed any more."""
+    """Replace the object that was read. Returns False, without writing, if it was changed or deleted in the meantime.
+    The argument must not be changed afterwards."""
     try:
         store.replace(plural, obj, group)
     except ApiError as error:
@@ -36,7 +37,7 @@ def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> 
 
 
 def write_status(store: ObjectStore, plural: str, obj: KubeObject, status: KubeObject, group: str = "") -> bool:
-    """Merge fields into an object's status; nothing is written when they are there already (absent counts as 0)."""
+    """Merge fields into an object's status. Nothing is written if they are present already (absent counts as 0)."""
     before = obj.get("status") or {}
     if all(before.get(key, 0 if value == 0 else None) == value for key, value in status.items()):
         return False
@@ -44,7 +45,7 @@ def write_status(store: ObjectStore, plural: str, obj: KubeObject, status: KubeO
 
 
 def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", grace: int | None = None) -> None:
-    """Delete as a user would (grace: seconds for a pod); one that is gone already is fine."""
+    """Delete as a user would. grace: seconds for a pod. An object that is gone already is not an error."""
     meta = obj["metadata"]
     try:
         store.delete(plural, meta["name"], meta.get("namespace", ""), group, grace)
@@ -54,8 +55,8 @@ def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", gra
 
 
 def controller_of(obj: Json) -> KubeObject | None:
-    """The owner reference that controls the object, or None."""
-    for ref in obj["metadata"].get("ownerReferences") or ():  # a loop: asked too often for a generator
+    """Return the owner reference that controls the object, or None."""
+    for ref in obj["metadata"].get("ownerReferences") or ():  # a loop, because it is called too often for a generator
         if ref.get("controller"):
             found: KubeObject = ref
             return found
@@ -63,7 +64,7 @@ def controller_of(obj: Json) -> KubeObject | None:
 
 
 def owned_by(owner: Json) -> list[KubeObject]:
-    """The ownerReferences of something that this object controls."""
+    """Return the ownerReferences of an object that this object controls."""
     meta = owner["metadata"]
     return [
         {
@@ -78,7 +79,7 @@ def owned_by(owner: Json) -> list[KubeObject]:
 
 
 def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
-    """Objects by the uid of what controls them; those nobody controls are left out."""
+    """Return objects by the uid of their controller, without those that have none."""
     found: dict[str, list[KubeObject]] = {}
     for obj in objects:
         ref = controller_of(obj)
@@ -88,7 +89,7 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 
 def is_true(obj: Json, condition: str) -> bool:
-    """Whether status.conditions has that type with status True."""
+    """Return whether status.conditions has that type with status True."""
     for each in conditions_of(obj):  # noqa: SIM110 - asked too often for a generator
         if each.get("type") == condition and each.get("status") == "True":
             return True
@@ -96,7 +97,7 @@ def is_true(obj: Json, condition: str) -> bool:
 
 
 def condition(type_: str, *, value: bool | str, reason: str = "", message: str = "") -> KubeObject:
-    """An entry for status.conditions; value: True, False, or `Unknown`."""
+    """Return an entry for status.conditions. value: True, False, or `Unknown`."""
     made: KubeObject = {"type": type_, "status": str(value)}
     if reason:
         made["reason"] = reason
@@ -106,7 +107,7 @@ def condition(type_: str, *, value: bool | str, reason: str = "", message: str =
 
 
 def with_conditions(obj: Json, now: float, *wanted: KubeObject) -> list[KubeObject]:
-    """status.conditions with these put in; lastTransitionTime moves only where the status did."""
+    """Return status.conditions with these added or replaced. lastTransitionTime changes only if the status changes."""
     conditions: list[KubeObject] = list(conditions_of(obj))
     for each in wanted:
         at = next((i for i, old in enumerate(conditions) if old.get("type") == each["type"]), None)

@@ -1,7 +1,6 @@
-"""Objects to begin a simulated cluster with, as a person would apply them, and a way to apply them.
+"""Objects with which a simulated cluster starts, as a person would apply them, and a function to apply them.
 
-Only what a user writes: defaults, owners, status and everything that follows are the API server's and the
-controllers' work.
+They contain only what a user writes. Defaults, owners and status are added by the API server and the controllers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from infra.emulators.kube.store import ObjectStore
 
 _WORKLOAD = Path(__file__).resolve().parents[2] / "kubernetes" / "rbac-workload.yaml"
 
-# Kind -> (plural, group), of every kind that the controllers know.
+# Kind -> (plural, group), of all kinds that the controllers support.
 WHERE = {
     "Namespace": ("namespaces", ""),
     "Node": ("nodes", ""),
@@ -43,9 +42,10 @@ WHERE = {
 
 
 def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
-    """Creates objects in order and returns them as stored; a missing namespace is created, CRDs when first needed.
+    """Create objects in order and return them as stored. Missing namespaces are created, and CRDs when they are first
+    needed.
 
-    KeyError for a kind that no controller here knows.
+    Raises KeyError for a kind that the controllers do not support.
     """
     made = []
     for obj in objects:
@@ -60,7 +60,7 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
 
 
 def apply_shipped(store: ObjectStore) -> None:
-    """The ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person applies before anything else."""
+    """Apply the ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person applies before anything else."""
     for document in yaml.safe_load_all(_WORKLOAD.read_text("utf-8")):
         if document["kind"] == "ConfigMap":
             name = document["metadata"]["name"]
@@ -76,7 +76,7 @@ def _pod_template(name: str, cpu: str, memory: str, spec: Mapping[str, Any]) -> 
 def deployment(
     name: str, namespace: str = "default", replicas: int = 1, cpu: str = "100m", memory: str = "128Mi", **spec: Any
 ) -> KubeObject:
-    """apps/v1 Deployment labelled app=name; spec: further fields of the pod's spec."""
+    """Return an apps/v1 Deployment labelled app=name. spec: further fields of the pod's spec."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -92,7 +92,7 @@ def deployment(
 def daemonset(
     name: str, namespace: str = "kube-system", cpu: str = "50m", memory: str = "64Mi", **spec: Any
 ) -> KubeObject:
-    """apps/v1 DaemonSet labelled app=name; spec: further fields of the pod's spec."""
+    """Return an apps/v1 DaemonSet labelled app=name. spec: further fields of the pod's spec."""
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -108,7 +108,7 @@ def pdb(
     min_available: int | str | None = None,
     max_unavailable: int | str | None = None,
 ) -> KubeObject:
-    """policy/v1 PodDisruptionBudget over app=name; give one of the two bounds."""
+    """Return a policy/v1 PodDisruptionBudget for app=name. Pass one of the two bounds."""
     bound = {"minAvailable": min_available} if min_available is not None else {"maxUnavailable": max_unavailable}
     return {
         "apiVersion": "policy/v1",
@@ -128,7 +128,7 @@ def node(
     ready: bool = True,
     **allocatable: str,
 ) -> KubeObject:
-    """core/v1 Node outside any group, ready at once unless told otherwise."""
+    """Return a core/v1 Node outside any group, ready by default."""
     amounts = {"cpu": cpu, "memory": memory, "pods": "110", **allocatable}
     status: KubeObject = {"capacity": amounts, "allocatable": dict(amounts)}
     if ready:
@@ -168,10 +168,10 @@ def machine_deployment(
     version: str = "v1beta2",
     capacity: Mapping[str, str] | None = None,
 ) -> KubeObject:
-    """A node group: a MachineDeployment with size bounds and the capacity its Nodes will have.
+    """Return a node group: a MachineDeployment with size bounds and the capacity of its Nodes.
 
-    labels, taints: what its Nodes carry; a taint is `key=value:Effect`. capacity: further capacity annotations by
-    their last part, as `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`.
+    labels, taints: of its Nodes; a taint is `key=value:Effect`. capacity: further capacity annotations by their last
+    part: `gpu-type`, `gpu-count`, `maxPods`, `ephemeral-disk`.
     """
     zones = {"topology.kubernetes.io/zone": zone, "topology.kubernetes.io/region": zone.rstrip("abc")} if zone else {}
     carried = {**zones, **(labels or {})}
@@ -215,7 +215,8 @@ def machine_deployment(
 def machine_pool(
     name: str, replicas: int, min_size: int, max_size: int, *, machines: bool = False, **more: Any
 ) -> KubeObject:
-    """A node group: a MachinePool, with a Machine for every instance or with none; more: as for machine_deployment."""
+    """Return a node group: a MachinePool, with a Machine for every instance or without Machines. more: as for
+    machine_deployment."""
     made = machine_deployment(name, replicas, min_size, max_size, **more)
     del made["spec"]["selector"]
     made["spec"]["template"]["spec"]["infrastructureRef"]["kind"] = "LocalMachinePool"
@@ -226,7 +227,7 @@ def machine_pool(
 def cluster(
     name: str = "local", namespace: str = "default", *, paused: bool = False, version: str = "v1beta2"
 ) -> KubeObject:
-    """The Cluster that the groups belong to; paused: none of them is reconciled."""
+    """Return the Cluster that the groups belong to. paused: none of them is reconciled."""
     infra = "infrastructure.cluster.x-k8s.io"
     ref = {"kind": "LocalCluster", "name": name}
     ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}

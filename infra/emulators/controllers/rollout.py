@@ -1,4 +1,4 @@
-"""How a rollout moves: the arithmetic that Deployments and MachineDeployments share, as a pure function."""
+"""Rollout arithmetic that Deployments and MachineDeployments share, as pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class SetSize(msgspec.Struct, frozen=True):
-    """A set of one template: how many it is asked for, how many of them serve."""
+    """The size of a set of one template: requested replicas and ready replicas."""
 
     name: str
     asked: int
@@ -17,7 +17,7 @@ class SetSize(msgspec.Struct, frozen=True):
 
 
 def share(value: int | str, of: int, *, up: bool) -> int:
-    """maxSurge or maxUnavailable: an absolute number, or a percentage of the replicas rounded up or down."""
+    """Return maxSurge or maxUnavailable: an absolute number, or a percentage of the replicas, rounded up or down."""
     if isinstance(value, int):
         return value
     part = int(value.rstrip("%")) * of / 100
@@ -25,8 +25,8 @@ def share(value: int | str, of: int, *, up: bool) -> int:
 
 
 def exchange(size: int, surge: int, unavailable: int, new: SetSize, old: Sequence[SetSize]) -> dict[str, int]:
-    """The sizes to set now, by name: as many more of the new as surge allows, as many fewer of the old as can be
-    missed. Old replicas that do not serve are no loss."""
+    """Return the sizes to set now, by name: the new set grows as far as surge allows, old sets shrink as far as
+    availability allows. Unavailable old replicas can always be removed."""
     if not old:
         return {new.name: size}
     asked = new.asked + sum(each.asked for each in old)

@@ -1,7 +1,7 @@
-"""One emulated zone of one organisation: Instance Pools, SKS clusters and what is in them, on a clock that is given.
+"""One emulated zone of one organisation, with Instance Pools, SKS clusters and their contents, on a given clock.
 
-No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
-over the wire (server.py). Everything is counted, nothing drawn, so two runs are the same to the letter of their ids.
+It has no HTTP: a test sets up and inspects the zone with this object, while the program under test uses the API
+(server.py). Ids come from counters and nothing is random, so two runs are identical, including ids.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NUMBERS = {"kind": 0xA1, "pool": 0xB2, "nodepool": 0xC3, "cluster": 0xD4, "vm":
 
 
 def example_id(kind: str, number: int) -> str:
-    """A UUID that looks like an example: the kind is in its beginning, the number at its end."""
+    """Return a UUID that is recognisable as an example: it begins with the kind and ends with the number."""
     return f"{_NUMBERS[kind]:02x}000000-0000-4000-8000-{number:012d}"
 
 
@@ -58,13 +58,13 @@ KINDS = tuple(
 
 
 class Zone:
-    """The zone. lock: hold it to change anything while a server is running.
+    """The zone. lock: acquire it to change anything while a server is running.
 
-    limit: instances of the organisation, -1 for no limit; other_usage: those in other zones. refuses_quota: a scaling
-    past it is refused at once instead of failing later. size_at_once: a pool shows the wanted size as soon as it is
-    asked for it instead of when that is done. heals: seconds after which SKS tries again for instances that are
-    missing, and again; None for never. shows_leaving: instances on their way out are still listed as members.
-    empties_pools: a standalone pool may be scaled to nothing (the document says that its size is positive).
+    limit: instances of the organisation, -1 for no limit. other_usage: instances in other zones. refuses_quota: a
+    scaling beyond the limit is refused at once instead of failing later. size_at_once: a pool shows the new size when
+    it is requested instead of when the operation is done. heals: seconds after which SKS retries to create missing
+    instances, repeatedly; None for never. shows_leaving: instances being deleted are still listed as members.
+    empties_pools: a standalone pool can be scaled to 0 (the API document requires a positive size).
     """
 
     def __init__(self, clock: Callable[[], float], *, name: str = ZONE, times: ExoscaleDurations | None = None) -> None:
@@ -83,7 +83,7 @@ class Zone:
         self._planned = itertools.count()
         self._counts = {kind: itertools.count(1) for kind in _NUMBERS}
 
-    # -- the scene
+    # -- test setup
 
     def add_pool(
         self,
@@ -94,7 +94,7 @@ class Zone:
         disk: int = 50,
         labels: Mapping[str, str] | None = None,
     ) -> ExoscalePool:
-        """A standalone Instance Pool with `size` running instances."""
+        """Add a standalone Instance Pool with `size` running instances."""
         with self.lock:
             pool = ExoscalePool(
                 self.number("pool"),
@@ -110,7 +110,7 @@ class Zone:
             return pool
 
     def add_cluster(self, name: str) -> ExoscaleCluster:
-        """An SKS cluster without Nodepools."""
+        """Add an SKS cluster without Nodepools."""
         with self.lock:
             cluster = ExoscaleCluster(self.number("cluster"), name, self.clock())
             self.clusters[cluster.id] = cluster
@@ -128,7 +128,7 @@ class Zone:
         taints: Mapping[str, tuple[str, str]] | None = None,
         max_pods: int = 0,
     ) -> Nodepool:
-        """A Nodepool with its hidden pool. taints: key -> (value, effect)."""
+        """Add a Nodepool with its hidden pool. taints: key -> (value, effect)."""
         with self.lock:
             id_ = self.number("nodepool")
             pool = self.add_pool(f"nodepool-{name}-{id_[-4:]}", size=size, type=type, disk=disk)
@@ -138,7 +138,7 @@ class Zone:
             return made
 
     def add_members(self, pool: str, count: int, *, state: str = RUNNING) -> list[str]:
-        """Instances that are there already, as if from long ago; the pool's size is left as it is. Their ids."""
+        """Add long-running instances without changing the pool's size. Returns their ids."""
         with self.lock:
             made = [self.make(self.pools[pool], state, self.clock(), None) for _ in range(count)]
             for vm in made:
@@ -146,7 +146,7 @@ class Zone:
             return [vm.id for vm in made]
 
     def add_lonely(self, state: str = RUNNING) -> str:
-        """An instance that no pool manages; its id."""
+        """Add an instance that no pool manages. Returns its id."""
         with self.lock:
             number = next(self._counts["vm"])
             vm = Vm(
@@ -164,22 +164,22 @@ class Zone:
             return vm.id
 
     def set_state(self, id_: str, state: str) -> None:
-        """Of an instance, or of a pool ("": what follows from what goes on in it)."""
+        """Set the state of an instance, or of a pool ("": computed from its activity)."""
         with self.lock:
             (self.vms.get(id_) or self.pools[id_]).state = state
 
     def spoil(self, pool: str, fate: ExoscaleProvisioningFate, times: int = 1) -> None:
-        """The next `times` instances that the pool asks for meet this fate."""
+        """Give the next `times` instances that the pool requests this fate."""
         with self.lock:
             self.pools[pool].fates += [fate] * times
 
     def end_next(self, pool: str, ending: Ending, times: int = 1) -> None:
-        """The next `times` operations on the pool end in this way."""
+        """Let the next `times` operations on the pool end in this way."""
         with self.lock:
             self.pools[pool].endings += [ending] * times
 
     def delete_pool(self, pool: str) -> None:
-        """Somebody deletes the pool with all that is in it: `destroying` at once, gone a while later."""
+        """Delete the pool with all its instances, as a person would: `destroying` at once, gone a while later."""
         with self.lock:
             self.pools[pool].state = "destroying"
             for vm in self.pools[pool].members.values():
@@ -187,26 +187,26 @@ class Zone:
             self.plan(self.clock() + self.times.delete_pool, simulation.drop, pool)
 
     def vanish(self, vm: str) -> None:
-        """An instance is gone from one moment to the next; its pool's size is left as it is."""
+        """Remove an instance instantly. Its pool's size stays unchanged."""
         with self.lock:
             self.forget(vm)
 
-    # -- what is in it
+    # -- content
 
     def number(self, kind: str) -> str:
-        """A fresh id of that kind."""
+        """Return a new id of that kind."""
         return example_id(kind, next(self._counts[kind]))
 
     def kind(self, name: str) -> Kind:
-        """An instance type by `family.size`. KeyError if there is none."""
+        """Return an instance type by `family.size`. KeyError if it does not exist."""
         return {each.name: each for each in self.kinds.values()}[name]
 
     def nodepool(self, pool: ExoscalePool) -> Nodepool | None:
-        """Whose hidden pool it is."""
+        """Return the Nodepool that owns a hidden pool."""
         return self.clusters[pool.cluster].nodepools[pool.nodepool] if pool.nodepool else None
 
     def make(self, pool: ExoscalePool, state: str, at: float, fate: ExoscaleProvisioningFate | None) -> Vm:
-        """One more member."""
+        """Add a member."""
         number = next(self._counts["vm"])
         vm = Vm(
             example_id("vm", number),
@@ -223,31 +223,31 @@ class Zone:
         return vm
 
     def forget(self, vm: str) -> None:
-        """An instance is no more."""
+        """Remove an instance from the records."""
         gone = self.vms.pop(vm)
         if gone.pool in self.pools:
             self.pools[gone.pool].members.pop(vm, None)
 
     def usage(self) -> int:
-        """Instances of the organisation."""
+        """Return the number of instances of the organisation."""
         return self.other_usage + len(self.vms)
 
     def free(self) -> int | None:
-        """How many more the quota allows; None: any number."""
+        """Return how many more instances the quota allows, None for no limit."""
         return None if self.limit < 0 else max(0, self.limit - self.usage())
 
     def running(self) -> list[Vm]:
-        """Instances that run or could, of all pools."""
+        """Return instances of all pools that are running or can run."""
         with self.lock:
             return [vm for vm in self.vms.values() if vm.state not in LEAVING and vm.pool]
 
     # -- time
 
     def plan(self, at: float, play: Play, subject: str) -> None:
-        """Something to come."""
+        """Schedule a future event."""
         heapq.heappush(self.agenda, (at, next(self._planned), play, subject))
 
     def step(self) -> None:
-        """All that is due by now."""
+        """Process everything that is due now."""
         with self.lock:
             simulation.advance(self, self.clock())

@@ -1,4 +1,4 @@
-"""An emulated Exoscale zone beside a simulated cluster: what LocalWorld and a bench plug in.
+"""An emulated Exoscale zone attached to a simulated cluster, for LocalWorld and live emulations.
 
 account = ExoscaleAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -25,9 +25,9 @@ KEY, KEY_SECRET = "EXO-EXAMPLE-LOCAL-KEY-0001", "example-secret-of-the-emulated-
 
 
 class ExoscaleAccount:
-    """One zone with one key, served on loopback. operations: what the key's role allows, None for everything.
+    """One zone with one key, served on loopback. operations: those that the key's role allows, None for all.
 
-    zone and server are there as soon as the account is attached to a clock.
+    `zone` and `server` exist once the account is attached to a clock.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class ExoscaleAccount:
         self._server: ExoscaleServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """The zone on that clock; what makes its instances Nodes of that cluster."""
+        """Create the zone on that clock. Returns the controller that makes its instances Nodes of that cluster."""
         self._zone = Zone(clock, times=self._times)
         self._server = ExoscaleServer(self._zone, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._operations)
@@ -51,33 +51,33 @@ class ExoscaleAccount:
 
     @property
     def zone(self) -> Zone:
-        """The zone. AssertionError before it is attached."""
+        """Return the zone. AssertionError before it is attached."""
         assert self._zone is not None, "attach the account first"
         return self._zone
 
     @property
     def server(self) -> ExoscaleServer:
-        """Its API."""
+        """Return its API server."""
         assert self._server is not None, "attach the account first"
         return self._server
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self.server.start()
 
     def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
+        """Stop serving. Harmless if serving never started."""
         if self._server is not None:
             self._server.stop()
 
     def secret(self, key: str = KEY) -> str:
-        """The text of the secret that `settings` names."""
+        """Return the text of the secret that `settings` names."""
         return json.dumps({"apiKey": key, "apiSecret": self.server.ring.keys[key].secret})
 
     def secrets(self) -> dict[str, str]:
-        """That secret by its name."""
+        """Return that secret by its name."""
         return {SECRET_NAME: self.secret()}
 
     def settings(self) -> dict[str, str]:
-        """The policy's section `providers.exoscale` for this zone."""
+        """Return the policy's section `providers.exoscale` for this zone."""
         return {"zone": ZONE, "credentialsSecret": SECRET_NAME, "endpoint": self.server.root}

@@ -1,4 +1,4 @@
-"""Who may come in: key, signature, time and role of every request (exoscale.md §1, §4)."""
+"""Authenticates requests: key, signature, time and role."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from infra.emulators.exoscale.signing import claim, signature
 from infra.emulators.vendor_common.http_messages import Incoming
 
 LONGEST = 3600.0
-"""Seconds for which a signature may be good; clients ask for 600."""
+"""Maximum validity of a signature in seconds; clients request 600."""
 
 
 @dataclass(slots=True)
 class ExoscaleKey:
-    """An API key. operations: what its role allows, None for everything. active: not revoked."""
+    """An API key. operations: those that its role allows, None for all. active: not revoked."""
 
     id: str
     secret: str
@@ -31,23 +31,24 @@ class ExoscaleKeyRing:
         self.keys: dict[str, ExoscaleKey] = {}
 
     def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> ExoscaleKey:
-        """A key that is good."""
+        """Add a valid key."""
         self.keys[id_] = ExoscaleKey(id_, secret, operations)
         return self.keys[id_]
 
     def secrets(self) -> list[str]:
-        """Every text that nobody else may see."""
+        """Return every confidential text."""
         return [key.secret for key in self.keys.values()]
 
 
 class ExoscaleAuthenticator:
-    """Checks requests against a ring of keys on a clock."""
+    """Checks requests against a key ring and a clock."""
 
     def __init__(self, ring: ExoscaleKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
     def admit(self, incoming: Incoming, operation: str) -> ExoscaleKey:
-        """The key that signed it. Refused with 401, or 403 where the key's role does not allow the operation."""
+        """Return the key that signed the request. Raises Refused with 401, or with 403 if the key's role does not allow
+        the operation."""
         claimed = claim(incoming)
         if claimed is None:
             raise ExoscaleRefusedError(401, "Authorization header is missing or malformed")

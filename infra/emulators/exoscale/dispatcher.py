@@ -1,4 +1,4 @@
-"""Every call's way through the emulated API: fault, gate, throttle, operation, watchers, and a line in the log."""
+"""Processes every call of the emulated API: fault, authentication, throttling, operation, watchers, log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OPEN = frozenset({"list-zones"})
 
 
 class ExoscaleLoggedRequest(msgspec.Struct, frozen=True):
-    """One call. operation: by its name in the vendor's document, "" for what is none; message: of a refusal."""
+    """One call. operation: its name in the vendor's document, "" if unknown. message: of an error."""
 
     method: str
     operation: str
@@ -37,18 +37,18 @@ class ExoscaleLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """It asks for a change."""
+        """Return whether it requests a change."""
         return self.operation in WRITES
 
     @property
     def line(self) -> str:
-        """It as a line; there is no secret in it."""
+        """Return it as a line, without secrets."""
         return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
 
 
 class ExoscaleDispatcher:
-    """A zone's API. log: every call so far; seen: signatures, which must not be shown anywhere; form: of the bodies of
-    errors (refusals.py); watches: get each request with the answer that it has before the wire spoils it."""
+    """The API of a zone. log: all calls. seen: signatures, which must not appear in any output. form: of the bodies of
+    errors (errors.py). watches: called for each request with its response before connection faults are applied."""
 
     def __init__(self, zone: Zone) -> None:
         self.zone, self.ring = zone, ExoscaleKeyRing()
@@ -61,7 +61,7 @@ class ExoscaleDispatcher:
         self._gate, self._actions = ExoscaleAuthenticator(self.ring, zone.clock), ExoscaleHandlers(zone)
 
     def served(self, incoming: Incoming) -> Answer:
-        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
         try:
             return self.handle(incoming)
         except Exception:
@@ -69,7 +69,7 @@ class ExoscaleDispatcher:
             return self._refusal(ExoscaleRefusedError(500, "the emulation has crashed"))
 
     def handle(self, incoming: Incoming) -> Answer:
-        """One request."""
+        """Handle one parsed request."""
         with self.zone.lock:
             self.zone.step()
             route = find(incoming.method, incoming.path)
@@ -93,7 +93,7 @@ class ExoscaleDispatcher:
             self._gate.admit(incoming, route.operation)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
-            return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
+            return Answer(500, b"", _JSON)  # never received: the connection fault discards it
         asked = ExoscaleRequest(
             route.ids, dict(incoming.query()), incoming.body, incoming.headers.get("content-type", "")
         )

@@ -1,4 +1,4 @@
-"""How the emulated Exoscale says no: a status and a text, in one of the forms that bodies of errors have (§3)."""
+"""Error responses of the emulated Exoscale: a status and a text, in one of the known forms of error bodies."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 
 
 class ExoscaleRefusedError(Exception):
-    """An error reply. retry_after: seconds, None for no such header."""
+    """An error response. retry_after: seconds, None for no such header."""
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(f"{status}: {message}")
         self.status, self.message, self.retry_after = status, message, retry_after
 
     def body(self, form: str) -> bytes:
-        """form: `message`, `error`, `problem` (a problem document) or `text`."""
+        """Return the body. form: `message`, `error`, `problem` (a problem document) or `text`."""
         if form == "text":
             return self.message.encode()
         bodies: dict[str, object] = {

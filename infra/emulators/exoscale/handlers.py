@@ -1,4 +1,4 @@
-"""What each operation of the API answers, from the zone's records."""
+"""The operations of the API: compute responses from the zone's records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 class ExoscaleRequest(msgspec.Struct, frozen=True):
-    """A request, read. ids: of the path."""
+    """A parsed request. ids: of the path."""
 
     ids: Mapping[str, str]
     query: Mapping[str, str] = {}
@@ -26,7 +26,7 @@ class ExoscaleRequest(msgspec.Struct, frozen=True):
     content_type: str = ""
 
     def json(self) -> Json:
-        """The body's object. Refused for anything else."""
+        """Return the object in the body. Raises Refused for anything else."""
         if not self.content_type.startswith("application/json"):
             raise ExoscaleRefusedError(415, "Content-Type: application/json is needed")
         try:
@@ -36,7 +36,7 @@ class ExoscaleRequest(msgspec.Struct, frozen=True):
 
 
 class ExoscaleHandlers:
-    """The operations by their names. do: called with the zone's lock held."""
+    """The operations by name. do: called with the zone's lock."""
 
     def __init__(self, zone: Zone) -> None:
         self._zone, self._orders = zone, ExoscaleMutations(zone)
@@ -60,7 +60,7 @@ class ExoscaleHandlers:
         }
 
     def do(self, operation: str, asked: ExoscaleRequest) -> Json:
-        """Its answer. Refused for what cannot be."""
+        """Execute an operation and return its response. Raises Refused if it is not possible."""
         for name, value in asked.ids.items():
             if name != "entity" and not UUID.fullmatch(value):
                 raise ExoscaleRefusedError(400, f"{name}: {value!r} is no UUID")

@@ -1,7 +1,7 @@
-"""What there is in an emulated zone: instance types, pools and their instances, SKS clusters, operations.
+"""Records of an emulated zone: instance types, pools and their instances, SKS clusters, operations.
 
-These are the mutable records of the emulation; only the engine (engine.py) and tests that set a scene change them. How
-they look over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given clock.
+They are mutable; only the simulation (simulation.py) and the setup of tests change them. serializers.py converts them
+to responses. Times are epoch seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-#: States of an instance that is on its way out.
+#: States of an instance that is being deleted.
 LEAVING = frozenset({"stopping", "destroying", "destroyed", "expunging"})
-#: States of a pool in which it takes no order.
+#: States of a pool in which it accepts no requests.
 BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "suspended", "destroying"})
 RUNNING, STARTING, DESTROYING = "running", "starting", "destroying"
 
 
 class ExoscaleDurations(msgspec.Struct, frozen=True):
-    """How long things take, seconds: an operation (0: it is final in the answer that names it), an instance's way to
-    `running`, its way out, a pool's way out."""
+    """Durations in seconds: of an operation (0: it is final in the response that names it), until an instance is
+    `running`, of an instance's deletion, of a pool's deletion."""
 
     operation: float = 60.0
     create: float = 45.0
@@ -28,8 +28,8 @@ class ExoscaleDurations(msgspec.Struct, frozen=True):
 
 
 class ExoscaleProvisioningFate(msgspec.Struct, frozen=True):
-    """What becomes of an instance that is asked for instead of running. reason: the operation's, "" for one that
-    succeeds all the same; made: there is an instance, and it ends in state `error`."""
+    """The fate of a requested instance that does not run. reason: of the operation, "" if it succeeds nevertheless.
+    made: the instance is created and ends in state `error`."""
 
     reason: str = "unavailable"
     message: str = "the instance cannot be created"
@@ -41,7 +41,7 @@ NOT_STARTING = ExoscaleProvisioningFate("", "", made=True)
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How an operation ends, by order of a test. done: what was asked for happens nevertheless."""
+    """An injected end of an operation. done: the requested change happens nevertheless."""
 
     state: str = "failure"
     reason: str = ""
@@ -50,7 +50,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """An instance type. memory: bytes; authorized: this organisation may use it."""
+    """An instance type. memory: bytes. authorized: this organisation may use it."""
 
     id: str
     family: str
@@ -62,13 +62,14 @@ class Kind(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`standard.medium`."""
+        """Return `standard.medium` for example."""
         return f"{self.family}.{self.size}"
 
 
 @dataclass(slots=True)
 class Vm:
-    """An instance. pool: its pool's id, "" for one of nobody's. served: since when it runs; never yet is infinity."""
+    """An instance. pool: its pool's id, "" without a pool. served: time since when it has been running, infinity
+    before."""
 
     id: str
     name: str
@@ -83,13 +84,13 @@ class Vm:
 
     @property
     def leaves(self) -> bool:
-        """On its way out."""
+        """Return whether it is being deleted."""
         return self.state in LEAVING
 
 
 @dataclass(slots=True)
 class Work:
-    """An asynchronous operation. command, subject, link: what it is about. size: of the pool when it is done."""
+    """An asynchronous operation. command, subject, link: what it refers to. size: of the pool when it is done."""
 
     id: str
     pool: str
@@ -109,8 +110,8 @@ class Work:
 
 @dataclass(slots=True)
 class ExoscalePool:
-    """An Instance Pool. nodepool, cluster: whose it is, "" for a standalone one. state: as a test has set it, "" for
-    what follows from what goes on. fates: of the next instances asked for; endings: of the next operations."""
+    """An Instance Pool. nodepool, cluster: its owners, "" for a standalone pool. state: set by a test, "" if computed
+    from its activity. fates: of the next requested instances. endings: of the next operations."""
 
     id: str
     name: str
@@ -129,12 +130,12 @@ class ExoscalePool:
 
     @property
     def staying(self) -> list[Vm]:
-        """Its instances that are not on their way out, oldest first."""
+        """Return its instances that are not being deleted, oldest first."""
         return [vm for vm in self.members.values() if not vm.leaves]
 
     @property
     def state_now(self) -> str:
-        """As the API tells it."""
+        """Return the state that the API shows."""
         pending = self.work is not None and self.work.state == "pending"
         if self.state:
             return self.state
@@ -147,7 +148,7 @@ class ExoscalePool:
 
 @dataclass(slots=True)
 class Nodepool:
-    """Of an SKS cluster. taints: key -> (value, effect); max_pods 0: the kubelet's default."""
+    """A Nodepool of an SKS cluster. taints: key -> (value, effect). max_pods: 0 for the kubelet's default."""
 
     id: str
     name: str
@@ -159,7 +160,7 @@ class Nodepool:
 
     @property
     def state_now(self) -> str:
-        """As the API tells it: the pool's, in the words of a Nodepool."""
+        """Return the state that the API shows: the pool's state in the terms of a Nodepool."""
         told = {"scaling-up": "scaling", "scaling-down": "scaling", "destroying": "deleting", "suspended": "error"}
         state = self.pool.state_now
         missing = state == RUNNING and len(self.pool.staying) < self.pool.size

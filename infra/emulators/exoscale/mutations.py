@@ -1,7 +1,7 @@
-"""The two orders that change a pool, with everything that is checked before they are accepted (exoscale.md §3).
+"""The two requests that change a pool, with all checks before they are accepted.
 
-An order that is accepted may still come to nothing; that is the operation's to tell (engine.py). There is no token of
-idempotency: an order that comes twice is two orders.
+An accepted request may still fail; its operation reports that (simulation.py). There is no idempotency token, so a
+repeated request is executed again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from infra.emulators.exoscale.models import BUSY, Ending, ExoscalePool, Vm, Work
 
 
 class ExoscaleMutations:
-    """Takes orders for one zone."""
+    """Accepts change requests for one zone."""
 
     def __init__(self, zone: Zone) -> None:
         self._zone = zone
 
     def scale(self, pool: ExoscalePool, size: int) -> Work:
-        """To an absolute size. Whom it takes when there are too many is the vendor's choice: the oldest."""
+        """Scale to an absolute size. The vendor chooses the instances to remove; here the oldest ones."""
         self._check(pool)
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
             raise ExoscaleRefusedError(400, "size: must be greater than 0")
@@ -34,7 +34,7 @@ class ExoscaleMutations:
         return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
 
     def evict(self, pool: ExoscalePool, ids: Sequence[str]) -> Work:
-        """These members, and the size goes down by their number."""
+        """Evict these members and reduce the size by their number."""
         self._check(pool)
         if not ids:
             raise ExoscaleRefusedError(400, "instances: at least one is needed")

@@ -1,7 +1,7 @@
-"""What an instance of the zone is as a Node, and when it is one (exoscale.md §2): kubelet and cloud controller.
+"""Registers instances of the zone as Nodes: the kubelet and the cloud controller.
 
-An SKS kubelet registers with its Nodepool's labels and taints; the rest is the same for all vendors
-(vendor/joining.py).
+An SKS kubelet registers with the labels and taints of its Nodepool. The rest is common to all vendors
+(vendor_common/node_registration.py).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _THERE = frozenset({RUNNING, "migrating", "stopped", "stopping", "destroying"})
 
 
 class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
-    """How instances join. boot: seconds from `running` until the Node is there; reserve: what the kubelet keeps of the
-    capacity; never: pools whose instances do not join this cluster."""
+    """Settings of node registration. boot: seconds from `running` until the Node exists. reserve: part of the capacity
+    that the kubelet reserves. never: pools whose instances do not join this cluster."""
 
     boot: float = 30.0
     reserve: Mapping[str, str] = {}
@@ -33,7 +33,7 @@ class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
 
 
 class ExoscaleNodeRegistration(VendorJoining):
-    """Makes and removes the Nodes of one zone in one cluster; step() does what is due now."""
+    """Creates and removes the Nodes of one zone in one cluster; step() does what is due now."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ExoscaleNodeRegistration(VendorJoining):
 
 
 def joined(zone: Zone, now: float, ways: ExoscaleRegistrationOptions) -> list[Vm]:
-    """The instances that are Nodes at this time: those that run for long enough, also on their way out."""
+    """Return the instances that are Nodes now: instances that have run long enough, including those being deleted."""
     return [
         vm
         for vm in zone.vms.values()
@@ -62,7 +62,7 @@ def joined(zone: Zone, now: float, ways: ExoscaleRegistrationOptions) -> list[Vm
 
 
 def node_object(zone: Zone, vm: Vm, ways: ExoscaleRegistrationOptions) -> KubeObject:
-    """The Node as its kubelet registers it and the cloud controller completes it."""
+    """Return the Node after its kubelet has registered it and the cloud controller has completed it."""
     pool = zone.nodepool(zone.pools[vm.pool])
     capacity = {
         "cpu": str(vm.kind.cpus),

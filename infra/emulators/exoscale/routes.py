@@ -1,4 +1,4 @@
-"""Which operation of the API a request is: its name in the vendor's document, and the ids in its path."""
+"""Maps a request to an operation of the API: its name in the vendor's document, and the ids in its path."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATHS = (
 
 
 class ExoscaleRoute(msgspec.Struct, frozen=True):
-    """operation: "" for none that is known. ids: what stands in the path, by the names of the document."""
+    """operation: "" if unknown. ids: from the path, by their names in the document."""
 
     operation: str = ""
     ids: Mapping[str, str] = {}
@@ -51,7 +51,7 @@ _TABLE = tuple((method, _pattern(path), operation) for method, path, operation i
 
 
 def find(method: str, path: str) -> ExoscaleRoute:
-    """The request's operation."""
+    """Return the request's operation."""
     for known, pattern, operation in _TABLE:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:

@@ -1,4 +1,4 @@
-"""How the zone looks over the wire: every field as exoscale.md §3 has it; lists that are empty are left out."""
+"""Serializes the zone's objects with the documented fields. Empty lists are omitted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _time(at: float) -> str:
 
 
 def without_empty(found: Json) -> Json:
-    """Nothing that is an empty list, map or text."""
+    """Remove empty lists, maps and texts."""
     return {name: value for name, value in found.items() if value not in ([], {}, "", None)}
 
 
 def listed(vm: Vm) -> Json:
-    """An instance of a list, which knows no disk."""
+    """An instance in a list, which does not show its disk."""
     return without_empty(
         {
             "id": vm.id,
@@ -38,7 +38,7 @@ def listed(vm: Vm) -> Json:
 
 
 def instance(vm: Vm) -> Json:
-    """A single one."""
+    """A single instance."""
     return {**listed(vm), "disk-size": vm.disk}
 
 
@@ -132,5 +132,5 @@ def work(held: Work) -> Json:
 
 
 def quota(zone: Zone) -> Json:
-    """Of the organisation."""
+    """The organisation's quota."""
     return {"resource": "instance", "usage": zone.usage(), "limit": zone.limit}

@@ -20,7 +20,7 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class ExoscaleServer(VendorServer):
-    """Serves a zone. A context manager: started on entry, stopped on exit; the zone stays."""
+    """Serves a zone. As a context manager it starts on entry and stops on exit; the zone stays."""
 
     def __init__(self, zone: Zone, *, tls: Pair | None = None) -> None:
         self.zone, self.front = zone, ExoscaleDispatcher(zone)
@@ -28,25 +28,25 @@ class ExoscaleServer(VendorServer):
 
     @property
     def root(self) -> str:
-        """What clients are given as endpoint."""
+        """Return the endpoint for clients."""
         return f"{self.url}{ROOT}"
 
     @property
     def ring(self) -> ExoscaleKeyRing:
-        """The organisation's keys."""
+        """Return the organisation's keys."""
         return self.front.ring
 
     @property
     def faults(self) -> VendorFaults:
-        """Faults for the calls to come."""
+        """Return the faults for the next calls."""
         return self.front.faults
 
     @property
     def throttle(self) -> ExoscaleThrottle:
-        """The zone's rate limits."""
+        """Return the zone's rate limits."""
         return self.front.throttle
 
     @property
     def log(self) -> list[ExoscaleLoggedRequest]:
-        """The calls so far, oldest first."""
+        """Return the calls so far, oldest first."""
         return list(self.front.log)

@@ -1,7 +1,7 @@
-"""EXO2-HMAC-SHA256 as the vendor computes it, to check what clients send (exoscale.md §4).
+"""Computes EXO2-HMAC-SHA256 as the vendor does, to verify the signatures that clients send.
 
-Written from the documents and not shared with the client under test: what both sides got wrong together would not be
-found. Nothing here looks at keys or times; that is the gate's part (gate.py).
+It is written from the documentation and not shared with the client under test, because a shared error would not be
+found. Keys and times are not checked here but in authentication.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SCHEME = "EXO2-HMAC-SHA256"
 
 
 class ExoscaleSignedClaim(msgspec.Struct, frozen=True):
-    """What a request says of itself. signed: names of signed query parameters; expires: epoch seconds, as text."""
+    """The credentials a request claims. signed: names of the signed query parameters. expires: epoch seconds, as
+    text."""
 
     key: str
     expires: str
@@ -28,7 +29,7 @@ class ExoscaleSignedClaim(msgspec.Struct, frozen=True):
 
 
 def claim(incoming: Incoming) -> ExoscaleSignedClaim | None:
-    """Who it says it is from; None for a request without a signature."""
+    """Return the claimed credentials of a request, None for an unsigned request."""
     scheme, _, rest = incoming.headers.get("authorization", "").partition(" ")
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     if scheme != SCHEME or not {"credential", "expires", "signature"} <= parts.keys():
@@ -40,8 +41,8 @@ def claim(incoming: Incoming) -> ExoscaleSignedClaim | None:
 
 
 def message(incoming: Incoming, expires: str) -> bytes:
-    """What is signed: the path as sent, the bytes of the body, the values of parameters that come once, in the order of
-    their names, no headers, and the time."""
+    """Return the text to sign: the path as sent, the bytes of the body, the values of parameters that occur once in the
+    order of their names, no headers, and the time."""
     pairs = incoming.query()
     once = {name for name, times in Counter(name for name, _ in pairs).items() if times == 1}
     values = "".join(value for _, value in sorted(pair for pair in pairs if pair[0] in once))
@@ -51,5 +52,5 @@ def message(incoming: Incoming, expires: str) -> bytes:
 
 
 def signature(incoming: Incoming, expires: str, secret: str) -> str:
-    """Its HMAC in base64."""
+    """Return its HMAC in base64."""
     return base64.b64encode(hmac.new(secret.encode(), message(incoming, expires), hashlib.sha256).digest()).decode()

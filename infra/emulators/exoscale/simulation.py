@@ -1,7 +1,7 @@
-"""How the emulated zone moves: instances that take time, operations whose failures come out later, SKS that heals.
+"""Simulates the zone: instances with start-up times, operations that fail later, SKS that replaces missing instances.
 
-The rules are the vendor's as far as documented (exoscale.md §3). Whatever is due is on the zone's agenda and happens at
-its own time, in order, however late one looks.
+The rules follow the vendor's documentation. Due events are on the zone's agenda and happen at their own time and in
+order, however late they are processed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _DONE = Ending("success", "", "", done=True)
 
 
 def advance(zone: Zone, now: float) -> None:
-    """Play what is due, each thing at its own time."""
+    """Process what is due, in order of time."""
     while zone.agenda and zone.agenda[0][0] <= now:
         at, _, play, subject = heapq.heappop(zone.agenda)
         play(zone, subject, at)
 
 
 def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: float) -> None:
-    """Ask for instances. Why some cannot be had comes out at the end of the operation."""
+    """Request instances. The reason for unavailable ones is reported at the end of the operation."""
     for _ in range(count):
         fate = pool.fates.pop(0) if pool.fates else None
         if fate is None and zone.free() == 0:
@@ -52,7 +52,7 @@ def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: floa
 
 
 def leave(zone: Zone, victims: Sequence[Vm], at: float) -> None:
-    """These go."""
+    """Start to delete these instances."""
     for vm in victims:
         vm.state = DESTROYING
         zone.plan(at + zone.times.destroy, _gone, vm.id)
@@ -74,7 +74,7 @@ def _gone(zone: Zone, id_: str, _: float) -> None:
 
 
 def finish(zone: Zone, id_: str, at: float) -> None:
-    """An operation's end."""
+    """End an operation."""
     work = zone.works[id_]
     pool = zone.pools.get(work.pool)
     ending = work.ending or _verdict(work)
@@ -95,7 +95,7 @@ def _verdict(work: Work) -> Ending:
 
 
 def _heal(zone: Zone, id_: str, at: float) -> None:
-    """SKS tries again for what is missing, by itself."""
+    """Let SKS retry to create missing instances."""
     pool = zone.pools.get(id_)
     if pool is None or zone.heals is None:
         return
@@ -107,7 +107,7 @@ def _heal(zone: Zone, id_: str, at: float) -> None:
 
 
 def drop(zone: Zone, id_: str, _: float) -> None:
-    """A pool that was being deleted is gone, and a Nodepool with it."""
+    """Remove a deleted pool, and its Nodepool if it has one."""
     pool = zone.pools.pop(id_)
     for vm in list(pool.members.values()):
         zone.vms.pop(vm.id, None)

@@ -1,7 +1,7 @@
-"""One emulated project in one region: CCE clusters with their pools, flavours, jobs, on a clock that is given.
+"""One emulated project in one region: CCE clusters with their pools, flavours and jobs, on a given clock.
 
-No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
-over the wire (server.py). What the vendor draws by lot is drawn from a seed, so two runs are the same to the letter.
+It has no HTTP: a test sets up and inspects the project with this object, while the program under test uses the API
+(server.py). The vendor's random choices come from a seed, so two runs are identical.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ FLAVORS = (
 
 
 def example_id(kind: str, number: int) -> str:
-    """A uid that looks like an example: the kind is in its beginning, the number at its end."""
+    """Return a uid that is recognisable as an example: it begins with the kind and ends with the number."""
     return f"{_KINDS[kind]:02x}000000-0000-11ee-8b5e-{number:012d}"
 
 
 class CceCloud:
-    """The project. lock: hold it to change anything while a server is running.
+    """The project. lock: acquire it to change anything while a server is running.
 
-    What the vendor does one way or the other, as a test needs it:
-    limit: servers of the project, -1 for no limit; refuses_quota: a growth past it is refused at once instead of not
-    being carried out. retries: CCE tries again for what it could not get, every `times.retry`; conditions of a scale
-    group are looked at again as often. paged: node lists come in pages; an old region answers everything. tells_groups:
-    a pool of one scale group lists that group's status, too. counts_coming: nodes under way count as existing.
-    scale_status: of the answer to a scaling. holds: seconds for which an order keeps others from its pool. lag: seconds
-    until a scale group's status follows an order that the pool's size shows at once.
+    Variants of the vendor's behaviour, as a test needs them:
+    limit: servers of the project, -1 for no limit. refuses_quota: a scale-up beyond it is refused at once instead of
+    not being carried out. retries: CCE retries to create missing nodes every `times.retry`; conditions of a scale group
+    are checked at the same interval. paged: node lists have pages; an old region returns everything. tells_groups: a
+    pool with one scale group also lists that group's status. counts_coming: nodes being created count as existing.
+    scale_status: HTTP status of the response to a scaling request. holds: seconds for which a request blocks others on
+    its pool. lag: seconds until a scale group's status shows a request that the pool's size shows at once.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class CceCloud:
         self._planned = itertools.count()
         self._counts = {kind: itertools.count(1) for kind in _KINDS}
 
-    # -- the scene
+    # -- test setup
 
     def zone(self, letter: str = "a") -> str:
-        """An availability zone of the region."""
+        """Return an availability zone of the region."""
         return f"{self.region}{letter}"
 
     def add_cluster(self, name: str) -> CceCluster:
-        """A cluster without pools."""
+        """Add a cluster without pools."""
         with self.lock:
             made = CceCluster(self.number("cluster"), name, self.clock())
             self.clusters[made.uid] = made
@@ -113,7 +113,7 @@ class CceCloud:
         most: int = 10,
         **more: Any,
     ) -> CcePool:
-        """A pool whose own scale group has `size` active nodes. more: fields of Pool."""
+        """Add a pool whose default scale group has `size` active nodes. more: fields of Pool."""
         with self.lock:
             pool = CcePool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
             pool.groups[DEFAULT] = ScaleGroup(DEFAULT, self.number("group"), flavor, az or self.zone(), size)
@@ -124,7 +124,7 @@ class CceCloud:
     def add_group(
         self, pool: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "", **more: Any
     ) -> ScaleGroup:
-        """One more scale group with `size` active nodes. more: fields of ScaleGroup."""
+        """Add a scale group with `size` active nodes. more: fields of ScaleGroup."""
         with self.lock:
             made = ScaleGroup(name, self.number("group"), flavor, az or self.zone("b"), size, **more)
             self.pool(pool).groups[name] = made
@@ -132,7 +132,7 @@ class CceCloud:
             return made
 
     def add_nodes(self, pool: str, count: int, *, group: str = DEFAULT, phase: str = ACTIVE) -> list[str]:
-        """Nodes that are there already, as if from long ago; what is desired is left as it is. Their uids."""
+        """Add long-running nodes without changing the desired number. Returns their uids."""
         with self.lock:
             held = self.pool(pool)
             made = [self.make(held, held.groups[group], phase, self.clock(), None) for _ in range(count)]
@@ -141,7 +141,7 @@ class CceCloud:
             return [node.uid for node in made]
 
     def add_lonely(self, cluster: str, *, flavor: str = "c7.xlarge.2") -> Node:
-        """A node in no pool."""
+        """Add a node without a pool."""
         with self.lock:
             node = self._node(DEFAULT_POOL, DEFAULT_POOL, cluster, flavor, self.zone(), ACTIVE, self.clock())
             node.since = float("-inf")
@@ -149,15 +149,15 @@ class CceCloud:
             return node
 
     def add_addon(self, cluster: str, template: str = "autoscaler", *, status: str = "running", **custom: Any) -> Addon:
-        """An installed add-on with this `custom` block."""
+        """Add an installed add-on with this `custom` block."""
         with self.lock:
             made = Addon(self.number("addon"), template, cluster, status, dict(custom))
             self.clusters[cluster].addons.append(made)
             return made
 
     def sell_out(self, flavor: str, az: str, *, known: bool = False, hinted: bool = False) -> None:
-        """No more of a flavour in a zone. known: CCE knows before it is asked for one; hinted: so does the list of
-        flavours."""
+        """Sell out a flavour in a zone. known: CCE knows it before a node is requested. hinted: the list of flavours
+        also shows it."""
         with self.lock:
             self.sold.add((flavor, az))
             if known:
@@ -166,43 +166,43 @@ class CceCloud:
                 self.operations.setdefault(flavor, {})[az] = "sellout"
 
     def restock(self, flavor: str, az: str) -> None:
-        """There is some again. What CCE has noticed it forgets when it looks again."""
+        """Restock a flavour. CCE notices it at its next check."""
         with self.lock:
             self.sold.discard((flavor, az))
             self.known_sold.discard((flavor, az))
             self.operations.get(flavor, {}).pop(az, None)
 
     def spoil(self, pool: str, fate: CceProvisioningFate, times: int = 1, *, group: str = DEFAULT) -> None:
-        """The next `times` machines that the scale group asks for meet this fate."""
+        """Give the next `times` machines that the scale group requests this fate."""
         with self.lock:
             self.pool(pool).groups[group].fates += [fate] * times
 
     def vanish(self, node: str) -> None:
-        """A node is gone from one moment to the next, its server deleted elsewhere; CCE keeps what is desired."""
+        """Remove a node instantly, as if its server was deleted outside CCE. CCE keeps the desired number."""
         with self.lock:
             self.forget(node)
 
-    # -- what is in it
+    # -- content
 
     def number(self, kind: str) -> str:
-        """A fresh uid of that kind."""
+        """Return a new uid of that kind."""
         return example_id(kind, next(self._counts[kind]))
 
     def pools(self) -> Iterator[CcePool]:
-        """Of all clusters."""
+        """Return the pools of all clusters."""
         for cluster in self.clusters.values():
             yield from cluster.pools.values()
 
     def pool(self, uid: str) -> CcePool:
-        """KeyError if there is none."""
+        """Return a pool. KeyError if it does not exist."""
         return {pool.uid: pool for pool in self.pools()}[uid]
 
     def node(self, uid: str) -> Node | None:
-        """Of any cluster."""
+        """Return a node of any cluster."""
         return next((found for cluster in self.clusters.values() if (found := cluster.node(uid)) is not None), None)
 
     def make(self, pool: CcePool, group: ScaleGroup, phase: str, at: float, fate: CceProvisioningFate | None) -> Node:
-        """One more node of a group."""
+        """Add a node to a group."""
         node = self._node(pool.uid, pool.name, pool.cluster, group.flavor, group.az, phase, at)
         node.group, node.fate, node.billing = group.name, fate, pool.billing
         group.nodes[node.uid] = node
@@ -226,7 +226,7 @@ class CceCloud:
         )
 
     def forget(self, uid: str) -> None:
-        """A node is no more."""
+        """Remove a node from the records."""
         for cluster in self.clusters.values():
             cluster.lonely.pop(uid, None)
             for pool in cluster.pools.values():
@@ -234,33 +234,33 @@ class CceCloud:
                     group.nodes.pop(uid, None)
 
     def job(self, kind: str, cluster: str, resource: str, name: str) -> CceJob:
-        """A job that begins now."""
+        """Start a job."""
         made = CceJob(self.number("job"), kind, cluster, resource, name, self.clock())
         self.jobs[made.uid] = made
         return made
 
     def free(self) -> int | None:
-        """How many more servers the quota allows; None: any number."""
+        """Return how many more servers the quota allows, None for no limit."""
         used = sum(1 for cluster in self.clusters.values() for _ in cluster.nodes())
         return None if self.limit < 0 else max(0, self.limit - used)
 
     def running(self) -> list[Node]:
-        """Nodes of pools that are not on their way out."""
+        """Return nodes of pools that are not being deleted."""
         with self.lock:
             return [node for pool in self.pools() for node in pool.all_nodes() if not node.leaves]
 
     def flavor_zones(self, flavor: str) -> Mapping[str, str]:
-        """Zone -> how a flavour stands there."""
+        """Return zone -> availability of a flavour."""
         told = self.operations.get(flavor, {})
         return {zone: told.get(zone, "normal") for zone in map(self.zone, "abc")}
 
     # -- time
 
     def plan(self, at: float, play: Play, subject: str) -> None:
-        """Something to come."""
+        """Schedule a future event."""
         heapq.heappush(self.agenda, (at, next(self._planned), play, subject))
 
     def step(self) -> None:
-        """All that is due by now."""
+        """Process everything that is due now."""
         with self.lock:
             simulation.advance(self, self.clock())

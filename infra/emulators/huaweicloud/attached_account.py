@@ -1,4 +1,4 @@
-"""An emulated Huawei Cloud project beside a simulated cluster: what LocalWorld and a bench plug in.
+"""An emulated Huawei Cloud project attached to a simulated cluster, for LocalWorld and live emulations.
 
 account = HuaweiAccount()
 with LocalWorld(clouds=(account,)) as world:
@@ -26,10 +26,9 @@ CLUSTER = "prod"
 
 
 class HuaweiAccount:
-    """One project with one key and one CCE cluster, served on loopback. actions: what the key may do, None for
-    everything.
+    """One project with one key and one CCE cluster, served on loopback. actions: permissions of the key, None for all.
 
-    cloud, cluster and server are there as soon as the account is attached to a clock.
+    `cloud`, `cluster` and `server` exist once the account is attached to a clock.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class HuaweiAccount:
         self._server: HuaweiServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """The project on that clock; what makes its nodes Nodes of that cluster."""
+        """Create the project on that clock. Returns the controller that makes its nodes Nodes of that cluster."""
         self._cloud = CceCloud(clock, times=self._times)
         held = self._cloud.add_cluster(CLUSTER)
         self._server = HuaweiServer(self._cloud, tls=self._tls)
@@ -54,40 +53,40 @@ class HuaweiAccount:
 
     @property
     def cloud(self) -> CceCloud:
-        """The project. AssertionError before it is attached."""
+        """Return the project. AssertionError before it is attached."""
         assert self._cloud is not None, "attach the account first"
         return self._cloud
 
     @property
     def cluster(self) -> CceCluster:
-        """The CCE cluster that the simulated one stands for."""
+        """Return the CCE cluster that represents the simulated cluster."""
         return next(iter(self.cloud.clusters.values()))
 
     @property
     def server(self) -> HuaweiServer:
-        """Its API."""
+        """Return its API server."""
         assert self._server is not None, "attach the account first"
         return self._server
 
     def start(self) -> None:
-        """Serve."""
+        """Start serving."""
         self.server.start()
 
     def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
+        """Stop serving. Harmless if serving never started."""
         if self._server is not None:
             self._server.stop()
 
     def secret(self, key: str = KEY) -> str:
-        """The text of the secret that `settings` names."""
+        """Return the text of the secret that `settings` names."""
         return json.dumps({"accessKey": key, "secretKey": self.server.ring.keys[key].secret})
 
     def secrets(self) -> dict[str, str]:
-        """That secret by its name."""
+        """Return that secret by its name."""
         return {SECRET_NAME: self.secret()}
 
     def settings(self) -> dict[str, str]:
-        """The policy's section `providers.huaweicloud` for this project."""
+        """Return the policy's section `providers.huaweicloud` for this project."""
         return {
             "region": REGION,
             "projectId": self.cloud.project,

@@ -1,4 +1,4 @@
-"""Who may come in: key or token, signature, time and rights of every request (huaweicloud-cce.md B3)."""
+"""Authenticates requests: key or token, signature, time and permissions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from infra.emulators.huaweicloud.signing import CceSignedClaim, claim, signature
 from infra.emulators.vendor_common.http_messages import Incoming
 
 SKEW = 900.0
-"""Seconds that a client's clock may be off."""
+"""Maximum deviation of a client's clock in seconds."""
 _MUST = frozenset({"host", "x-sdk-date"})
 _DATE = re.compile(r"\d{8}T\d{6}Z")
 
 
 @dataclass(slots=True)
 class CceKey:
-    """An access key. actions: what it may do, patterns as in a custom policy (`cce:nodepool:*`), None for everything.
-    token, expires: of temporary keys. active: not revoked."""
+    """An access key. actions: permissions, as patterns of a custom policy (`cce:nodepool:*`), None for all. token,
+    expires: of temporary keys. active: not revoked."""
 
     id: str
     secret: str
@@ -32,13 +32,13 @@ class CceKey:
     active: bool = True
 
     def may(self, action: str) -> bool:
-        """action: `cce:nodepool:list`; "" for what needs no right."""
+        """Return whether the key permits an action such as `cce:nodepool:list`; "" needs no permission."""
         return not action or self.actions is None or any(fnmatchcase(action, each) for each in self.actions)
 
 
 @dataclass(slots=True)
 class Agency:
-    """What another account may act as. trusts: ids of access keys that may."""
+    """An agency that another account may assume. trusts: ids of access keys that may."""
 
     domain: str
     name: str
@@ -48,7 +48,7 @@ class Agency:
 
 @dataclass(slots=True)
 class CceKeyRing:
-    """All keys and agencies of the account. tokens: for X-Auth-Token, each with the key whose rights it has."""
+    """All keys and agencies of the account. tokens: X-Auth-Token -> the key with its permissions."""
 
     keys: dict[str, CceKey] = field(default_factory=dict)
     agencies: dict[tuple[str, str], Agency] = field(default_factory=dict)
@@ -56,17 +56,17 @@ class CceKeyRing:
     sessions: int = 0
 
     def add(self, id_: str, secret: str, actions: frozenset[str] | None = None) -> CceKey:
-        """A key that is good."""
+        """Add a valid key."""
         self.keys[id_] = CceKey(id_, secret, actions)
         return self.keys[id_]
 
     def add_agency(self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None) -> Agency:
-        """An agency that these keys may take."""
+        """Add an agency that these keys may assume."""
         made = self.agencies[domain, name] = Agency(domain, name, frozenset(trusts), actions)
         return made
 
     def session(self, agency: Agency, expires: float) -> CceKey:
-        """Temporary keys."""
+        """Return temporary keys."""
         self.sessions += 1
         number = f"{self.sessions:06d}"
         made = CceKey(
@@ -80,18 +80,19 @@ class CceKeyRing:
         return made
 
     def secrets(self) -> list[str]:
-        """Every text that nobody else may see."""
+        """Return every confidential text."""
         return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + list(self.tokens)
 
 
 class CceAuthenticator:
-    """Checks requests against a ring of keys on a clock."""
+    """Checks requests against a key ring and a clock."""
 
     def __init__(self, ring: CceKeyRing, clock: Callable[[], float]) -> None:
         self._ring, self._clock = ring, clock
 
     def admit(self, incoming: Incoming, action: str) -> CceKey:
-        """The key that signed it, or whose token it carries. Refused with 401, or 403 without the right."""
+        """Return the key that signed the request, or whose token it contains. Raises Refused with 401, or with 403
+        without the permission."""
         token = incoming.headers.get("x-auth-token", "")
         key = self._by_token(token) if token else self._by_signature(incoming)
         if not key.may(action):

@@ -1,4 +1,4 @@
-"""Every call's way through the emulated API: fault, gate, throttle, operation, watchers, and a line in the log."""
+"""Processes every call of the emulated API: fault, authentication, throttling, operation, watchers, log."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _JSON, _PAGE = {"Content-Type": "application/json"}, {"Content-Type": "text/html
 
 
 class CceLoggedRequest(msgspec.Struct, frozen=True):
-    """One call. operation: as routes.py names it, "" for what is none; path: with its query; action: the right that it
-    needs; key: who signed it; code, message: of a refusal."""
+    """One call. operation: as in routes.py, "" if unknown. path: with its query. action: the permission it needs. key:
+    that signed it. code, message: of an error."""
 
     method: str
     operation: str
@@ -39,19 +39,19 @@ class CceLoggedRequest(msgspec.Struct, frozen=True):
 
     @property
     def writes(self) -> bool:
-        """It asks for a change."""
+        """Return whether it requests a change."""
         return self.operation in WRITES
 
     @property
     def line(self) -> str:
-        """It as a line; there is no secret in it."""
+        """Return it as a line, without secrets."""
         return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
 
 
 class CceDispatcher:
-    """A project's API: CCE, the compute service's flavours and the identity service at one address. log: every call so
-    far; seen: signatures, which must not be shown anywhere; form: of the bodies of errors (refusals.py); watches: get
-    each request with the answer that it has before the wire spoils it."""
+    """The API of a project: CCE, the compute service's flavours and the identity service at one address. log: all
+    calls. seen: signatures, which must not appear in any output. form: of the bodies of errors (errors.py). watches:
+    called for each request with its response before connection faults are applied."""
 
     def __init__(self, cloud: CceCloud) -> None:
         self.cloud, self.ring = cloud, CceKeyRing()
@@ -64,7 +64,7 @@ class CceDispatcher:
         self._gate, self._actions = CceAuthenticator(self.ring, cloud.clock), CceHandlers(cloud, self.ring)
 
     def served(self, incoming: Incoming) -> Answer:
-        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
         try:
             return self.handle(incoming)
         except Exception:
@@ -72,7 +72,7 @@ class CceDispatcher:
             return self._refusal(CceRefusedError(500, "CCE.01500001", "the emulation has crashed"))
 
     def handle(self, incoming: Incoming) -> Answer:
-        """One request."""
+        """Handle one parsed request."""
         with self.cloud.lock:
             self.cloud.step()
             route = find(incoming.method, incoming.path)
@@ -88,7 +88,7 @@ class CceDispatcher:
             for watch in self.watches:
                 watch(incoming, answer)
             if fault is VendorFault.CUT_OFF and not answer.body:
-                answer = Answer(answer.status, b"{}", answer.headers)  # of nothing, nothing can be cut off
+                answer = Answer(answer.status, b"{}", answer.headers)  # an empty response cannot be truncated
             return spoilt(answer, fault)
 
     def _do(self, incoming: Incoming, route: CceRoute, *, lost: bool) -> Answer:
@@ -99,7 +99,7 @@ class CceDispatcher:
         key = self._gate.admit(incoming, route.action)
         self.throttle.count(route.operation)
         if lost and route.operation in WRITES:
-            return Answer(500, b"", _JSON)  # never seen by anybody: the wire loses it
+            return Answer(500, b"", _JSON)  # never received: the connection fault discards it
         asked = CceRequest(route.ids, key, dict(incoming.query()), incoming.body)
         status, found = self._actions.do(route.operation, asked)
         return Answer(status, b"" if found is None else json.dumps(found).encode(), _JSON)

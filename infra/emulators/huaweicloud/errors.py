@@ -1,4 +1,4 @@
-"""How the emulated Huawei Cloud says no: a status, a code and a text, in one of several forms of bodies (B8)."""
+"""Error responses of the emulated Huawei Cloud: a status, a code and a text, in one of several forms of bodies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 
 
 class CceRefusedError(Exception):
-    """An error reply. retry_after: seconds, None for no such header."""
+    """An error response. retry_after: seconds, None for no such header."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(f"{status} {code}: {message}")
         self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
 
     def body(self, form: str, request: str) -> bytes:
-        """form: `cce`, `gateway`, `plain`, `page` (of HTML, by a proxy before the API), or "" for the one that fits who
-        refuses. request: the call's id."""
+        """Return the body. form: `cce`, `gateway`, `plain`, `page` (HTML of a proxy in front of the API), or "" for the
+        form of the component that refuses. request: the call's id."""
         if form == "page":
             return f"<html><body><h1>{self.status} Bad Gateway</h1></body></html>".encode()
         own = "gateway" if self.code.startswith("APIGW.") else "cce"
@@ -27,10 +27,10 @@ class CceRefusedError(Exception):
 
 
 def bad(message: str) -> CceRefusedError:
-    """The request makes no sense, or cannot be done now."""
+    """Return the error for a request that is invalid or currently impossible."""
     return CceRefusedError(400, "CCE.01400001", message)
 
 
 def missing(what: str) -> CceRefusedError:
-    """There is no such thing."""
+    """Return the error for a missing object."""
     return CceRefusedError(404, "CCE.01404001", f"Resource not found: {what}")

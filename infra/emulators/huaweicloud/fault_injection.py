@@ -1,4 +1,5 @@
-"""How the emulated Huawei Cloud says that something went wrong: on request (vendor/faults.py), or by a rate limit."""
+"""Errors that the emulated Huawei Cloud returns: injected ones (vendor_common/fault_injection.py), and those of a rate
+limit."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _REFUSALS = {
 
 
 def refusal(fault: VendorFault) -> CceRefusedError | None:
-    """The error reply that a fault is, None for one of the wire."""
+    """Return the error response of a fault, None for a fault of the connection."""
     found = _REFUSALS.get(fault)
     if found is None:
         return None
@@ -31,15 +32,15 @@ def refusal(fault: VendorFault) -> CceRefusedError | None:
 
 
 class CceThrottle:
-    """Calls per window and operation. limits: operation -> (calls, seconds), "" for all others; tells: whether the
-    answer says when to come back."""
+    """Limits calls per window and operation. limits: operation -> (calls, seconds), "" for all others. tells: whether
+    the response says when to retry."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self.limits, self.tells = clock, dict[str, tuple[int, float]](), False
         self._calls: dict[str, list[float]] = {}
 
     def count(self, operation: str) -> None:
-        """One call more. Refused if that is too many."""
+        """Count one call. Raises Refused if the limit is exceeded."""
         limit = self.limits.get(operation, self.limits.get(""))
         if limit is None:
             return

@@ -1,4 +1,4 @@
-"""What each operation of the API answers, from the cloud's records."""
+"""The operations of the API: compute responses from the cloud's records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_NODES, _MOST_FLAVORS = 2000, 1000
 
 
 class CceRequest(msgspec.Struct, frozen=True):
-    """A request, read. ids: of the path; key: who asks."""
+    """A parsed request. ids: of the path. key: the caller's."""
 
     ids: Mapping[str, str]
     key: CceKey
@@ -28,14 +28,14 @@ class CceRequest(msgspec.Struct, frozen=True):
     body: bytes = b""
 
     def json(self) -> Json:
-        """The body's object. Refused for anything else."""
+        """Return the object in the body. Raises Refused for anything else."""
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeError):
             raise bad("The request body is no JSON object") from None
 
     def spec(self) -> Json:
-        """The object's spec."""
+        """Return the object's spec."""
         found = self.json().get("spec")
         if not isinstance(found, dict):
             raise bad("spec is mandatory")
@@ -43,7 +43,7 @@ class CceRequest(msgspec.Struct, frozen=True):
 
 
 class CceHandlers:
-    """The operations by their names. do: called with the cloud's lock held."""
+    """The operations by name. do: called with the cloud's lock."""
 
     def __init__(self, cloud: CceCloud, ring: CceKeyRing) -> None:
         self._cloud, self._ring, self._orders = cloud, ring, CceMutations(cloud)
@@ -66,7 +66,8 @@ class CceHandlers:
         }
 
     def do(self, operation: str, asked: CceRequest) -> tuple[int, Json | None]:
-        """Status and answer, None for one without a body. Refused for what cannot be."""
+        """Execute an operation and return status and response, None for one without a body. Raises Refused if it is not
+        possible."""
         if asked.ids.get("project", self._cloud.project) != self._cloud.project:
             raise missing("project")
         return self._table[operation](asked)
@@ -157,7 +158,7 @@ class CceHandlers:
 def _page(
     query: Mapping[str, str], found: Sequence[Any], name: Callable[[Any], str], most: int
 ) -> tuple[Sequence[Any], str]:
-    """The page after the marker, and the marker of the next one, "" behind the last."""
+    """Return the page after the marker and the marker of the next page, "" after the last one."""
     limit, marker = query.get("limit", str(most)), query.get("marker", "")
     if not limit.isdigit() or not 1 <= int(limit) <= most:
         raise bad(f"limit must be 1 to {most}")

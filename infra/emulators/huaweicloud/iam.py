@@ -1,4 +1,4 @@
-"""The emulated identity service: projects by region, and temporary keys for an agency (huaweicloud-cce.md B2, B3)."""
+"""The emulated identity service: projects by region, and temporary keys for an agency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORTEST, _LONGEST, _USUAL = 900, 86400, 900
 
 
 def projects(held: Mapping[str, str], name: str | None) -> Json:
-    """held: project id -> region. name: None for all."""
+    """Return the projects. held: project id -> region. name: None for all."""
     return {
         "links": {},
         "projects": [
@@ -24,7 +24,7 @@ def projects(held: Mapping[str, str], name: str | None) -> Json:
 
 
 def assume(ring: CceKeyRing, caller: CceKey, body: Mapping[str, Any], now: float) -> Json:
-    """Temporary keys. Refused for a body that is not as it must be, or a caller that the agency does not trust."""
+    """Return temporary keys. Raises Refused for an invalid body, or a caller that the agency does not trust."""
     try:
         identity = body["auth"]["identity"]
         asked = identity["assume_role"]

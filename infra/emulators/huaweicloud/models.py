@@ -1,8 +1,7 @@
-"""What there is in an emulated project: flavours, clusters with node pools, scale groups and nodes, jobs, add-ons.
+"""Records of an emulated project: flavours, clusters with node pools, scale groups and nodes, jobs, add-ons.
 
-These are the mutable records of the emulation; only the engine (engine.py), orders (orders.py) and tests that set a
-scene change them. How they look over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given
-clock.
+They are mutable; only the simulation (simulation.py), change requests (mutations.py) and the setup of tests change
+them. serializers.py converts them to responses. Times are epoch seconds of the given clock.
 """
 
 from __future__ import annotations
@@ -13,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-DEFAULT = "default"  # the scale group of a pool's own flavour and zone
+DEFAULT = "default"  # the scale group of a pool's default flavour and zone
 DEFAULT_POOL = "DefaultPool"
 BUILD, INSTALLING, ACTIVE, DELETING, ERROR = "Build", "Installing", "Active", "Deleting", "Error"
-#: Node phases before a node is one.
+#: Node phases before a node has joined.
 COMING = frozenset({BUILD, INSTALLING})
-#: Cluster phases in which its pools take orders.
+#: Cluster phases in which its pools accept requests.
 OPEN = frozenset({"Available", "ScalingUp", "ScalingDown"})
 
 
 class CceDurations(msgspec.Struct, frozen=True):
-    """How long things take, seconds. order: until CCE knows that a machine cannot be had; build, install: a node's two
-    stages; delete: its way out; retry: until CCE tries again what it could not get; job: how long a job is known after
+    """Durations in seconds. order: until CCE knows that a machine is unavailable. build, install: the two stages of a
+    node's creation. delete: of a node. retry: until CCE retries missing nodes. job: how long a job is known after
     its end."""
 
     order: float = 15.0
@@ -36,8 +35,8 @@ class CceDurations(msgspec.Struct, frozen=True):
 
 
 class CceProvisioningFate(msgspec.Struct, frozen=True):
-    """What becomes of a machine that is asked for instead of running. condition: the one that its scale group shows;
-    made: there is a node, and it ends in phase Error."""
+    """The fate of a requested machine that does not run. condition: shown by its scale group. made: the node is created
+    and ends in phase Error."""
 
     condition: str
     reason: str
@@ -51,7 +50,7 @@ NOT_INSTALLED = CceProvisioningFate("UnexpectedError", "InstallFailed", "Failed 
 
 
 class Flavor(msgspec.Struct, frozen=True):
-    """A flavour. memory: MiB; specs: more of `os_extra_specs`."""
+    """A flavour. memory: MiB. specs: further fields of `os_extra_specs`."""
 
     name: str
     cpus: int
@@ -60,7 +59,7 @@ class Flavor(msgspec.Struct, frozen=True):
 
 
 class CceCondition(msgspec.Struct, frozen=True):
-    """Of a scale group."""
+    """A condition of a scale group."""
 
     type: str
     status: str
@@ -71,8 +70,8 @@ class CceCondition(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Node:
-    """A node of CCE. pool: the pool's uid, DEFAULT_POOL for one of no pool. since: when it became Active; never yet is
-    infinity. protected: from every resizing of its pool. billing: 1 is prepaid."""
+    """A node of CCE. pool: the pool's uid, DEFAULT_POOL for a node without a pool. since: time when it became Active,
+    infinity before. protected: from resizing of its pool. billing: 1 is prepaid."""
 
     uid: str
     name: str
@@ -94,15 +93,15 @@ class Node:
 
     @property
     def leaves(self) -> bool:
-        """On its way out."""
+        """Return whether it is being deleted."""
         return self.phase == DELETING
 
 
 @dataclass(slots=True)
 class ScaleGroup:
-    """A flavour in a zone of a pool. desired: the nodes it ought to have; trying: machines asked for of which it is not
-    known yet that they cannot be had; enabled, least, most, priority: its `autoscaling` (of the default group they are
-    the pool's); fates: of the next machines asked for. told: the size that its status still shows."""
+    """A flavour in a zone of a pool. desired: number of nodes. trying: requested machines whose availability is not
+    known yet. enabled, least, most, priority: its `autoscaling` (in the default group, the pool's). fates: of the
+    next requested machines. told: the size that its status still shows."""
 
     name: str
     uid: str
@@ -122,23 +121,23 @@ class ScaleGroup:
 
     @property
     def shown(self) -> int:
-        """The size that its status shows."""
+        """Return the size that its status shows."""
         return self.desired if self.told is None else self.told
 
     @property
     def staying(self) -> list[Node]:
-        """Its nodes that are not on their way out, oldest first."""
+        """Return its nodes that are not being deleted, oldest first."""
         return [node for node in self.nodes.values() if not node.leaves]
 
     def count(self, *phases: str) -> int:
-        """Nodes in one of these phases."""
+        """Return the number of nodes in one of these phases."""
         return sum(node.phase in phases for node in self.nodes.values())
 
 
 @dataclass(slots=True)
 class CcePool:
-    """A node pool. groups: by name, the default one first. phase: as a test has set it, "" for what follows from what
-    goes on. taken: until when another order has it. cooldown: minutes; unneeded: minutes, -1 for unset; utilization: -1
+    """A node pool. groups: by name, the default one first. phase: set by a test, "" if computed from its activity.
+    taken: until when another request blocks it. cooldown: minutes. unneeded: minutes, -1 for unset. utilization: -1
     for unset."""
 
     uid: str
@@ -163,18 +162,18 @@ class CcePool:
 
     @property
     def desired(self) -> int:
-        """Of all groups."""
+        """Return the desired number of all groups."""
         return sum(group.desired for group in self.groups.values())
 
     def all_nodes(self) -> Iterator[Node]:
-        """Of all groups."""
+        """Return the nodes of all groups."""
         for group in self.groups.values():
             yield from group.nodes.values()
 
 
 @dataclass(slots=True)
 class CceJob:
-    """What CCE does in the background."""
+    """A background job of CCE."""
 
     uid: str
     type: str
@@ -189,7 +188,7 @@ class CceJob:
 
 @dataclass(slots=True)
 class Addon:
-    """A component that CCE has installed in a cluster. custom: its `spec.values.custom`."""
+    """A component that CCE installed in a cluster. custom: its `spec.values.custom`."""
 
     uid: str
     template: str
@@ -211,13 +210,13 @@ class CceCluster:
     addons: list[Addon] = field(default_factory=list)
 
     def nodes(self) -> Iterator[Node]:
-        """All of them."""
+        """Return all its nodes."""
         for pool in self.pools.values():
             yield from pool.all_nodes()
         yield from self.lonely.values()
 
     def node(self, uid: str) -> Node | None:
-        """One of them."""
+        """Return one of its nodes."""
         for pool in self.pools.values():
             for group in pool.groups.values():
                 if uid in group.nodes:

@@ -1,7 +1,7 @@
-"""The orders that change a pool, with everything that is checked before they are accepted (huaweicloud-cce.md B4).
+"""The requests that change a pool, with all checks before they are accepted.
 
-A scaling names the pool's whole size, whoever has changed it meanwhile. There is no token of idempotency: an order that
-comes twice is two orders. Order to the letter: what a client leaves out is nought.
+A scaling request sets the pool's total size, even if it was changed in the meantime. There is no idempotency token, so
+a repeated request is executed again. Missing fields of a request count as 0.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _POLICIES = ("Random", "AZBalance")
 
 
 class CceMutations:
-    """Takes orders for one cloud."""
+    """Accepts change requests for one cloud."""
 
     def __init__(self, cloud: CceCloud) -> None:
         self._cloud = cloud
 
     def scale(self, cluster: CceCluster, pool: CcePool, spec: Mapping[str, Any]) -> None:
-        """To an absolute size of the pool, in the scale groups that are named."""
+        """Scale the pool to an absolute size, in the given scale groups."""
         total, options = _size(spec, "desiredNodeCount"), _part(spec, "options")
         names = spec.get("scaleGroups") or [DEFAULT]
         if not isinstance(names, list):
@@ -46,7 +46,7 @@ class CceMutations:
         self._settle(pool)
 
     def update(self, cluster: CceCluster, pool: CcePool, body: Mapping[str, Any]) -> None:
-        """Settings of a pool. Without the guard the size is set, too, and what is left out is nought."""
+        """Update settings of a pool. Without the guard the size is set as well, and missing fields count as 0."""
         spec, name = _part(body, "spec"), _part(body, "metadata").get("name")
         if not isinstance(name, str) or not name:
             raise bad("metadata.name is mandatory")
@@ -69,7 +69,8 @@ class CceMutations:
         self._settle(pool)
 
     def delete(self, cluster: CceCluster, node: Node, *, keeps_size: bool) -> None:
-        """This node, and what is desired goes down by one unless told otherwise. One that leaves already goes on."""
+        """Delete a node and reduce the desired number by one unless requested otherwise. A deletion in progress
+        continues."""
         if cluster.phase not in OPEN:
             raise bad(f"the status of the cluster is {cluster.phase}")
         if node.leaves:
@@ -83,7 +84,7 @@ class CceMutations:
         simulation.leave(self._cloud, node, self._cloud.clock())
 
     def protect(self, cluster: CceCluster, names: object, *, protected: bool) -> None:
-        """From every resizing of the pool, or no longer."""
+        """Protect a node from resizing of its pool, or remove the protection."""
         if not isinstance(names, list) or not names:
             raise bad("nodeList is mandatory")
         found = [cluster.node(str(name)) for name in names]
@@ -110,7 +111,7 @@ class CceMutations:
         simulation.tell_later(self._cloud, pool)
 
     def _check(self, groups: Sequence[ScaleGroup], count: int, *, instant: bool) -> None:
-        """Only what CCE can know at once."""
+        """Check what CCE can know at once."""
         if not count:
             return
         stuck = [group for group in groups if not simulation.scalable(self._cloud, group)]
@@ -120,7 +121,7 @@ class CceMutations:
         if free is not None and count > free and self._cloud.refuses_quota:
             raise CceRefusedError(400, "CCE.01400008", "Insufficient quota of servers")
 
-    # -- doing it
+    # -- execution
 
     def _spread(self, groups: Sequence[ScaleGroup], count: int, *, balance: bool) -> None:
         for _ in range(count):
@@ -129,7 +130,8 @@ class CceMutations:
             self._cloud.random.choice(chosen).desired += 1
 
     def _replace(self, pool: CcePool, told: Sequence[Mapping[str, Any]]) -> None:
-        """A list of extension groups is the whole list: those that it does not name go with their nodes."""
+        """Replace the extension groups. The list is complete: groups that it does not contain are deleted with their
+        nodes."""
         held = pool.groups
         pool.groups = {DEFAULT: held[DEFAULT]}
         for each in told:
@@ -148,7 +150,7 @@ class CceMutations:
 
 
 def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """An object within an object; none is an empty one."""
+    """Return an object within an object, an empty one if it is missing."""
     found = whole.get(name) or {}
     if not isinstance(found, dict):
         raise bad(f"{name} must be an object")
@@ -182,6 +184,6 @@ def _shrink(pool: CcePool, groups: Sequence[ScaleGroup], total: int) -> None:
 
 
 def _lower(pool: CcePool, total: int) -> None:
-    """All groups, the default one first, until the pool has that size."""
+    """Reduce groups, the default one first, until the pool has that size."""
     for group in pool.groups.values():
         group.desired -= min(group.desired, pool.desired - total)

@@ -1,7 +1,7 @@
-"""What a CCE node is as a Node of Kubernetes, and when it is one (huaweicloud-cce.md B5, B9).
+"""Registers CCE nodes as Kubernetes Nodes.
 
-CCE installs the kubelet while the node is in phase Installing; it is named by its address, and its providerID is the
-CCE node's uid. A moment later the cloud controller takes its start-up taint away.
+CCE installs the kubelet while the node is in phase Installing. The Node is named by its address, and its providerID is
+the CCE node's uid. Shortly afterwards the cloud controller removes its start-up taint.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
 _THERE = frozenset({ACTIVE, DELETING, "Upgrading", "Abnormal", "Repairing", "RepairFailed"})
 _MIB = 1024
-_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))  # from so many GiB on, so many pods
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))  # from this memory in GiB on, this number of pods
 
 
 class CceRegistrationOptions(msgspec.Struct, frozen=True):
-    """How nodes join. boot: seconds from Active until the Node is there; taint: seconds for which it has the start-up
-    taint. scheme: before its providerID, as `huaweicloud://`; by_server: that is the server's id instead of the node's.
-    never: uids of pools, `<pool>/<scale group>` or uids of nodes that do not join this cluster."""
+    """Settings of node registration. boot: seconds from Active until the Node exists. taint: seconds for which it has
+    the start-up taint. scheme: prefix of its providerID, e.g. `huaweicloud://`. by_server: the providerID is the
+    server's id instead of the node's. never: uids of pools, `<pool>/<scale group>` or uids of nodes that do not join
+    this cluster."""
 
     boot: float = 5.0
     taint: float = 10.0
@@ -40,8 +41,8 @@ class CceRegistrationOptions(msgspec.Struct, frozen=True):
 
 
 class CceNodeRegistration(VendorJoining):
-    """Makes and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
-    uid, "" for all of the project."""
+    """Creates and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
+    uid, "" for the whole project."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class CceNodeRegistration(VendorJoining):
         super().__init__(self._due_now, store)
 
     def step(self) -> None:
-        """Nodes come, go, and lose their start-up taint."""
+        """Add Nodes, remove Nodes, and remove start-up taints."""
         super().step()
         for name, until in list(self._tainted.items()):
             if self._clock() >= until and self._initialized(name):
@@ -86,7 +87,8 @@ class CceNodeRegistration(VendorJoining):
 
 
 def joined(cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster: str = "") -> list[Node]:
-    """The nodes that are Nodes at this time: those that are Active for long enough, also on their way out."""
+    """Return the CCE nodes that are Nodes now: nodes that have been Active long enough, including those being
+    deleted."""
     held = [cloud.clusters[cluster]] if cluster else list(cloud.clusters.values())
     return [
         node
@@ -99,7 +101,7 @@ def joined(cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster
 
 
 def node_object(cloud: CceCloud, node: Node, ways: CceRegistrationOptions) -> KubeObject:
-    """The Node as its kubelet registers it, without the start-up taint."""
+    """Return the Node as its kubelet registers it, without the start-up taint."""
     pool = cloud.clusters[node.cluster].pools.get(node.pool)
     flavor = cloud.flavors[node.flavor]
     capacity, reserve = _sizes(flavor, pool)
@@ -149,7 +151,7 @@ def _labels(flavor: Flavor, pool: CcePool | None) -> dict[str, str]:
 
 
 def _sizes(flavor: Flavor, pool: CcePool | None) -> tuple[dict[str, str], Mapping[str, str]]:
-    """What it has, and what CCE reserves of that: by the vendor's rule for memory and CPU (B9)."""
+    """Return its capacity and CCE's reserve, by the vendor's rule for memory and CPU."""
     gib = flavor.memory // 1024
     usual = next(pods for least, pods in _PODS if gib >= least)
     pods = int((pool.extend if pool else {}).get("maxPods", usual))

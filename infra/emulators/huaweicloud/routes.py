@@ -1,4 +1,4 @@
-"""Which operation of which service a request is, the right that it needs, and the ids in its path (B3, B4)."""
+"""Maps a request to an operation of a service, the permission that it needs, and the ids in its path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WRITES = frozenset({"scale-pool", "update-pool", "delete-node", "lock-nodes", "unlock-nodes"})
-#: Operations of other services; all others are CCE's.
+#: Operations of other services; all others belong to CCE.
 OTHERS = frozenset({"list-flavors", "list-projects", "assume-agency"})
 _PROJECT = "/api/v3/projects/{project}"
 _CLUSTER = f"{_PROJECT}/clusters/{{cluster}}"
@@ -34,7 +34,7 @@ _PATHS = (
 
 
 class CceRoute(msgspec.Struct, frozen=True):
-    """operation: "" for none that is known. action: the right it needs. ids: what stands in the path."""
+    """operation: "" if unknown. action: the permission it needs. ids: from the path."""
 
     operation: str = ""
     action: str = ""
@@ -50,7 +50,7 @@ _TABLE = tuple((method, _pattern(path), operation, action) for method, path, ope
 
 
 def find(method: str, path: str) -> CceRoute:
-    """The request's operation."""
+    """Return the request's operation."""
     for known, pattern, operation, action in _TABLE:
         found = pattern.fullmatch(path) if known == method else None
         if found is not None:

@@ -1,4 +1,4 @@
-"""How the project looks over the wire: every field as huaweicloud-cce.md B4 has it."""
+"""Serializes the project's objects with the documented fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 
 def stamp(at: float) -> str:
-    """`2020-02-01 08:20:49.944664515 +0000 UTC`; CCE writes Go's times."""
+    """Format a time as `2020-02-01 08:20:49.944664515 +0000 UTC`, Go's format that CCE uses."""
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%d %H:%M:%S.%f000 +0000 UTC")
 
 
@@ -42,7 +42,7 @@ def _object(kind: str, **parts: Any) -> Json:
 
 
 def pool(held: CcePool, cloud: CceCloud, *, whole: bool) -> Json:
-    """A node pool. whole: its conditions speak for all of its scale groups, else only for the default one."""
+    """A node pool. whole: its conditions cover all of its scale groups, otherwise only the default one."""
     return _object(
         "NodePool",
         metadata={
@@ -123,7 +123,7 @@ def _existing(group: ScaleGroup, cloud: CceCloud) -> int:
 
 
 def _merged(told: Sequence[Sequence[CceCondition]]) -> list[CceCondition]:
-    """Of several groups: scalable if one is, and each trouble of any."""
+    """Merge the conditions of several groups: scalable if one is, and all problems."""
     found = {each.type: each for conditions in told for each in conditions if each.type != "Scalable"}
     able = [each for conditions in told for each in conditions if each.type == "Scalable"]
     return [next((each for each in able if each.status == "True"), able[0]), *found.values()]
@@ -167,7 +167,7 @@ def _condition(held: CceCondition) -> Json:
 
 
 def default_pool() -> Json:
-    """What stands for the nodes of no pool."""
+    """The pool that contains nodes without a pool."""
     return _object(
         "NodePool",
         metadata={"name": DEFAULT_POOL, "uid": DEFAULT_POOL},
@@ -181,7 +181,7 @@ def default_pool() -> Json:
 
 
 def node(held: Node, cloud: CceCloud) -> Json:
-    """A node. One that is being built has no server yet; those of no pool tell flavour and zone instead."""
+    """A node. A node being built has no server yet; a node without a pool shows its flavour and zone."""
     pools = {each.uid: each for each in cloud.pools()}
     meta: Json = {"name": held.name, "uid": held.uid, "creationTimestamp": stamp(held.created)}
     if held.pool in pools:

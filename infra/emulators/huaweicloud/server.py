@@ -20,7 +20,7 @@ from infra.emulators.vendor_common.server import VendorServer
 
 
 class HuaweiServer(VendorServer):
-    """Serves a project. A context manager: started on entry, stopped on exit; the cloud stays."""
+    """Serves a project. As a context manager it starts on entry and stops on exit; the cloud stays."""
 
     def __init__(self, cloud: CceCloud, *, tls: Pair | None = None) -> None:
         self.cloud, self.front = cloud, CceDispatcher(cloud)
@@ -28,20 +28,20 @@ class HuaweiServer(VendorServer):
 
     @property
     def ring(self) -> CceKeyRing:
-        """The account's keys and agencies."""
+        """Return the account's keys and agencies."""
         return self.front.ring
 
     @property
     def faults(self) -> VendorFaults:
-        """Faults for the calls to come."""
+        """Return the faults for the next calls."""
         return self.front.faults
 
     @property
     def throttle(self) -> CceThrottle:
-        """The rate limits."""
+        """Return the rate limits."""
         return self.front.throttle
 
     @property
     def log(self) -> list[CceLoggedRequest]:
-        """The calls so far, oldest first."""
+        """Return the calls so far, oldest first."""
         return list(self.front.log)

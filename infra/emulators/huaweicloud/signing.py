@@ -1,7 +1,7 @@
-"""SDK-HMAC-SHA256 as the vendor computes it, to check what clients send (huaweicloud-cce.md B3).
+"""Computes SDK-HMAC-SHA256 as the vendor does, to verify the signatures that clients send.
 
-Written from the documents and not shared with the client under test: what both sides got wrong together would not be
-found. Nothing here looks at keys or times; that is the gate's part (gate.py).
+It is written from the documentation and not shared with the client under test, because a shared error would not be
+found. Keys and times are not checked here but in authentication.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PARTS = frozenset({"Access", "SignedHeaders", "Signature"})
 
 
 class CceSignedClaim(msgspec.Struct, frozen=True):
-    """What a request says of itself. signed: names of signed headers, as sent."""
+    """The credentials a request claims. signed: names of the signed headers, as sent."""
 
     key: str
     signed: tuple[str, ...]
@@ -28,7 +28,7 @@ class CceSignedClaim(msgspec.Struct, frozen=True):
 
 
 def claim(incoming: Incoming) -> CceSignedClaim | None:
-    """Who it says it is from; None for a request without a signature."""
+    """Return the claimed credentials of a request, None for an unsigned request."""
     scheme, _, rest = incoming.headers.get("authorization", "").partition(" ")
     parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
     if scheme != SCHEME or parts.keys() != _PARTS:
@@ -37,7 +37,7 @@ def claim(incoming: Incoming) -> CceSignedClaim | None:
 
 
 def canonical(incoming: Incoming, signed: Sequence[str]) -> str:
-    """The request as it is signed: the path with a slash at its end that is not on the wire."""
+    """Return the canonical request. Its path ends with a slash that is not part of the transmitted path."""
     split = urlsplit(incoming.target)
     path = "/".join(_encoded(unquote(part)) for part in split.path.split("/"))
     pairs = sorted((_encoded(name), _encoded(value)) for name, value in parse_qsl(split.query, keep_blank_values=True))
@@ -55,7 +55,7 @@ def canonical(incoming: Incoming, signed: Sequence[str]) -> str:
 
 
 def signature(incoming: Incoming, signed: Sequence[str], secret: str) -> str:
-    """Its HMAC in hexadecimal."""
+    """Return its HMAC in hexadecimal."""
     told = hashlib.sha256(canonical(incoming, signed).encode()).hexdigest()
     text = f"{SCHEME}\n{incoming.headers.get('x-sdk-date', '')}\n{told}"
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()

@@ -1,8 +1,8 @@
-"""How the emulated CCE moves: nodes that take time, machines that cannot be had, tries that are made again.
+"""Simulates CCE: nodes with start-up times, machines that are unavailable, retries.
 
-CCE works towards what is desired: what is missing in a scale group is asked for, what is too much goes, and nobody is
-asked who. The rules are the vendor's as far as documented (huaweicloud-cce.md B4, B7). Whatever is due is on the
-cloud's agenda and happens at its own time, in order, however late one looks.
+CCE works towards the desired number: it requests missing nodes of a scale group and removes surplus ones of its own
+choice. The rules follow the vendor's documentation. Due events are on the cloud's agenda and happen at their own time
+and in order, however late they are processed.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 
 
 def advance(cloud: CceCloud, now: float) -> None:
-    """Play what is due, each thing at its own time."""
+    """Process what is due, in order of time."""
     while cloud.agenda and cloud.agenda[0][0] <= now:
         at, _, play, subject = heapq.heappop(cloud.agenda)
         play(cloud, subject, at)
 
 
 def scalable(cloud: CceCloud, group: ScaleGroup) -> bool:
-    """As far as CCE knows."""
+    """Return whether CCE considers a group scalable."""
     known = (group.flavor, group.az) in cloud.known_sold
     return not known and not (group.conditions.keys() & {SOLD_OUT.condition, NO_QUOTA.condition})
 
 
 def shown(cloud: CceCloud, group: ScaleGroup) -> list[CceCondition]:
-    """The conditions of a group as the API tells them."""
+    """Return the conditions of a group as the API shows them."""
     found = dict(group.conditions)
     if (group.flavor, group.az) in cloud.known_sold:
         found.setdefault(SOLD_OUT.condition, _condition(SOLD_OUT, cloud.clock()))
@@ -52,7 +52,7 @@ def shown(cloud: CceCloud, group: ScaleGroup) -> list[CceCondition]:
 
 
 def settle(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None:
-    """Ask for what is missing; what is too much goes, drawn by lot among those that are not protected."""
+    """Request missing nodes, and remove surplus ones, chosen randomly among those that are not protected."""
     for _ in range(group.desired - len(group.staying) - group.trying):
         fate = _fate(cloud, group)
         if fate is not None and not fate.made:
@@ -70,7 +70,7 @@ def settle(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None
 
 
 def tell_later(cloud: CceCloud, pool: CcePool) -> None:
-    """Before an order changes the pool: the statuses of its groups stay as they are for a while."""
+    """Freeze the statuses of a pool's groups for a while, before a request changes the pool."""
     if cloud.lag:
         for group in pool.groups.values():
             group.told = group.shown
@@ -84,7 +84,7 @@ def _told(cloud: CceCloud, uid: str, _: float) -> None:
 
 
 def leave(cloud: CceCloud, node: Node, at: float) -> None:
-    """This one goes."""
+    """Start to delete a node."""
     node.phase = DELETING
     node.job = cloud.job("DeleteNode", node.cluster, node.uid, node.name).uid
     cloud.plan(at + cloud.times.delete, _gone, node.uid)
@@ -103,7 +103,7 @@ def _condition(fate: CceProvisioningFate, at: float) -> CceCondition:
 
 
 def _place(cloud: CceCloud, subject: str) -> tuple[CcePool, ScaleGroup] | None:
-    """Pool and group that a subject `<pool>/<group>[/…]` is about, if there still are."""
+    """Return pool and group of a subject `<pool>/<group>[/…]`, if they still exist."""
     uid, name, *_ = subject.split("/")
     pool = {each.uid: each for each in cloud.pools()}.get(uid)
     group = pool.groups.get(name) if pool is not None else None
@@ -128,7 +128,7 @@ def _again(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None
 
 
 def _retry(cloud: CceCloud, subject: str, at: float) -> None:
-    """CCE looks again at what it could not get, and forgets what is no longer so."""
+    """Let CCE retry missing nodes and drop conditions that no longer apply."""
     place = _place(cloud, subject)
     if place is None:
         return

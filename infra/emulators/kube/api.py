@@ -1,7 +1,7 @@
-"""The simulated API server without a network: a request in, an answer out.
+"""The simulated API server without a network: maps a request to a response.
 
-It authenticates, authorizes, finds the resource, and leaves the work to the modules beside it. Every request is logged
-(method, path, user, status; never a header), so that tests can count calls.
+It authenticates, authorizes, finds the resource, and delegates to the other modules of this package. Every request is
+logged (method, path, user, status; never a header), so that tests can count calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class ApiLoggedRequest(msgspec.Struct, frozen=True):
-    """One request, answered. path: with its query; status 0: the connection was closed without an answer."""
+    """One answered request. path: with its query. status 0: the connection was closed without a response."""
 
     method: str
     path: str
@@ -41,9 +41,9 @@ class ApiLoggedRequest(msgspec.Struct, frozen=True):
 
 
 class Api:
-    """One API server's behaviour. Thread-safe.
+    """The behaviour of one API server. Thread-safe.
 
-    users, rbac: see auth.Authority; crd_directory: definitions to serve besides the built-in resources
+    users, rbac: see auth.Authority; crd_directory: definitions to serve in addition to the built-in resources
     bookmark_interval: wall seconds between the bookmarks of a watch
     """
 
@@ -75,7 +75,7 @@ class Api:
         body: bytes = b"",
         certificate: User | None = None,
     ) -> Response:
-        """Answers a request. target: path and query; certificate: whom a verified client certificate names."""
+        """Answer a request. target: path and query. certificate: the user that a verified client certificate names."""
         given = {name.lower(): value for name, value in (headers or {}).items()}
         fault = self.faults.take(method, target) or KubeFault()
         if fault.delay:
@@ -90,7 +90,7 @@ class Api:
                 made = self._answered(Request(method, path, query, given, body, user, route_of(path)))
         except status.ApiError as error:
             made = answer(error.code, error.body(), error.headers)
-        except Exception as error:  # as the real server: a request it chokes on must not look like a lost connection
+        except Exception as error:  # as in the real server, an internal error must not look like a lost connection
             text = f"Internal error occurred: {type(error).__name__}: {error}"
             causes = {"causes": [{"message": f"{type(error).__name__}: {error}"}]}
             made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
@@ -250,7 +250,7 @@ def _chosen(actions: Mapping[str, Callable[[], Response]], method: str) -> Respo
 
 
 def _options(request: Request) -> dict[str, Any]:
-    """DeleteOptions from the body or the query."""
+    """Return DeleteOptions from the body or the query."""
     options = request.object() if request.body.strip() else {}
     seconds = request.query.get("gracePeriodSeconds")
     if seconds is not None and seconds.isdigit():

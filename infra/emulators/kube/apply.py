@@ -1,7 +1,7 @@
-"""Server-side apply, as far as it is used here: who wrote which field, conflicts, force.
+"""Server-side apply as far as it is used here: field owners, conflicts, force.
 
-Ownership is kept beside the objects, not in managedFields, for objects written through the API only. Lists are owned
-as a whole: the merge keys of typed lists are not known to apply.
+Ownership is stored separately from the objects, not in managedFields, and only for objects written through the API.
+Lists are owned as a whole, because apply does not know the merge keys of typed lists.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _IDENTITY = frozenset(
 
 
 def decode(body: bytes) -> KubeObject:
-    """The object of an apply request (YAML or JSON); ApiError 400."""
+    """Return the object of an apply request (YAML or JSON). Raises ApiError 400."""
     try:
         found = yaml.safe_load(body)
     except yaml.YAMLError as error:
@@ -77,7 +77,7 @@ def _unset(obj: KubeObject, path: Path) -> None:
 
 
 class FieldOwners:
-    """Who wrote each field of the objects that came through the API."""
+    """The writers of each field of the objects that came through the API."""
 
     def __init__(self) -> None:
         self._owners: dict[str, dict[Path, tuple[str, str]]] = {}
@@ -85,7 +85,7 @@ class FieldOwners:
         self._lock = threading.Lock()
 
     def note(self, manager: str, before: KubeObject | None, after: KubeObject) -> None:
-        """Remembers that a manager wrote the fields in which `after` differs from `before`."""
+        """Record that a manager wrote the fields in which `after` differs from `before`."""
         old = dict(_leaves(before)) if before else {}
         changed = [path for path, value in _leaves(after) if path not in old or old[path] != value]
         with self._lock:
@@ -93,20 +93,21 @@ class FieldOwners:
             owners.update(dict.fromkeys(changed, (manager, after["apiVersion"])))
 
     def created(self, manager: str, config: KubeObject, made: KubeObject) -> None:
-        """Remembers an object that an apply made."""
+        """Record an object that an apply created."""
         self.note(manager, None, made)
         with self._lock:
             self._applied[(made["metadata"]["uid"], manager)] = {path for path, _ in _leaves(config)}
 
     def forget(self, uid: str) -> None:
-        """The object is gone."""
+        """Drop the owners of a deleted object."""
         with self._lock:
             self._owners.pop(uid, None)
             for key in [key for key in self._applied if key[0] == uid]:
                 del self._applied[key]
 
     def merge(self, manager: str, current: KubeObject, config: KubeObject, *, force: bool) -> KubeObject:
-        """The object after the apply; ApiError 409 naming the other managers of fields that would change."""
+        """Return the object after the apply. Raises ApiError 409 that names the other managers of fields that would
+        change."""
         uid = current["metadata"]["uid"]
         wanted = dict(_leaves(config))
         with self._lock:

@@ -1,7 +1,7 @@
-"""Who is asking and what they may do: bearer tokens, client certificates, and RBAC as rules per user or group.
+"""Authentication and authorization: bearer tokens, client certificates, and RBAC as rules per user or group.
 
-Refusals are worded as the real server words them, because the program shows them to people and reports the missing
-permission. Tokens live here only; nothing logs them.
+Error texts are those of the real server, because the program shows them to people and reports the missing permission.
+Tokens exist only here, and nothing logs them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AUTHENTICATED, UNAUTHENTICATED, MASTERS = "system:authenticated", "system:unauth
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user as the server knows it. token: "" for one who has a client certificate only."""
+    """A user as the server knows it. token: "" for a user with a client certificate only."""
 
     name: str
     token: str = ""
@@ -30,8 +30,8 @@ class User(msgspec.Struct, frozen=True):
 
 
 class RbacRule(msgspec.Struct, frozen=True):
-    """One RBAC rule; `*` matches everything. resources: plurals, with `/subresource`; namespaces: () for all of them
-    and the cluster scope; names: () for all; urls: non-resource paths, `*` at the end matches the rest."""
+    """One RBAC rule; `*` matches everything. resources: plurals, with `/subresource`. namespaces: () for all of them
+    and the cluster scope. names: () for all. urls: non-resource paths, `*` at the end matches the rest."""
 
     verbs: tuple[str, ...]
     groups: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class RbacRule(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
 
     def allows(self, asked: Attributes) -> bool:
-        """Whether the rule covers a request."""
+        """Return whether the rule covers a request."""
         if not _among(self.verbs, asked.verb):
             return False
         if asked.url:
@@ -55,7 +55,7 @@ class RbacRule(msgspec.Struct, frozen=True):
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What a request wants to do, as authorization sees it. url: for requests that are not about a resource."""
+    """What a request does, as authorization sees it. url: for requests that are not about a resource."""
 
     verb: str
     group: str = ""
@@ -67,7 +67,7 @@ class Attributes(msgspec.Struct, frozen=True):
 
     @property
     def resource_path(self) -> str:
-        """`pods`, `pods/eviction`."""
+        """Return `pods` or `pods/eviction`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
@@ -76,7 +76,7 @@ def _among(allowed: tuple[str, ...], value: str) -> bool:
 
 
 ADMIN = RbacRule(verbs=("*",), groups=("*",), resources=("*",), urls=("*",))
-# what every cluster grants, as the recorded SelfSubjectRulesReview lists it
+# permissions in every cluster, as a recorded SelfSubjectRulesReview lists them
 _INFO = RbacRule(verbs=("get",), urls=("/healthz", "/livez", "/readyz", "/version", "/version/"))
 _BASIC: tuple[RbacRule, ...] = (
     RbacRule(
@@ -124,21 +124,21 @@ class KubeAuthority:
     def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[RbacRule]]) -> None:
         self._users = {user.name: user for user in users}
         self._rules = {name: tuple(rules) for name, rules in rbac.items()}
-        self._known: dict[str, User] = {}  # header -> user; the users stay as they are
+        self._known: dict[str, User] = {}  # header -> user; users are not changed later
 
     def admit(self, user: User, rules: Iterable[RbacRule]) -> None:
-        """One more user, with these rules."""
+        """Add a user with these rules."""
         self._users[user.name], self._rules[user.name] = user, tuple(rules)
         self._known.clear()
 
     def user(self, name: str) -> User:
-        """The user of that name; KeyError when there is none."""
+        """Return the user with that name. Raises KeyError if it does not exist."""
         return self._users[name]
 
     def identify(self, authorization: str, certificate: User | None = None) -> User:
-        """The user behind a request; ApiError 401 for credentials that are wrong, anonymous where there are none.
+        """Return the user of a request, anonymous without credentials. Raises ApiError 401 for wrong credentials.
 
-        authorization: the header; certificate: whom a verified client certificate names
+        authorization: the header; certificate: the user that a verified client certificate names
         """
         if not authorization:
             if certificate is None:
@@ -155,7 +155,7 @@ class KubeAuthority:
         raise status.ApiError(401, "Unauthorized", "Unauthorized")
 
     def rules(self, user: User) -> tuple[RbacRule, ...]:
-        """Everything granted to a user and its groups."""
+        """Return all rules of a user and its groups."""
         if MASTERS in user.groups:
             return (ADMIN, *_BASIC)
         base = _BASIC if AUTHENTICATED in user.groups else (_INFO,)
@@ -163,11 +163,11 @@ class KubeAuthority:
         return (*base, *own)
 
     def allows(self, user: User, asked: Attributes) -> bool:
-        """Whether the user may do that."""
+        """Return whether the user may do that."""
         return any(rule.allows(asked) for rule in self.rules(user))
 
     def demand(self, user: User, asked: Attributes) -> None:
-        """ApiError 403 unless the user may do that."""
+        """Raise ApiError 403 unless the user may do that."""
         if self.allows(user, asked):
             return
         if asked.url:
@@ -183,7 +183,7 @@ class KubeAuthority:
         raise status.ApiError(403, "Forbidden", message, status.about(asked.name, asked.group, asked.resource))
 
     def access_review(self, user: User, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """The status of a SelfSubjectAccessReview."""
+        """Return the status of a SelfSubjectAccessReview."""
         asked = spec.get("resourceAttributes")
         if asked is not None:
             fields = ("verb", "group", "resource", "subresource", "namespace", "name")
@@ -194,7 +194,7 @@ class KubeAuthority:
         return {"allowed": self.allows(user, attributes)}
 
     def rules_review(self, user: User, namespace: str) -> dict[str, Any]:
-        """The status of a SelfSubjectRulesReview for a namespace."""
+        """Return the status of a SelfSubjectRulesReview for a namespace."""
         resources: list[dict[str, Any]] = []
         others: list[dict[str, Any]] = []
         for rule in self.rules(user):

@@ -1,7 +1,7 @@
-"""CustomResourceDefinitions: from a manifest to a served resource, and a directory of manifests into a store.
+"""CustomResourceDefinitions: converts a manifest to a served resource, and loads a directory of manifests into a store.
 
-The simulation ships its own short definitions (definitions/); where Cluster API's real ones are at hand, the same code
-loads those and objects are validated against their full schemas.
+The simulation has its own short definitions (definitions/). If Cluster API's real ones are available, the same code
+loads them, and objects are validated against their complete schemas.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ OWN = Path(__file__).with_name("definitions")
 
 
 def _priority(name: str) -> tuple[int, int, int]:
-    """Kubernetes' version order as a sort key: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
+    """Return a sort key for Kubernetes' version order: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
     major, _, rest = name.removeprefix("v").partition("alpha" if "alpha" in name else "beta")
     stage = 0 if "beta" not in name and "alpha" not in name else (1 if "beta" in name else 2)
     return stage, -int(major or 0) if major.isdigit() else 0, -int(rest) if rest.isdigit() else 0
 
 
 def resource(crd: KubeObject) -> ServedResource:
-    """The resource a definition describes; raises BadInput when it lacks what the API requires."""
+    """Return the resource of a definition. Raises BadInput if the definition lacks a required field."""
     try:
         spec, names = crd["spec"], crd["spec"]["names"]
         served = [each for each in spec["versions"] if each.get("served", True)]
@@ -64,7 +64,7 @@ def resource(crd: KubeObject) -> ServedResource:
 
 
 def establish(store: ObjectStore, crd: KubeObject) -> KubeObject:
-    """Serves the resource of a definition and writes the definition's status, as the API's own controller does."""
+    """Serve the resource of a definition and write the definition's status, as the API's own controller does."""
     made = resource(crd)
     store.resources.add(made)
     now = format_time(store.clock())
@@ -84,7 +84,7 @@ def establish(store: ObjectStore, crd: KubeObject) -> KubeObject:
 
 
 def retire(store: ObjectStore, crd: KubeObject) -> None:
-    """Takes a definition's objects and its resource away, once the definition is deleted."""
+    """Remove the objects and the resource of a deleted definition."""
     spec = crd["spec"]
     group, plural = spec["group"], spec["names"]["plural"]
     for obj in store.list(plural, group=group):
@@ -92,14 +92,14 @@ def retire(store: ObjectStore, crd: KubeObject) -> None:
     store.resources.drop(plural, group)
 
 
-@functools.lru_cache(maxsize=64)  # every server loads the same
+@functools.lru_cache(maxsize=64)  # every server loads the same files
 def _documents(text: str) -> tuple[Any, ...]:
     """READ ONLY. Raises yaml.YAMLError."""
     return tuple(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def load(store: ObjectStore, directory: Path) -> None:
-    """Creates every definition of a directory that is not in the store yet; raises BadInput for an unreadable file."""
+    """Create every definition of a directory that is not in the store yet. Raises BadInput for an unreadable file."""
     for path in sorted(directory.glob("*.yaml")):
         try:
             documents = _documents(path.read_text(encoding="utf-8"))

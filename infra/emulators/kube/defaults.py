@@ -1,7 +1,8 @@
-"""What the real API server adds to an object when it is created: defaults of built-in kinds and the always-on admission
-plugins (service account, default tolerations, priority).
+"""Additions of the real API server to a created object: defaults of built-in kinds, and the admission plugins that are
+always on (service account, default tolerations, priority).
 
-Kept to what other programs read or what the recorded answers show; it refuses nothing (that is validate.py).
+Only fields are added that other programs read or that recorded responses contain. Nothing is refused here (see
+validation.py).
 """
 
 from __future__ import annotations
@@ -184,9 +185,9 @@ _FILL: dict[tuple[str, str], Callable[[Lookup, KubeObject], None]] = {
 
 
 def fill(lookup: Lookup, resource: ServedResource, obj: KubeObject) -> None:
-    """Adds what the server would to a new object of a built-in kind, in place.
+    """Add what the server adds to a new object of a built-in kind, in place.
 
-    lookup(plural, name, namespace, group): finds another object, as ObjectStore.peek (priority classes).
+    lookup(plural, name, namespace, group): finds another object, like ObjectStore.peek (priority classes).
     """
     rule = _FILL.get((resource.group, resource.plural))
     if rule is not None:

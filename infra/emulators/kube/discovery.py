@@ -23,12 +23,12 @@ VERSION: KubeObject = {
     "platform": "linux/amd64",
 }
 _EDIT = ["get", "patch", "update"]
-# subresources besides status and scale: resource -> (name, kind, group, version)
+# subresources other than status and scale: resource -> (name, kind, group, version)
 _MORE = {("", "pods"): (("binding", "Binding", "", ""), ("eviction", "Eviction", "policy", "v1"))}
 
 
 def api_versions() -> KubeObject:
-    """/api."""
+    """Return /api."""
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
@@ -38,13 +38,13 @@ def _group(name: str, versions: tuple[str, ...]) -> KubeObject:
 
 
 def group_list(registry: Registry) -> KubeObject:
-    """/apis."""
+    """Return /apis."""
     groups = [_group(name, versions) for name, versions in registry.groups().items()]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(registry: Registry, name: str) -> KubeObject | None:
-    """/apis/{group}; None when it is not served."""
+    """Return /apis/{group}, None if it is not served."""
     versions = registry.groups().get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
 
@@ -79,7 +79,7 @@ def _entries(resource: ServedResource, version: Version) -> list[KubeObject]:
 
 
 def resource_list(registry: Registry, group_name: str, version: str) -> KubeObject | None:
-    """/api/v1 and /apis/{group}/{version}; None when it is not served."""
+    """Return /api/v1 or /apis/{group}/{version}, None if it is not served."""
     resources = registry.of(group_name, version)
     if not resources:
         return None

@@ -1,7 +1,7 @@
-"""PodDisruptionBudgets: the controller that counts healthy pods into their status (`disruptionsAllowed`).
+"""The disruption controller: counts healthy pods and writes the status of PodDisruptionBudgets (`disruptionsAllowed`).
 
-A plain function over the store, called by whoever runs the controllers. Eviction (eviction.py) reads what is written
-here and takes one from it, so between two calls no budget is overspent, as with the real controller.
+It is a plain function over the store, called by the controller manager. Eviction (eviction.py) reads this status and
+decrements it, so a budget is never exceeded between two calls, as with the real controller.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from infra.emulators.kube import selectors
 from infra.emulators.kube.objects import KubeObject, condition, conditions_of, dig
 from infra.emulators.kube.store import ObjectStore
 
-_EVICTED_FOR = 120.0  # seconds that an eviction is believed in before the pod counts as kept
+_EVICTED_FOR = 120.0  # seconds after which an evicted pod that does not terminate counts as not evicted
 _REPLICAS = {"ReplicaSet": "replicasets", "Deployment": "deployments", "StatefulSet": "statefulsets"}
 
 
 def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
-    """The budgets whose selector covers a pod (READ ONLY)."""
+    """Return the budgets whose selector matches a pod (READ ONLY)."""
     labels = pod["metadata"].get("labels") or {}
     return [
         budget
@@ -28,12 +28,12 @@ def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
 
 
 def is_ready(pod: KubeObject) -> bool:
-    """Whether the pod's Ready condition is True."""
+    """Return whether the pod's Ready condition is True."""
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions_of(pod))
 
 
 def reconcile_budgets(store: ObjectStore) -> int:
-    """Brings the status of every budget up to date; returns how many changed."""
+    """Update the status of every budget. Returns how many changed."""
     with store.transaction():
         return sum(_reconcile(store, budget) for budget in store.list("poddisruptionbudgets", group="policy"))
 
@@ -85,14 +85,14 @@ def _allowed_condition(budget: KubeObject, allowed: int, now: float) -> KubeObje
 
 
 def _disrupted(budget: KubeObject, pods: list[KubeObject], now: float) -> dict[str, str]:
-    """Evictions granted whose pods are not yet seen going."""
+    """Return granted evictions whose pods are not terminating yet."""
     staying = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     granted = dig(budget, "status", "disruptedPods") or {}
     return {name: at for name, at in granted.items() if name in staying and now < parse_time(at) + _EVICTED_FOR}
 
 
 def _expected(store: ObjectStore, budget: KubeObject, pods: list[KubeObject]) -> tuple[int, int]:
-    """(pods there should be, pods that must stay healthy)."""
+    """Return (expected pods, pods that must stay healthy)."""
     spec = budget["spec"]
     if spec.get("maxUnavailable") is not None:
         expected = _wanted_by_owners(store, pods)
@@ -105,14 +105,14 @@ def _expected(store: ObjectStore, budget: KubeObject, pods: list[KubeObject]) ->
 
 
 def _amount(value: int | str, of: int) -> int:
-    """A number or a percentage of pods, rounded up."""
+    """Return a number or a percentage of pods, rounded up."""
     if isinstance(value, int):
         return value
     return -(-int(value.rstrip("%")) * of // 100)
 
 
 def _wanted_by_owners(store: ObjectStore, pods: list[KubeObject]) -> int:
-    """The sum of the scales of the pods' controllers, each counted once."""
+    """Return the sum of the scales of the pods' controllers, each counted once."""
     scales: dict[str, int] = {}
     for pod in pods:
         owner = _controller(pod)

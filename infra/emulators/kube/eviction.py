@@ -1,7 +1,7 @@
-"""pods/eviction: the API's promise that a budget is respected.
+"""pods/eviction: deletes a pod only if its disruption budget permits.
 
-The rules and texts follow the recorded answers: finished, unstarted and already terminating pods go without a budget;
-two budgets over one pod are the server's famous 500; a granted eviction takes one from the budget at once.
+Rules and texts follow recorded responses: finished, unstarted and terminating pods need no budget; two budgets for one
+pod cause the real server's 500; a granted eviction is subtracted from the budget at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evicti
 
 
 def evict(store: ObjectStore, namespace: str, name: str, eviction: KubeObject, *, dry_run: bool = False) -> KubeObject:
-    """Evicts a pod; returns the answer's Status (201). ApiError 404, 409 (uid), 429 (budget), 500 (two budgets)."""
+    """Evict a pod and return the response's Status (201). Raises ApiError 404, 409 (uid), 429 (budget), 500 (two
+    budgets)."""
     options: dict[str, Any] = eviction.get("deleteOptions") or {}
     dry = dry_run or "All" in (options.get("dryRun") or ())
     with store.transaction():
@@ -54,7 +55,7 @@ def _needs_no_budget(pod: KubeObject) -> bool:
 
 
 def _unhealthy_may_go(pod: KubeObject, budget: KubeObject) -> bool:
-    """spec.unhealthyPodEvictionPolicy for a running pod that is not ready."""
+    """Evaluate spec.unhealthyPodEvictionPolicy for a running pod that is not ready."""
     if is_ready(pod) or dig(pod, "status", "phase") != "Running":
         return False
     if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -111,7 +112,7 @@ def _mark(store: ObjectStore, pod: KubeObject) -> None:
 
 
 def bind(store: ObjectStore, namespace: str, name: str, binding: KubeObject) -> KubeObject:
-    """pods/binding: puts a pod on a node; 409 when it is on one already."""
+    """pods/binding: bind a pod to a node. Raises 409 if it is bound already."""
     target = dig(binding, "target", "name")
     if not target:
         why = status.cause("FieldValueRequired", "Required value", "target.name")

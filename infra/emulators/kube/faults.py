@@ -1,6 +1,6 @@
-"""Faults on demand, for tests of clients: refusals, truncated answers, dropped connections, delays.
+"""Injected faults for tests of clients: error responses, truncated responses, dropped connections, delays.
 
-A fault is data: which requests it meets, how many of them, and what happens instead of (or before) the answer.
+A fault is data: the requests it affects, how many of them, and what happens instead of (or before) the response.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import msgspec
 
 
 class KubeFault(msgspec.Struct, frozen=True):
-    """One thing that goes wrong.
+    """One injected fault.
 
     method: "" for all; path: regular expression searched in path and query
-    status, body, headers: the answer given instead (status 0: the real one)
-    truncate: bytes of the real answer that are sent before the connection is closed, -1: all
-    close: the connection is closed without an answer, after the request was carried out when `late`
+    status, body, headers: the response sent instead (status 0: the real one)
+    truncate: bytes of the real response that are sent before the connection is closed, -1: all
+    close: the connection is closed without a response, after the request was carried out if `late`
     delay: wall seconds before anything happens
-    times: how many requests it meets, -1: all; skip: how many matching requests it lets pass first
+    times: how many requests it affects, -1: all; skip: how many matching requests are not affected before
     """
 
     method: str = ""
@@ -36,24 +36,24 @@ class KubeFault(msgspec.Struct, frozen=True):
 
 
 class Faults:
-    """The faults of one server, in the order in which they were added; the first that matches is used."""
+    """The faults of one server, in the order of their addition; the first match is used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: list[tuple[KubeFault, list[int]]] = []
 
     def add(self, fault: KubeFault) -> None:
-        """From now on."""
+        """Add a fault."""
         with self._lock:
             self._faults.append((fault, [fault.skip, fault.times]))
 
     def clear(self) -> None:
-        """No faults any more."""
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     def take(self, method: str, path: str) -> KubeFault | None:
-        """The fault this request meets, counted; None for none."""
+        """Return the fault for this request and count it, None if there is none."""
         with self._lock:
             for fault, left in self._faults:
                 if fault.method not in {"", method} or not re.search(fault.path, path) or left[1] == 0:

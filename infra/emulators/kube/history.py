@@ -1,7 +1,7 @@
-"""The objects of one resource and the bounded log of writes to them: what makes watches and consistent pages possible.
+"""The objects of one resource and a bounded log of writes to them, for watches and consistent pages.
 
-Objects are replaced, never changed, so an event can hold what was there before and what is there now without copies,
-and the state at an older version is the present one with the later events undone.
+Objects are replaced, never changed. An event can therefore refer to the object before and after a write without copies,
+and the state at an older version is the current state with later events undone.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TOO_OLD = (
 
 
 class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
-    """One write. type: ADDED, MODIFIED or DELETED; object: after the write (DELETED: its last state with the version of
-    the deletion); previous: before it, None for ADDED. Both are READ ONLY."""
+    """One write. type: ADDED, MODIFIED or DELETED. object: after the write (DELETED: its last state with the version of
+    the deletion). previous: before it, None for ADDED. Both are READ ONLY."""
 
     version: int
     type: str
@@ -34,9 +34,9 @@ class HistoryEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
-    """Some objects of a list (READ ONLY) as they were at `version`.
+    """Objects of a list (READ ONLY) as they were at `version`.
 
-    last: the key to go on after, None at the end; remaining: keys after it, wanted or not
+    last: the key to continue after, None at the end; remaining: number of keys after it, selected or not
     """
 
     items: list[KubeObject]
@@ -46,26 +46,26 @@ class HistoryPage(msgspec.Struct, frozen=True):
 
 
 class Collection:
-    """The objects of one resource, their keys in order, and the last `history` writes to them. Not thread-safe: the
-    store holds its lock."""
+    """The objects of one resource, their keys in order, and the last `history` writes. Not thread-safe; the store
+    locks."""
 
     def __init__(self, history: int) -> None:
         self.objects: dict[Key, KubeObject] = {}
         self._keys: list[Key] = []
-        self._all: list[KubeObject] | None = None  # in key order, until the next write
+        self._all: list[KubeObject] | None = None  # in key order, valid until the next write
         self._log: list[HistoryEvent] = []
         self._history = history
-        self._floor = 0  # events up to this version may have been forgotten
+        self._floor = 0  # events up to this version may have been dropped
 
     def keys(self, namespace: str | None = None) -> list[Key]:
-        """The keys in order, of one namespace or (None or "") of all."""
+        """Return the keys in order, of one namespace or (None or "") of all."""
         if not namespace:
             return list(self._keys)
         start = bisect_left(self._keys, (namespace, ""))
         return self._keys[start : bisect_left(self._keys, (namespace + "\0", ""))]
 
     def listed(self, namespace: str | None = None) -> list[KubeObject]:
-        """The objects in key order, of one namespace or (None or "") of all; the list is the caller's own."""
+        """Return the objects in key order, of one namespace or (None or "") of all, as a new list."""
         if namespace:
             return [self.objects[key] for key in self.keys(namespace)]
         if self._all is None:
@@ -74,12 +74,12 @@ class Collection:
 
     @property
     def latest(self) -> int:
-        """The version of the last write, or up to which there may have been some that are no longer kept."""
-        log = self._log  # looked at without the store's lock
+        """Return the version of the last write, or the version up to which writes may have been dropped."""
+        log = self._log  # read without the store's lock
         return max(self._floor, log[-1].version) if log else self._floor
 
     def put(self, version: int, key: Key, obj: KubeObject) -> None:
-        """Stores an object, new or in place of the one there."""
+        """Store an object, new or as a replacement."""
         previous = self.objects.get(key)
         if previous is None:
             insort(self._keys, key)
@@ -87,7 +87,7 @@ class Collection:
         self._record(HistoryEvent(version, "ADDED" if previous is None else "MODIFIED", obj, previous))
 
     def drop(self, version: int, key: Key, last: KubeObject) -> None:
-        """Removes an object; `last` is what watchers see of it."""
+        """Remove an object. last: the state that watchers see."""
         previous = self.objects.pop(key)
         del self._keys[bisect_left(self._keys, key)]
         self._record(HistoryEvent(version, "DELETED", last, previous))
@@ -100,15 +100,15 @@ class Collection:
             del self._log[: -self._history]
 
     def forget(self, version: int) -> None:
-        """Compaction: nothing up to `version` is known any more."""
+        """Compact: drop all writes up to `version`."""
         self._log, self._floor = [], version
 
     def written(self, version: int) -> bool:
-        """Whether there were writes after `version`, or there may have been: they are no longer kept."""
+        """Return whether there were writes after `version`, or may have been because they were dropped."""
         return version < self.latest
 
     def since(self, version: int) -> list[HistoryEvent]:
-        """The writes after `version`; 410 when some are no longer kept."""
+        """Return the writes after `version`. Raises 410 if some were dropped."""
         if version < self._floor:
             raise status.expired(f"too old resource version: {version} ({self._floor + 1})")
         if not self._log or self._log[-1].version <= version:
@@ -123,7 +123,8 @@ class Collection:
         version: int,
         wanted: Callable[[KubeObject], bool] | None,
     ) -> HistoryPage:
-        """Up to `limit` (0: all) wanted objects after `after` as they were at `version`; 410 when that is forgotten."""
+        """Return up to `limit` (0: all) selected objects after key `after` as of `version`. Raises 410 if that state is
+        no longer known."""
         if version < self._floor:
             raise status.expired(_TOO_OLD)
         then = self._undone(version)
@@ -143,7 +144,7 @@ class Collection:
         return HistoryPage(items, version, keys[index - 1] if rest else None, rest)
 
     def _undone(self, version: int) -> dict[Key, KubeObject | None]:
-        """What the keys written after `version` held at that version; None: nothing."""
+        """Return the state at `version` of the keys written after it; None for keys that did not exist."""
         then: dict[Key, KubeObject | None] = {}
         for event in reversed(self.since(version)):
             meta = event.object["metadata"]

@@ -1,7 +1,7 @@
-"""The short way to the simulated API server: the real client above it, and neither socket nor TLS between.
+"""Connects the real client to the simulated API server in the same process, without socket and TLS.
 
-What arrives is what a network would bring: a status, headers, a body, or one of the exceptions of `requests`. All of it
-happens in the caller's thread, so a process can be killed in the middle of a request.
+The client gets what a network would deliver: status, headers and body, or one of the exceptions of `requests`.
+Everything happens in the caller's thread, so a process can be killed in the middle of a request.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from infra.emulators.kube.request import Response
 from infra.emulators.kube.server import ApiServer
 
 Ask = Callable[[str, str], KubeFault | None]
-"""What goes wrong with this request (method, path and query), if anything."""
+"""Returns the fault of a request (method, path and query), if any."""
 
 
 Edit = Callable[[bytes], bytes]
-"""The body of an answer with status 200 as the emulated server made it -> the body that arrives instead."""
+"""The body of a response with status 200 of the emulated server -> the body that the client gets."""
 
 
 def unchanged(body: bytes) -> bytes:
-    """An Edit that changes nothing."""
+    """An Edit without changes."""
     return body
 
 
 def nothing(method: str, target: str) -> KubeFault | None:
-    """An Ask: all goes well."""
+    """An Ask without faults."""
     del method, target
     return None
 
 
 class DirectLine:
-    """Lines to one server; credentials of other servers get ordinary ones.
+    """Connections to one server. Credentials of other servers get ordinary connections.
 
-    passes: how waiting is done. ask: tests set it; asked for every request, in the order of the requests. Of a Fault
-    `status`, `body`, `headers`, `truncate`, `close`, `late` and `delay` mean what they say there, only that a delay is
-    virtual and is a time-out where it is longer than the client waits (with `late`, after the request was carried out).
-    edit: set by tests of objects that no API server would keep.
+    passes: implements waiting. ask: set by tests; called for every request, in the order of the requests. `status`,
+    `body`, `headers`, `truncate`, `close`, `late` and `delay` of a Fault have their usual meaning, except that a delay
+    is virtual and becomes a time-out if it is longer than the client waits (with `late`, after the request was carried
+    out). edit: set by tests of objects that no API server would store.
     """
 
     def __init__(self, server: ApiServer, passes: Callable[[float], None]) -> None:
@@ -55,13 +55,13 @@ class DirectLine:
         self.edit: Edit = unchanged
 
     def dial(self, credential: KubeCredential) -> KubeConnection:
-        """kube/transport.py's Dial."""
+        """Implements Dial of kube/transport.py."""
         if credential.server != self.server.url:
             return open_connection(credential)
         return KubeConnection(_Session(self), credential.server)
 
     def exchange(self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float) -> Response:
-        """One request. patience: seconds that the client waits for an answer. Raises requests' exceptions."""
+        """Exchange one request. patience: seconds that the client waits for a response. Raises requests' exceptions."""
         fault = self.ask(method, target)
         if fault is None:
             made = self.server.handle(method, target, headers, body)
@@ -95,13 +95,13 @@ def _closed() -> requests.RequestException:
 
 
 class _Session(requests.Session):
-    """The one method that kube/transport.py calls, and close."""
+    """A session with only the method that kube/transport.py calls, and close."""
 
     def __init__(self, line: DirectLine) -> None:
-        self._direct = line  # and nothing of the base's, whose pools of connections cost more than the exchanges
+        self._direct = line  # does not call the base class, whose connection pools cost more than the exchanges
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; nothing is open."""
 
     def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
         """See requests.Session."""
@@ -122,25 +122,25 @@ def _query(params: tuple[tuple[str, str], ...]) -> str:
 
 
 class _Answer(requests.Response):
-    """What the client reads of an answer; the base's own constructor costs more than the exchange."""
+    """What the client reads of a response. The base class's constructor costs more than the exchange."""
 
     def __init__(self, made: Response) -> None:
         self.status_code, self.raw = made.status, _Whole(made.body)
         self.headers = CaseInsensitiveDict(made.headers)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing; nothing is open."""
 
 
 class _Whole:
-    """What the client reads of urllib3's answer."""
+    """What the client reads of urllib3's response."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
 
     def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
-        """The body, in one piece."""
+        """Yield the body in one piece."""
         yield self._body
 
     def release_conn(self) -> None:
-        """Nothing is open."""
+        """Do nothing; nothing is open."""

@@ -1,7 +1,7 @@
 """Lists: pages with continue tokens, resourceVersion rules, selectors.
 
-A token names the version of the first page and the last key, so all pages show one moment; when that moment is
-forgotten the answer is 410 with a token for an inconsistent rest, as the real server does.
+A token contains the version of the first page and the last key, so all pages show the same state. When that state is no
+longer known, the response is 410 with a token for an inconsistent rest, as in the real server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _token(version: int, last: Key, *, namespaced: bool) -> str:
 
 
 def _continued(token: str) -> tuple[int, Key]:
-    """The version and the last key of a token; ApiError 400."""
+    """Return the version and the last key of a token. Raises ApiError 400."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -83,7 +83,7 @@ def _too_large(asked: int, current: int) -> status.ApiError:
 def _page(
     store: ObjectStore, resource: ServedResource, namespace: str, query: Mapping[str, str], chosen: Selection
 ) -> tuple[HistoryPage, int]:
-    """The page asked for and its effective limit."""
+    """Return the requested page and its effective limit."""
     group, plural = resource.alias or (resource.group, resource.plural)
     limit, asked = _number(query, "limit"), _number(query, "resourceVersion")
     wanted = chosen.wants if chosen else None
@@ -108,7 +108,7 @@ def _page(
     if asked > store.version:
         raise _too_large(asked, store.version)
     if asked == 0 and query.get("resourceVersion"):
-        limit = 0  # answered from the watch cache, which pays no heed to limits (recorded)
+        limit = 0  # answered from the watch cache, which ignores limits (recorded)
     exact = query.get("resourceVersionMatch") == "Exact" or (limit and asked and "resourceVersionMatch" not in query)
     node = chosen.exactly("spec.nodeName") if plural == "pods" and not group else None
     if node and not limit and not exact:
@@ -122,7 +122,7 @@ def _page(
 def list_objects(
     store: ObjectStore, resource: ServedResource, version: Version, namespace: str, query: Mapping[str, str]
 ) -> KubeObject:
-    """The List object for a request; its items are READ ONLY. ApiError 400, 410, 504."""
+    """Return the List object for a request; its items are READ ONLY. Raises ApiError 400, 410, 504."""
     chosen = selection(query, resource.group, resource.plural)
     page, limit = _page(store, resource, namespace, query, chosen)
     meta: dict[str, Any] = {"resourceVersion": str(page.version)}

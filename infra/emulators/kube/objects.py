@@ -1,4 +1,4 @@
-"""What a Kubernetes object is to this simulation: plain JSON data, and the few things done with it everywhere."""
+"""Kubernetes objects in this simulation: plain JSON data, and operations on them that all modules share."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def _copied(value: Any) -> Any:
 
 
 def clone(value: Json) -> Json:
-    """A deep copy of JSON data (several times faster than copy.deepcopy)."""
+    """Copy JSON data deeply (several times faster than copy.deepcopy)."""
     copied: Json = _copied(value)
     return copied
 
 
 def dig(value: Any, *path: str) -> Any:
-    """The value at a path of keys, None where any of them is missing or is not an object."""
+    """Return the value at a path of keys, None if any of them is missing or is not an object."""
     for key in path:
         if not isinstance(value, dict):
             return None
@@ -33,13 +33,13 @@ def dig(value: Any, *path: str) -> Any:
 
 
 def conditions_of(obj: Mapping[str, Any]) -> Sequence[KubeObject]:
-    """status.conditions (READ ONLY), empty where there are none."""
+    """Return status.conditions (READ ONLY), empty if there are none."""
     status = obj.get("status")
     return status.get("conditions") or () if isinstance(status, dict) else ()
 
 
 def condition(obj: KubeObject, type_: str) -> KubeObject | None:
-    """The entry of status.conditions of that type, or None."""
+    """Return the entry of status.conditions with that type, or None."""
     for each in conditions_of(obj):
         if each.get("type") == type_:
             return dict(each)

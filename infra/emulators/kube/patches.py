@@ -1,7 +1,7 @@
 """The patch types: JSON patch (RFC 6902), merge patch (RFC 7386) and the strategic merge of built-in types.
 
-Strategic merge knows the merge keys of the lists that matter here. Node taints have none: the recording shows that
-they are replaced as a whole, which is why a careless taint patch loses other people's taints.
+Strategic merge knows the merge keys of the lists that are used here. Node taints have none: recorded responses show
+that they are replaced as a whole, so a careless taint patch removes taints of other programs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from infra.emulators.kube import status
 from infra.emulators.kube.objects import clone
 
-# field name -> merge key of its list, for built-in types (names are unambiguous among them)
+# field name -> merge key of its list, for built-in types (each name has one meaning in all of them)
 _MERGE_KEYS = {
     "conditions": "type",
     "containers": "name",
@@ -38,7 +38,7 @@ _PRIMITIVE = frozenset({"finalizers", "podCIDRs"})
 
 
 def decode(body: bytes) -> Any:
-    """The JSON of a patch; ApiError 400 in the words of Go's decoder."""
+    """Return the JSON of a patch. Raises ApiError 400 with the text of Go's decoder."""
     try:
         return json.loads(body)
     except ValueError as error:
@@ -53,7 +53,7 @@ def decode(body: bytes) -> Any:
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386: objects merge, null removes, everything else replaces."""
+    """Merge by RFC 7386: objects are merged, null removes, everything else replaces."""
     if not isinstance(patch, dict):
         return clone(patch)
     merged = dict(target) if isinstance(target, dict) else {}
@@ -66,7 +66,8 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def strategic(target: Any, patch: dict[str, Any]) -> Any:
-    """Strategic merge of one object with `$patch`, `$retainKeys`, `$deleteFromPrimitiveList` and `$setElementOrder`."""
+    """Merge one object strategically, with `$patch`, `$retainKeys`, `$deleteFromPrimitiveList` and
+    `$setElementOrder`."""
     directive = patch.get("$patch")
     if directive == "replace":
         return {key: clone(value) for key, value in patch.items() if not key.startswith("$")}
@@ -122,7 +123,7 @@ def _strategic_list(field: str, target: Any, patch: list[Any]) -> list[Any]:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """RFC 6902; ApiError 422 when an operation cannot be carried out, 400 when it is not one."""
+    """Patch by RFC 6902. Raises ApiError 422 if an operation cannot be carried out, 400 if it is invalid."""
     if not isinstance(operations, list):
         raise status.bad_request(
             "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
@@ -137,7 +138,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def _pointer(document: Any, text: str) -> tuple[Any, str]:
-    """The container that holds the last token, and that token. The document hangs under the key ""."""
+    """Return the container of the last token, and that token. The document is stored under the key ""."""
     if text and not text.startswith("/"):
         raise ValueError(text)
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")]

@@ -1,4 +1,4 @@
-"""A request and its answer as the simulated API server passes them around, and what a path asks for."""
+"""Requests and responses of the simulated API server, and the parser of paths."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete
 
 
 class Response(msgspec.Struct):
-    """An answer. stream: pieces of a watch, sent as they come, instead of the body.
+    """A response. stream: pieces of a watch, sent as they are produced, instead of the body.
 
-    truncate: send so many bytes of the body and close, -1: all; close: close without any answer (faults)
+    truncate: send this number of bytes of the body and close, -1: all; close: close without a response (faults)
     """
 
     status: int
@@ -32,17 +32,17 @@ class Response(msgspec.Struct):
     close: bool = False
 
     def json(self) -> Any:
-        """The body, decoded."""
+        """Return the decoded body."""
         return json.loads(self.body)
 
 
 def answer(code: int, document: KubeObject, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
+    """Return a JSON response."""
     return Response(code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document))
 
 
 class ResourcePath(msgspec.Struct, frozen=True):
-    """What a resource path names; name "" for the collection."""
+    """The resource that a path names. name: "" for the collection."""
 
     group: str
     version: str
@@ -53,7 +53,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request. headers: lower-case names; route: None for a path that is not about resources."""
+    """A request. headers: lower-case names. route: None for a path that does not name a resource."""
 
     method: str
     path: str
@@ -65,26 +65,26 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def content_type(self) -> str:
-        """The media type without parameters."""
+        """Return the media type without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def manager(self) -> str:
-        """Who writes, for field ownership."""
+        """Return the writer's name, for field ownership."""
         return self.query.get("fieldManager") or self.headers.get("user-agent", "").partition("/")[0] or "unknown"
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be stored."""
+        """Return whether the request must not store anything."""
         return self.query.get("dryRun") == "All"
 
     @property
     def watching(self) -> bool:
-        """Whether this is a watch."""
+        """Return whether the request is a watch."""
         return self.method == "GET" and is_watch(self.query)
 
     def object(self) -> KubeObject:
-        """The body as an object; ApiError 400, 415."""
+        """Return the body as an object. Raises ApiError 400, 415."""
         if self.content_type not in {"", "application/json"}:
             accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
             message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
@@ -100,7 +100,7 @@ class Request(msgspec.Struct, frozen=True):
         return found
 
     def attributes(self) -> Attributes:
-        """What authorization has to decide."""
+        """Return the attributes for authorization."""
         route, verb = self.route, _VERBS.get(self.method, self.method.lower())
         if route is None or not route.plural:
             return Attributes(verb=verb, url=self.path)
@@ -118,12 +118,12 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def split(target: str) -> tuple[str, dict[str, str]]:
-    """Path and query of a request target."""
+    """Split a request target into path and query."""
     path, query = _split(target)
     return path, dict(query)
 
 
-@functools.lru_cache(maxsize=1024)  # clients ask for the same lists again and again
+@functools.lru_cache(maxsize=1024)  # clients request the same lists repeatedly
 def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     parts = urlsplit(target)
     return parts.path, tuple(parse_qsl(parts.query, keep_blank_values=True))
@@ -131,7 +131,7 @@ def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 @functools.lru_cache(maxsize=1024)
 def route_of(path: str) -> ResourcePath | None:
-    """The resource a path names (plural "" for a group version's discovery), None when it is not such a path."""
+    """Return the resource that a path names (plural "" for a group version's discovery), None for other paths."""
     segments = [unquote(each) for each in path.strip("/").split("/")]
     if segments[0] == "api" and len(segments) >= 2:
         group, version, rest = "", segments[1], segments[2:]

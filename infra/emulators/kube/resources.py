@@ -1,7 +1,7 @@
-"""Which resources the simulated API server serves: the built-in ones as a table, custom ones from their CRDs.
+"""The resources that the simulated API server serves: a table of built-in ones, and custom ones from their CRDs.
 
-A row says what discovery shows and what the write rules need (namespaced, generation, subresources). Verbs and short
-names follow the recorded discovery documents.
+A row contains what discovery shows and what the write rules need (namespaced, generation, subresources). Verbs and
+short names follow recorded discovery documents.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "updat
 
 
 class Version(msgspec.Struct, frozen=True):
-    """One version of a resource. schema: openAPIV3Schema of a custom one, None: anything; scale: the CRD's paths
-    (`specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`), None: no scale subresource."""
+    """One version of a resource. schema: openAPIV3Schema of a custom one, None for any content. scale: the CRD's paths
+    (`specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`), None without scale subresource."""
 
     name: str
     schema: dict[str, Any] | None = None
@@ -29,8 +29,8 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class ServedResource(msgspec.Struct, frozen=True):
-    """A resource as served. versions: preferred first; storage: the version objects are kept in; alias: the (group,
-    plural) whose objects these are, for events.k8s.io which shows the core events."""
+    """A served resource. versions: preferred first. storage: the version in which objects are stored. alias: the
+    (group, plural) whose objects it shows; events.k8s.io shows the core events."""
 
     group: str
     plural: str
@@ -49,15 +49,15 @@ class ServedResource(msgspec.Struct, frozen=True):
 
     @property
     def api_version(self) -> str:
-        """apiVersion of the stored objects."""
+        """Return apiVersion of the stored objects."""
         return self.at(self.storage)
 
     def at(self, version: str) -> str:
-        """apiVersion in another version."""
+        """Return apiVersion in another version."""
         return f"{self.group}/{version}" if self.group else version
 
     def version(self, name: str) -> Version | None:
-        """The served version of that name."""
+        """Return the served version with that name."""
         return next((each for each in self.versions if each.name == name), None)
 
 
@@ -174,7 +174,7 @@ def _rows() -> Iterator[ServedResource]:
 
 
 class Registry:
-    """The resources of one server. Changes only when a CRD comes or goes."""
+    """The resources of one server. It changes only when a CRD is added or removed."""
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], ServedResource] = {}
@@ -183,19 +183,19 @@ class Registry:
 
     @classmethod
     def builtin(cls) -> Registry:
-        """What every cluster serves."""
+        """Return the resources that every cluster serves."""
         registry = cls()
         registry._by_name = {(resource.group, resource.plural): resource for resource in _builtin()}
         registry._count()
         return registry
 
     def add(self, resource: ServedResource) -> None:
-        """Serves a resource from now on (again: in its new shape)."""
+        """Serve a resource from now on, or replace a served one."""
         self._by_name[(resource.group, resource.plural)] = resource
         self._count()
 
     def drop(self, plural: str, group: str) -> None:
-        """Serves it no longer."""
+        """Stop serving a resource."""
         self._by_name.pop((group, plural), None)
         self._count()
 
@@ -210,24 +210,24 @@ class Registry:
         self._groups = {group: tuple(versions) for group, versions in found.items()}
 
     def find(self, plural: str, group: str) -> ServedResource | None:
-        """The resource of that name, None when it is not served."""
+        """Return the resource with that name, None if it is not served."""
         return self._by_name.get((group, plural))
 
     def stored(self, plural: str, group: str) -> ServedResource:
-        """The resource under which its objects are kept; ApiError 404 when it is not served."""
+        """Return the resource under which its objects are stored. Raises ApiError 404 if it is not served."""
         found = self.find(plural, group)
         if found is None:
             raise status.no_such_path()
         return found
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Group -> its versions, preferred first; without the core group."""
+        """Return group -> its versions, preferred first, without the core group."""
         return dict(self._groups)
 
     def serves(self, group: str, version: str) -> bool:
-        """Whether there is anything in this group and version."""
+        """Return whether a group and version contains any resource."""
         return (group, version) in self._served
 
     def of(self, group: str, version: str) -> list[ServedResource]:
-        """The resources served in one group and version."""
+        """Return the resources served in one group and version."""
         return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]

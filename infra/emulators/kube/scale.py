@@ -1,7 +1,7 @@
-"""The scale subresource: an autoscaling/v1 Scale as a window on another object's replicas.
+"""The scale subresource: reads and writes another object's replicas as an autoscaling/v1 Scale.
 
-Paths come from the resource's table row or its CRD. As recorded, an answer leaves out replicas that are 0 and a write
-counts as a write to the object (same resourceVersion, same conflict, next generation).
+Paths come from the resource's table row or its CRD. As recorded, a response omits replicas of 0, and a write counts as
+a write to the object (same resourceVersion, same conflict, next generation).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _path(text: str) -> list[str]:
 
 
 def scale_of(version: Version, obj: KubeObject) -> KubeObject:
-    """The Scale of an object."""
+    """Return the Scale of an object."""
     paths, meta = version.scale or {}, obj["metadata"]
     replicas = dig(obj, *_path(paths["specReplicasPath"])) or 0
     shown: dict[str, Any] = {"replicas": dig(obj, *_path(paths["statusReplicasPath"])) or 0}
@@ -38,7 +38,8 @@ def scale_of(version: Version, obj: KubeObject) -> KubeObject:
 
 
 def apply_scale(resource: ServedResource, version: Version, obj: KubeObject, scale: KubeObject) -> KubeObject:
-    """A copy of the object with the replicas and the resourceVersion of a Scale; ApiError 422 for a bad number."""
+    """Return a copy of the object with the replicas and the resourceVersion of a Scale. Raises ApiError 422 for an
+    invalid number."""
     replicas = dig(scale, "spec", "replicas") or 0
     name = obj["metadata"]["name"]
     if isinstance(replicas, bool) or not isinstance(replicas, int):
@@ -70,7 +71,8 @@ def _negative(value: int, field: str) -> dict[str, str]:
 
 
 def number_causes(version: Version, obj: KubeObject) -> list[dict[str, str]]:
-    """What a scale path says about replicas that are not a number, as recorded beside the schema's own complaint."""
+    """Return the scale path's errors about replicas that are not a number, as recorded in addition to the schema's own
+    error."""
     if version.scale is None:
         return []
     field = version.scale["specReplicasPath"]

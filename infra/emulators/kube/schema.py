@@ -1,7 +1,7 @@
 """Structural schemas of custom resources: validation with the real server's causes, pruning, and defaults.
 
-Covers what the Cluster API definitions use (types, required, enum, bounds, lengths, patterns, item and property counts,
-int-or-string, preserved unknown fields). CEL rules (`x-kubernetes-validations`) and `format` are not evaluated.
+It covers what the Cluster API definitions use (types, required, enum, bounds, lengths, patterns, item and property
+counts, int-or-string, preserved unknown fields). CEL rules (`x-kubernetes-validations`) and `format` are not evaluated.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def _scalar_causes(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
 
 
 def causes(schema: Schema, value: Any, path: str = "") -> Iterator[Cause]:
-    """Everything that is wrong with a value, in the order the real server lists it: contents first, then what is
-    missing."""
+    """Return all errors of a value in the order of the real server: contents first, then missing fields."""
     if value is None and schema.get("nullable"):
         return
     actual, expected = _type_name(value), schema.get("type")
@@ -117,7 +116,7 @@ def _object_causes(schema: Schema, value: Schema, path: str) -> Iterator[Cause]:
 
 
 def prune(schema: Schema, value: Any, *, top: bool = True) -> Any:
-    """The value without the fields the schema does not know; metadata of the object itself is kept."""
+    """Return the value without fields that the schema does not contain; metadata of the object itself is kept."""
     if isinstance(value, list):
         items = schema.get("items")
         return [prune(items, each, top=False) for each in value] if items else value
@@ -139,7 +138,7 @@ def prune(schema: Schema, value: Any, *, top: bool = True) -> Any:
 
 
 def fill_defaults(schema: Schema, value: Any) -> None:
-    """Adds `default` values of missing fields, in place."""
+    """Add `default` values of missing fields, in place."""
     if isinstance(value, list) and "items" in schema:
         for each in value:
             fill_defaults(schema["items"], each)

@@ -1,7 +1,7 @@
-"""Label and field selectors of list, watch and deletecollection, with the real server's grammar and refusals.
+"""Label and field selectors of list, watch and deletecollection, with the real server's grammar and errors.
 
-Written apart from chalicelib.model.selector on purpose: the simulated cluster must not agree with the program by
-sharing its mistakes.
+It is separate from chalicelib.model.selector on purpose, so that the simulated cluster does not share errors with the
+program under test.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SPECIAL = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """key operator values; operator one of in, notin, exists, absent, gt, lt."""
+    """key operator values; operator is one of in, notin, exists, absent, gt, lt."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Labels) -> bool:
-        """Whether these labels satisfy it."""
+        """Return whether these labels satisfy it."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -160,14 +160,14 @@ def _checked_value(key: str, value: str) -> str:
     return value
 
 
-@functools.lru_cache(maxsize=1024)  # clients ask for the same again and again
+@functools.lru_cache(maxsize=1024)  # clients use the same selectors repeatedly
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """`a=b,c in (d,e),!f` as requirements; ApiError 400 in the real server's words."""
+    """Parse `a=b,c in (d,e),!f` to requirements. Raises ApiError 400 with the real server's text."""
     return _SelectorsParser(text).parse()
 
 
 def from_object(selector: Mapping[str, Any] | None) -> tuple[Requirement, ...] | None:
-    """A metav1.LabelSelector as requirements; None (matches nothing) for a missing one."""
+    """Convert a metav1.LabelSelector to requirements; None (matches nothing) for a missing one."""
     if selector is None:
         return None
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent"}
@@ -180,7 +180,7 @@ def from_object(selector: Mapping[str, Any] | None) -> tuple[Requirement, ...] |
 
 
 def holds(requirements: tuple[Requirement, ...] | None, labels: Labels) -> bool:
-    """Whether all of them hold; None matches nothing, () everything."""
+    """Return whether labels satisfy all of them; None matches nothing, () everything."""
     return requirements is not None and all(each.holds(labels) for each in requirements)
 
 
@@ -195,7 +195,7 @@ _EVENT_FIELDS = {
     "reportingComponent": "reportingComponent",
     "reportingController": "reportingComponent",
 }
-# resource -> selectable field -> where it is in the object
+# resource -> selectable field -> its path in the object
 _FIELDS: dict[tuple[str, str], dict[str, str]] = {
     ("", "pods"): {
         field: field
@@ -230,7 +230,8 @@ def _field_value(obj: KubeObject, path: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def parse_fields(text: str, group: str, plural: str) -> tuple[tuple[str, bool, str], ...]:
-    """`status.phase!=Failed,spec.nodeName=a` as (path, equal, value); ApiError 400 for a field it cannot select."""
+    """Parse `status.phase!=Failed,spec.nodeName=a` to (path, equal, value). Raises ApiError 400 for an unsupported
+    field."""
     known = {"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace"}
     known |= _FIELDS.get((group, plural), {})
     found: list[tuple[str, bool, str]] = []
@@ -246,7 +247,7 @@ def parse_fields(text: str, group: str, plural: str) -> tuple[tuple[str, bool, s
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """What a list or watch asks for: both selectors, parsed."""
+    """The parsed selectors of a list or watch."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[tuple[str, bool, str], ...] = ()
@@ -255,18 +256,18 @@ class Selection(msgspec.Struct, frozen=True):
         return bool(self.labels or self.fields)
 
     def exactly(self, path: str) -> str | None:
-        """The one value a field must have, None when it is not pinned."""
+        """Return the only value that a field may have, None if the selector does not fix it."""
         return next((value for each, equal, value in self.fields if each == path and equal), None)
 
     def wants(self, obj: KubeObject) -> bool:
-        """Whether the object is selected."""
+        """Return whether the object is selected."""
         if self.labels and not holds(self.labels, obj["metadata"].get("labels") or {}):
             return False
         return all((_field_value(obj, path) == value) == equal for path, equal, value in self.fields)
 
 
 def selection(query: Mapping[str, str], group: str, plural: str) -> Selection:
-    """The selectors of a request; ApiError 400."""
+    """Return the selectors of a request. Raises ApiError 400."""
     return Selection(
         parse_labels(query.get("labelSelector", "")), parse_fields(query.get("fieldSelector", ""), group, plural)
     )

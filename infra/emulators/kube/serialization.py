@@ -1,7 +1,7 @@
-"""How a stored object looks in an answer: in the version asked for, and as an item of a list.
+"""Converts a stored object to its form in a response: in the requested version, and as an item of a list.
 
-Custom resources change version as with conversion strategy None: only apiVersion is rewritten and what the other
-version's schema does not know is lost. events.k8s.io shows the core events under other field names.
+Custom resources change versions as with conversion strategy None: only apiVersion is rewritten, and fields that the
+other version's schema does not contain are lost. events.k8s.io shows the core events with other field names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
 def show(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObject:
-    """A stored object (READ ONLY, and so is the answer) as this version shows it."""
+    """Return a stored object in this version. Both objects are READ ONLY."""
     api_version = resource.at(version.name)
     if resource.alias:
         renamed = {_EVENT_NAMES.get(key, key): value for key, value in obj.items()}
@@ -36,7 +36,7 @@ def show(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObj
 
 
 def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObject:
-    """The same as an item of a list: built-in items come without kind and apiVersion, custom ones with them."""
+    """Return it as an item of a list: built-in items have no kind and apiVersion, custom ones have them."""
     shown = show(resource, version, obj)
     if not resource.native:
         return shown
@@ -44,7 +44,7 @@ def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObj
 
 
 def taken_in(resource: ServedResource, obj: KubeObject) -> KubeObject:
-    """An object a client sent, as it is stored."""
+    """Convert an object from a client to its stored form."""
     if resource.alias:
         return {**{_CORE_NAMES.get(key, key): value for key, value in obj.items()}, "apiVersion": "v1"}
     return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}

@@ -1,7 +1,7 @@
-"""The simulated API server on a loopback port: HTTP/1.1 with keep-alive, chunked watches, gzip, and TLS where asked.
+"""The simulated API server on a loopback port: HTTP/1.1 with keep-alive, chunked watches, gzip, and optionally TLS.
 
-Its kubeconfig is an ordinary one, so that kubectl, the official Python client and this program can all be pointed at
-it. It is for tests and for `make run`: nothing here limits what a client may ask for.
+Its kubeconfig is an ordinary one, so kubectl, the official Python client and this program can use it. It is for tests
+and for `make run`; requests of clients are not limited.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.kube.tls import TlsAuthority
 
-_GZIP_FROM = 128 * 1024  # bytes, as the real server
+_GZIP_FROM = 128 * 1024  # bytes, as in the real server
 
 
 class _ApiServerHandler(BaseHTTPRequestHandler):
@@ -41,7 +41,7 @@ class _ApiServerHandler(BaseHTTPRequestHandler):
     server: _HttpServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
-        """Nothing: requests are in ApiServer.requests."""
+        """Print nothing: requests are in ApiServer.requests."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -94,7 +94,8 @@ class _ApiServerHandler(BaseHTTPRequestHandler):
         sent = 0
         for piece in made.stream or ():
             if not piece:
-                if select.select([self.connection], [], [], 0)[0]:  # nothing is due from a watcher: it hung up
+                # a watcher sends nothing, so readable means that it disconnected
+                if select.select([self.connection], [], [], 0)[0]:
                     break
                 continue
             if 0 <= made.truncate < sent + len(piece):
@@ -122,7 +123,7 @@ class _HttpServer(ThreadingHTTPServer):
         self._streams, self._streams_changed = 0, threading.Condition()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """In the connection's own thread: the TLS handshake must not block the others."""
+        """Run in the connection's own thread, because the TLS handshake must not block other connections."""
         connection = request
         if self._context is not None:
             request.settimeout(10.0)
@@ -139,16 +140,16 @@ class _HttpServer(ThreadingHTTPServer):
                 connection.close()
 
     def count(self, sent: int) -> None:
-        """Note the bytes of a body."""
+        """Count the bytes of a body."""
         with self._lock:
             self.sent += sent
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are a client's right."""
+        """Ignore broken connections, because clients may disconnect at any time."""
 
     @contextmanager
     def streaming(self) -> Iterator[None]:
-        """Around the sending of a watch."""
+        """Register a watch while it is being sent."""
         with self._streams_changed:
             self._streams += 1
         try:
@@ -159,7 +160,7 @@ class _HttpServer(ThreadingHTTPServer):
                 self._streams_changed.notify_all()
 
     def drop_connections(self) -> None:
-        """Lets watches end properly for a moment, then ends the threads that wait for another request."""
+        """Give watches a moment to end properly, then end the threads that wait for another request."""
         with self._streams_changed:
             self._streams_changed.wait_for(lambda: self._streams == 0, 1.0)
         with self._lock:
@@ -172,12 +173,12 @@ class _HttpServer(ThreadingHTTPServer):
 
 
 class ApiServer:
-    """A simulated API server over a store. A context manager: started on entry, stopped on exit.
+    """A simulated API server over a store. As a context manager it starts on entry and stops on exit.
 
-    store: the cluster, and its clock; users: default one `admin` of system:masters; rbac: user or group -> rules
+    store: the cluster, and its clock; users: by default one `admin` of system:masters; rbac: user or group -> rules
     crd_directory: definitions to serve, by default the short ones of this package; None: none
     tls: serve HTTPS with certificates made at run time; seed: of the default user's token
-    address: of this machine, another than loopback for clients that refuse that
+    address: of this machine; a non-loopback one for clients that refuse loopback
     """
 
     def __init__(
@@ -204,25 +205,25 @@ class ApiServer:
 
     @property
     def faults(self) -> Faults:
-        """Faults for the requests to come."""
+        """Return the faults for the next requests."""
         return self.api.faults
 
     @property
     def requests(self) -> list[ApiLoggedRequest]:
-        """The requests so far, oldest first."""
+        """Return the requests so far, oldest first."""
         return list(self.api.requests)
 
     @property
     def sent_bytes(self) -> int:
-        """Bytes of the bodies that were sent since the start, watches aside."""
+        """Return the bytes of bodies sent since the start, without watches."""
         return self._server.sent if self._server is not None else 0
 
     def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Response:
-        """A request without a network; see Api.handle."""
+        """Handle a request without a network; see Api.handle."""
         return self.api.handle(method, target, headers, body)
 
     def start(self, port: int = 0) -> str:
-        """Serves on the address and returns the URL; port 0: any free one."""
+        """Start serving on the address and return the URL. port 0: any free port."""
         self._server = _HttpServer(
             (self._address, port), self.api, self._tls.server_context(self._address) if self._tls else None
         )
@@ -236,12 +237,13 @@ class ApiServer:
         return self.url
 
     def stay_inside(self) -> str:
-        """Instead of start: nobody is served but who calls `handle` (direct.py); the URL that the kubeconfig names."""
+        """Start without a network, for callers of `handle` only (in_process_transport.py). Returns the URL in the
+        kubeconfig."""
         self.url = "http://127.0.0.1:1"
         return self.url
 
     def stop(self) -> None:
-        """Stops serving: watches end, connections are closed. The store stays."""
+        """Stop serving: watches end, connections are closed. The store is kept."""
         if self._server is None or self._thread is None:
             return
         self.api.stopping.set()
@@ -262,11 +264,11 @@ class ApiServer:
         self.stop()
 
     def headers(self, user: str = "admin") -> dict[str, str]:
-        """The headers that authenticate a user with a token."""
+        """Return the headers that authenticate a user with a token."""
         return {"Authorization": f"Bearer {self.api.authority.user(user).token}"}
 
     def kubeconfig(self, user: str = "admin", *, certificate: bool = False, namespace: str = "default") -> str:
-        """A kubeconfig for a user, with its token or (TLS only) a fresh client certificate."""
+        """Return a kubeconfig for a user, with its token or (TLS only) a new client certificate."""
         known = self.api.authority.user(user)
         cluster: dict[str, Any] = {"server": self.url}
         credentials: dict[str, Any] = {"token": known.token}

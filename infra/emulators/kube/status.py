@@ -1,7 +1,8 @@
-"""Refusals of the simulated API server: one exception that carries a metav1.Status, and the wording of the real server.
+"""Error responses of the simulated API server: one exception that contains a metav1.Status, with the texts of the real
+server.
 
-Every text and every `details` here was taken from the recorded answers of kube-apiserver 1.36 or follows from its
-published error helpers; clients branch on `reason`, `code` and `details`, so those must be exact.
+Every text and every `details` was taken from recorded responses of kube-apiserver 1.36 or follows from its published
+error helpers. Clients branch on `reason`, `code` and `details`, so these must be exact.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ OPTIMISTIC_LOCK = "the object has been modified; please apply your changes to th
 
 
 class ApiError(OutscalerError):
-    """A refusal as the API server words it.
+    """An error response of the API server.
 
-    code:    HTTP status; reason: metav1.StatusReason ("" where the real server sends none)
-    details: `{"name": …, "group": …, "kind": …, "causes": […]}`, None where the real answer has no such field
-    headers: extra response headers (Retry-After); meta: the Status' own metadata (a new continue token)
+    code:    HTTP status; reason: metav1.StatusReason ("" if the real server sends none)
+    details: `{"name": …, "group": …, "kind": …, "causes": […]}`, None if the real response has no such field
+    headers: additional response headers (Retry-After); meta: the Status' own metadata (a new continue token)
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class ApiError(OutscalerError):
         super().__init__(message)
 
     def body(self) -> dict[str, Any]:
-        """The metav1.Status object of the answer."""
+        """Return the metav1.Status object of the response."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -53,7 +54,7 @@ class ApiError(OutscalerError):
 
 
 def success(code: int | None = None, details: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A metav1.Status that says Success."""
+    """Return a metav1.Status with status Success."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         status["details"] = details
@@ -63,7 +64,7 @@ def success(code: int | None = None, details: dict[str, Any] | None = None) -> d
 
 
 def about(name: str, group: str, kind: str, causes: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """StatusDetails, empty fields left out."""
+    """Return StatusDetails without empty fields."""
     details: dict[str, Any] = {}
     if name:
         details["name"] = name
@@ -77,49 +78,49 @@ def about(name: str, group: str, kind: str, causes: Sequence[Mapping[str, str]] 
 
 
 def qualified(plural: str, group: str) -> str:
-    """`nodes`, `deployments.apps`: how messages name a resource."""
+    """Return `nodes` or `deployments.apps`, the name of a resource in messages."""
     return f"{plural}.{group}" if group else plural
 
 
 def not_found(plural: str, group: str, name: str) -> ApiError:
-    """404 for an object that is not there."""
+    """Return 404 for a missing object."""
     return ApiError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', about(name, group, plural))
 
 
 def no_such_path() -> ApiError:
-    """404 for a resource that the group does not serve."""
+    """Return 404 for a resource that the group does not serve."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
-    """409 for a create whose name is taken."""
+    """Return 409 for a create with an existing name."""
     message = f'{qualified(plural, group)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", message, about(name, group, plural))
 
 
 def conflict(plural: str, group: str, name: str, why: str = OPTIMISTIC_LOCK) -> ApiError:
-    """409 for a write against another version or another uid than the one stored."""
+    """Return 409 for a write against a version or uid other than the stored one."""
     message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return ApiError(409, "Conflict", message, about(name, group, plural))
 
 
 def bad_request(message: str) -> ApiError:
-    """400 without details."""
+    """Return 400 without details."""
     return ApiError(400, "BadRequest", message)
 
 
 def expired(message: str) -> ApiError:
-    """410: the version asked for is no longer kept; the client has to list again."""
+    """Return 410: the requested version is no longer available, and the client has to list again."""
     return ApiError(410, "Expired", message)
 
 
 def cause(reason: str, message: str, field: str) -> dict[str, str]:
-    """One StatusCause of an Invalid answer."""
+    """Return one StatusCause of an Invalid response."""
     return {"reason": reason, "message": message, "field": field}
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Mapping[str, str]]) -> ApiError:
-    """422 with every cause; the message joins the different ones, in brackets when there are several."""
+    """Return 422 with every cause. The message joins the distinct ones, in brackets if there are several."""
     lines = list(dict.fromkeys(f"{each['field']}: {each['message']}" for each in causes))
     text = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     message = f'{qualified(kind, group)} "{name}" is invalid: {text}'
@@ -127,5 +128,5 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Mapping[str, str]
 
 
 def rejected() -> ApiError:
-    """The words for a request that is well formed but cannot be carried out (a JSON patch whose test fails)."""
+    """Return the error for a well-formed request that cannot be carried out (a JSON patch whose test fails)."""
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})

@@ -1,15 +1,15 @@
-"""The simulated cluster's etcd and its write rules in one: objects by (group, plural, namespace, name), one growing
-resourceVersion, and a bounded log of what happened.
+"""The simulated cluster's etcd and its write rules: objects by (group, plural, namespace, name), one increasing
+resourceVersion, and a bounded log of writes.
 
-It is the in-process face that controllers, scheduler and kubelets use; the HTTP server is another client of it. It
-keeps metadata honest (uid, versions, generation, finalizers, graceful deletion of pods) and refuses stale writes; it
-knows nothing of HTTP, users, or schemas.
+Controllers, scheduler and kubelets use it directly; the HTTP server is another client. It maintains metadata (uid,
+versions, generation, finalizers, graceful deletion of pods) and refuses stale writes. It has no knowledge of HTTP,
+users, or schemas.
 
-Stored objects are never changed in place: each write puts a new object there. So readers get them without copies, the
-log and paged lists stay consistent for free, and 150,000 pods can be listed. The rule for callers:
+Stored objects are never changed in place: each write stores a new object. Readers therefore need no copies, the log and
+paged lists stay consistent, and 150,000 pods can be listed. The rule for callers:
 
     list(), events(), page()         the stored objects themselves: READ ONLY
-    get(), create(), update()        a copy of your own: change it and hand it to update()
+    get(), create(), update()        a copy of your own: change it and pass it to update()
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Subscription:
         self._store, self._plural, self._group, self.version = store, plural, group, version
 
     def poll(self) -> Events:
-        """The writes since the last poll, oldest first; ApiError 410 when some of them are no longer kept."""
+        """Return the writes since the last poll, oldest first. Raises ApiError 410 if some are no longer available."""
         with self._store.transaction():
             events = self._store.events(self._plural, self.version, self._group)
             self.version = max(self.version, self._store.version)
         return events
 
     def wait(self, timeout: float) -> Events:
-        """Like poll, but waits up to `timeout` wall seconds for the first write."""
+        """Poll, and wait up to `timeout` wall seconds for the first write."""
         deadline = time.monotonic() + timeout
         while not (events := self.poll()):
             if not self._store.wait(self.version, deadline - time.monotonic()):
@@ -59,7 +59,7 @@ class ObjectStore:
     """All objects of one simulated cluster. Thread-safe. Every method may raise status.ApiError.
 
     clock:   seconds since 1970 for creation and deletion times
-    history: how many writes per resource are kept for watches and for pages of an older version
+    history: number of writes per resource that are kept for watches and for pages of an older version
     seed:    of uids and generated names
     """
 
@@ -79,26 +79,26 @@ class ObjectStore:
 
     @property
     def version(self) -> int:
-        """The resourceVersion of the last write."""
-        return self._version  # without the lock: one number, and asked for more often than anything else
+        """Return the resourceVersion of the last write."""
+        return self._version  # without the lock, because it is one number and read more often than anything else
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
-        """All objects, in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
+        """Return all objects in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
         with self._lock:
             return self._held(plural, group).listed(namespace)
 
     def get(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
-        """A copy of the object, or None."""
+        """Return a copy of the object, or None."""
         found = self.peek(plural, name, namespace, group)
         return None if found is None else clone(found)
 
     def peek(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
-        """The stored object itself (READ ONLY), or None."""
+        """Return the stored object itself (READ ONLY), or None."""
         with self._lock:
             return self._held(plural, group).objects.get((namespace, name))
 
     def pods_on(self, node: str) -> Objects:
-        """The pods bound to a node (READ ONLY), in key order, without reading all the others."""
+        """Return the pods bound to a node (READ ONLY), in key order, without reading all others."""
         with self._lock:
             pods = self._held("pods", "").objects
             return [pods[key] for key in sorted(self._by_node.get(node, ()))]
@@ -114,50 +114,50 @@ class ObjectStore:
         version: int | None = None,
         wanted: Callable[[KubeObject], bool] | None = None,
     ) -> HistoryPage:
-        """Up to `limit` (0: all) wanted objects with keys after `after`, as they were at `version` (None: now).
+        """Return up to `limit` (0: all) selected objects with keys after `after`, as of `version` (None: now).
 
-        Raises 410 when the writes since that version are no longer all kept.
+        Raises 410 if the writes since that version are no longer completely available.
         """
         with self._lock:
             at = self._version if version is None else version
             return self._held(plural, group).page(namespace, after, limit, at, wanted)
 
     def events(self, plural: str, since: int, group: str = "") -> Events:
-        """The writes to one resource after version `since`; 410 when some are no longer kept."""
+        """Return the writes to one resource after version `since`. Raises 410 if some are no longer available."""
         with self._lock:
             return self._held(plural, group).since(since)
 
     def written(self, plural: str, since: int, group: str = "") -> bool:
-        """Whether a resource was written after version `since`, or may have been: not all such writes are kept."""
+        """Return whether a resource was written after version `since`, or may have been because writes were dropped."""
         with self._lock:
             return self._held(plural, group).written(since)
 
     def latest(self, plural: str, group: str = "") -> int:
-        """The version of the last write to a resource, 0 when there was none, -1 when it is not served."""
+        """Return the version of the last write to a resource, 0 if there was none, -1 if it is not served."""
         if self.resources.find(plural, group) is None:
             return -1
         held = self._collections.get((group, plural))  # without the lock, as in `version`
         return held.latest if held is not None else 0
 
     def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:
-        """A cursor that starts at version `since`, or now."""
+        """Return a cursor that starts at version `since`, or now."""
         return Subscription(self, plural, group, self.version if since is None else since)
 
     def wait(self, since: int, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Blocks up to `timeout` wall seconds until anything was written after version `since`, or wake() was called
-        and `stopped` says so; False when neither happened."""
+        """Wait up to `timeout` wall seconds for a write after version `since`, or for wake() while `stopped` is true.
+        Returns False if neither happened."""
         with self._changed:
             return self._changed.wait_for(lambda: self._version > since or stopped(), timeout)
 
     def wake(self) -> None:
-        """Ends all waits early (the server stops)."""
+        """End all waits early (the server stops)."""
         with self._changed:
             self._changed.notify_all()
 
     # -- writing
 
     def new_name(self, plural: str, prefix: str, namespace: str = "", group: str = "") -> str:
-        """A name that is free now: generateName and five characters."""
+        """Return an unused name: generateName and five characters."""
         with self._lock:
             taken = self._held(plural, group).objects
             while (namespace, name := prefix + "".join(self._random.choices(_SUFFIX, k=5))) in taken:
@@ -165,9 +165,10 @@ class ObjectStore:
             return name
 
     def create(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """Stores a new object under metadata.namespace/name (or generateName) with fresh metadata; 409 when it exists.
+        """Store a new object under metadata.namespace/name (or generateName) with new metadata. Raises 409 if it
+        exists.
 
-        apiVersion and kind may be left out; built-in kinds get the defaults the real server fills in.
+        apiVersion and kind may be omitted; built-in kinds get the real server's defaults.
         """
         resource = self.resources.stored(plural, group)
         made = clone(obj)
@@ -185,8 +186,9 @@ class ObjectStore:
             return made if dry_run else clone(self._put(resource, key, made))
 
     def load(self, plural: str, objects: Iterable[KubeObject], group: str = "") -> None:
-        """Stores many objects as they are, without copies: the caller hands them over. uid, creationTimestamp and
-        status are kept, an object of the same name is replaced. For captures and generated clusters."""
+        """Store many objects unchanged and without copies; the caller must not use them afterwards. uid,
+        creationTimestamp and status are kept, and an object with the same name is replaced. For captures and
+        generated clusters."""
         resource = self.resources.stored(plural, group)
         with self._lock:
             now = format_time(self.clock())
@@ -198,13 +200,14 @@ class ObjectStore:
                 self._put(resource, key, obj)
 
     def update(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """Replaces an object, status included. 404 when absent; 409 when metadata.resourceVersion or uid is given and
-        is another. Removing the last finalizer of a deleted object removes it. No change: nothing is written."""
+        """Replace an object, including its status. Raises 404 if it is absent, and 409 if metadata.resourceVersion or
+        uid is given and differs. Removing the last finalizer of a deleted object removes it. Without a change
+        nothing is written."""
         return clone(self.replace(plural, clone(obj), group, dry_run=dry_run))
 
     def replace(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
-        """The same without copies: the object is handed over, parts of stored objects in it may stay as they are, and
-        the answer is the stored one (READ ONLY)."""
+        """Like update, but without copies: the caller must not use the object afterwards, it may contain parts of
+        stored objects, and the returned object is the stored one (READ ONLY)."""
         resource = self.resources.stored(plural, group)
         made = {**obj, "metadata": dict(obj.get("metadata") or {})}
         meta = made["metadata"]
@@ -233,10 +236,10 @@ class ObjectStore:
     def delete(
         self, plural: str, name: str, namespace: str = "", group: str = "", grace: int | None = None
     ) -> KubeObject | None:
-        """Deletes as the API does; 404 when absent. Returns the object while it is still there, None once it is gone.
+        """Delete as the API does. Raises 404 if absent. Returns the object while it still exists, None once it is gone.
 
         grace: seconds, None for the pod's own terminationGracePeriodSeconds. A bound pod gets a deletionTimestamp and
-        waits for its kubelet to call remove(); finalizers hold any object; a namespace takes its content with it.
+        waits for its kubelet to call remove(). Finalizers block any deletion. A namespace is deleted with its content.
         """
         resource = self.resources.stored(plural, group)
         key = (namespace if resource.namespaced else "", name)
@@ -254,7 +257,8 @@ class ObjectStore:
             return clone(self._put(resource, key, terminating(old, self.clock(), period)))
 
     def remove(self, plural: str, name: str, namespace: str = "", group: str = "") -> None:
-        """Removes at once whatever holds it (the kubelet's last word, a test's tidying); absent is no error."""
+        """Remove an object at once, whatever blocks its deletion (used by kubelets at the end, and by tests). An absent
+        object is not an error."""
         resource = self.resources.stored(plural, group)
         key = (namespace if resource.namespaced else "", name)
         with self._lock:
@@ -263,17 +267,17 @@ class ObjectStore:
                 self._drop(resource, key, old)
 
     def forget(self, plural: str | None = None, group: str = "") -> None:
-        """Drops the log (compaction): watches and pages of older versions now answer 410."""
+        """Drop the log (compaction): watches and pages of older versions then get 410."""
         with self._changed:
             chosen = self._collections.values() if plural is None else [self._held(plural, group)]
             for held in chosen:
                 held.forget(self._version)
             self._changed.notify_all()
 
-    # -- inside
+    # -- internal
 
     def transaction(self) -> AbstractContextManager[bool]:
-        """The store's lock, for a read and a write that belong together: `with store.transaction():`."""
+        """Return the store's lock, for a read and a write that must be atomic: `with store.transaction():`."""
         return self._lock
 
     def _held(self, plural: str, group: str) -> Collection:
@@ -348,7 +352,7 @@ class ObjectStore:
 
 
 def terminating(obj: KubeObject, now: float, period: int) -> KubeObject:
-    """An object as its deletion leaves it: the time at which it is due, and the next generation."""
+    """Return an object in deletion: with the time at which it is due, and the next generation."""
     meta = dict(obj["metadata"])
     meta |= {"deletionTimestamp": format_time(now + period), "deletionGracePeriodSeconds": period}
     if "generation" in meta:
@@ -357,7 +361,7 @@ def terminating(obj: KubeObject, now: float, period: int) -> KubeObject:
 
 
 def _grace_period(pod: KubeObject, asked: int | None) -> int:
-    """Seconds a pod is given: none when no kubelet has it or it is finished."""
+    """Return a pod's grace period in seconds, 0 if no kubelet has it or it is finished."""
     if not pod.get("spec", {}).get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
         return 0
     own = pod["spec"].get("terminationGracePeriodSeconds", 30)

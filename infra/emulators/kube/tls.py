@@ -1,4 +1,4 @@
-"""A throw-away certificate authority for one run of the simulated API server: nothing is stored in the repository."""
+"""A temporary certificate authority for one run of the simulated API server. Nothing is stored in the repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class TlsAuthority:
-    """A certificate authority with a key of its own, made when it is created."""
+    """A certificate authority with a new key."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -55,7 +55,7 @@ class TlsAuthority:
         )
 
     def _builder(self, subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        today = dt.datetime.now(dt.UTC)  # certificates are checked against the wall clock, not the cluster's
+        today = dt.datetime.now(dt.UTC)  # certificates are checked against the wall clock, not the cluster's clock
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -68,13 +68,14 @@ class TlsAuthority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's certificate."""
+        """Return the authority's certificate."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(
         self, common: str, groups: tuple[str, ...] = (), *, server: bool = False, address: str = "127.0.0.1"
     ) -> tuple[bytes, bytes]:
-        """(certificate, key) as PEM: for the server on `localhost` and its address, or for a user and its groups."""
+        """Return (certificate, key) as PEM: for the server on `localhost` and its address, or for a user and its
+        groups."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
@@ -90,10 +91,10 @@ class TlsAuthority:
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
 
     def server_context(self, address: str = "127.0.0.1") -> ssl.SSLContext:
-        """TLS for the server; client certificates of this authority are accepted, none is required."""
+        """Return the server's TLS context. Client certificates of this authority are accepted, but not required."""
         certificate, key = self.issue("localhost", server=True, address=address)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with TemporaryDirectory() as directory:  # the ssl module reads its key from files only
+        with TemporaryDirectory() as directory:  # the ssl module reads keys from files only
             path = Path(directory) / "server.pem"
             path.touch(mode=0o600)
             path.write_bytes(certificate + key)

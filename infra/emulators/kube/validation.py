@@ -1,5 +1,5 @@
-"""What the API server refuses in an object (422), as far as this program or a person testing it can run into it:
-names, node taints and providerID, pods that change after their creation, replicas, and the schemas of custom resources.
+"""Validates objects as the API server does (422), as far as this program or a person testing it can encounter: names,
+node taints and providerID, changes of existing pods, replicas, and the schemas of custom resources.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LABEL_TEXT = (
 )
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LABELLED = frozenset({("", "namespaces"), ("", "services")})
-_UNCHECKED = frozenset({("", "events")})  # core events are stored under any name, as recorded
+_UNCHECKED = frozenset({("", "events")})  # core events may have any name, as recorded
 Cause = dict[str, str]
 
 
@@ -69,7 +69,7 @@ def _node_causes(node: KubeObject, old: KubeObject | None) -> Iterator[Cause]:
     yield from _taint_causes(node)
     if old is None:
         return
-    yield from _taint_causes(node)  # an update is validated twice by the real server, and says so (recorded)
+    yield from _taint_causes(node)  # the real server validates an update twice and reports errors twice (recorded)
     before, after = dig(old, "spec", "providerID") or "", dig(node, "spec", "providerID") or ""
     if before and before != after:
         text = 'Forbidden: node updates may not change providerID except from "" to valid'
@@ -77,7 +77,7 @@ def _node_causes(node: KubeObject, old: KubeObject | None) -> Iterator[Cause]:
 
 
 def _fixed(pod: KubeObject, *, gated: bool) -> KubeObject:
-    """The part of a pod's spec that may not change; while scheduling gates hold it, its placement may."""
+    """Return the immutable part of a pod's spec. While scheduling gates block the pod, its placement is mutable."""
     spec = clone(pod.get("spec") or {})
     for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
         container.pop("image", None)
@@ -141,7 +141,7 @@ _RULES = {
 
 
 def check(resource: ServedResource, version: Version, obj: KubeObject, old: KubeObject | None = None) -> None:
-    """ApiError 422 with every cause unless the object may be stored in place of `old` (None: as a new one)."""
+    """Raise ApiError 422 with every cause unless the object may replace `old` (None: be created)."""
     found: list[Cause] = []
     if old is None:
         found.extend(_name_causes(resource, obj.get("metadata") or {}))

@@ -1,7 +1,7 @@
 """Watches: the log of a resource as a stream of JSON lines.
 
-Selectors apply before and after each write, so that an object leaving the selection is DELETED to the watcher. A
-version that is too old is answered inside the stream by an ERROR event with the 410 Status, as the real server does.
+Selectors are applied before and after each write, so a watcher gets DELETED for an object that leaves the selection.
+For a version that is too old, the stream contains an ERROR event with the 410 Status, as in the real server.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from infra.emulators.kube.selectors import Selection, selection
 from infra.emulators.kube.serialization import show
 from infra.emulators.kube.store import ObjectStore
 
-_SLICE = 0.5  # wall seconds between looks at whether the client is still there
+_SLICE = 0.5  # wall seconds between checks whether the client is still connected
 _DEFAULT_TIMEOUT = 1800.0
 _TRUE = frozenset({"1", "true", "True"})
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
-    """Whether a list request is a watch."""
+    """Return whether a list request is a watch."""
     return query.get("watch") in _TRUE
 
 
 class WatchStream:
     """One watch request.
 
-    stopped: whether the server is going down; bookmark_interval: wall seconds between bookmarks, where allowed
+    stopped: returns whether the server is stopping; bookmark_interval: wall seconds between bookmarks, if allowed
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class WatchStream:
         self._stopped, self._interval = stopped, bookmark_interval
 
     def lines(self) -> Iterator[bytes]:
-        """The stream; an empty piece about twice a second lets the caller see whether anybody still listens."""
+        """Yield the stream. About twice a second an empty piece lets the caller check whether the client is still
+        connected."""
         deadline = time.monotonic() + self._timeout
         try:
             since = int(self._asked or 0)
@@ -119,7 +120,7 @@ class WatchStream:
             "metadata": meta,
         }
         if self._resource.plural == "nodes":
-            fill(self._store.peek, self._resource, obj)  # the real one is an empty Node, zero values and all
+            fill(self._store.peek, self._resource, obj)  # the real one is an empty Node with all its zero values
         return _encoded("BOOKMARK", obj)
 
 

@@ -1,7 +1,8 @@
-"""What POST, PUT, PATCH and DELETE do to an object: the API server's write path over the store.
+"""The API server's write path over the store: POST, PUT, PATCH and DELETE.
 
-Order of a write, as in the real server: decode, stale version, what a subresource may touch, pruning and defaults,
-validation, storage. All of it happens under the store's lock, so a write is decided on the state it changes.
+The order of a write is that of the real server: decoding, stale version, fields that a subresource may change, pruning
+and defaults, validation, storage. All of it runs under the store's lock, so the checked state is the state that is
+changed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from infra.emulators.kube.serialization import show, taken_in
 from infra.emulators.kube.store import ObjectStore, terminating
 
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-_STATUS_AT_CREATION = frozenset({("", "nodes"), ("storage.k8s.io", "volumeattachments")})  # kept as sent
+_STATUS_AT_CREATION = frozenset({("", "nodes"), ("storage.k8s.io", "volumeattachments")})  # stored as sent
 _ALWAYS_VERSIONED = frozenset({("policy", "poddisruptionbudgets"), ("coordination.k8s.io", "leases")})
 _LEFT_OUT = {"metadata": {"labels", "annotations", "finalizers", "ownerReferences"}, "spec": {"taints"}}
 _JSON, _MERGE = "application/json-patch+json", "application/merge-patch+json"
@@ -26,7 +27,7 @@ _CUSTOM_PATCHES = (_JSON, _MERGE, _APPLY)
 
 
 def _tidy(obj: KubeObject) -> KubeObject:
-    """Without the empty collections that the real server leaves out when it encodes."""
+    """Remove empty collections that the real server omits when it encodes."""
     tidied = dict(obj)
     for part, fields in _LEFT_OUT.items():
         if isinstance(obj.get(part), dict):
@@ -35,28 +36,28 @@ def _tidy(obj: KubeObject) -> KubeObject:
 
 
 class Target:
-    """One resource in one version, with the store it lives in: what a request's route resolves to."""
+    """One resource in one version, with its store, as resolved from a request's route."""
 
     def __init__(self, store: ObjectStore, resource: ServedResource, version: Version, route: ResourcePath) -> None:
         self.store, self.resource, self.version, self.route = store, resource, version, route
         self.group, self.plural = resource.alias or (resource.group, resource.plural)
 
     def stored(self) -> KubeObject:
-        """The object (READ ONLY); ApiError 404."""
+        """Return the object (READ ONLY). Raises ApiError 404."""
         found = self.store.peek(self.plural, self.route.name, self.route.namespace, self.group)
         if found is None:
             raise status.not_found(self.resource.plural, self.resource.group, self.route.name)
         return found
 
     def show(self, obj: KubeObject) -> KubeObject:
-        """As this version and subresource shows it."""
+        """Return an object as this version and subresource shows it."""
         if self.route.subresource == "scale":
             return scale.scale_of(self.version, obj)
         return show(self.resource, self.version, obj)
 
 
 def _check_definition(target: Target, obj: KubeObject) -> None:
-    """ApiError 422 for a CustomResourceDefinition that describes no resource."""
+    """Raise ApiError 422 for a CustomResourceDefinition that does not describe a resource."""
     if (target.group, target.plural) != (crds.GROUP, crds.PLURAL):
         return
     try:
@@ -75,7 +76,7 @@ class Writer:
     # -- create
 
     def create(self, request: Request, target: Target) -> Response:
-        """POST on a collection."""
+        """POST to a collection."""
         obj = request.object()
         with self._store.transaction():
             made = self._admitted(target, obj)
@@ -113,7 +114,7 @@ class Writer:
         return _tidy(taken_in(resource, made))
 
     def _typed(self, target: Target, obj: KubeObject) -> None:
-        """apiVersion and kind must be the route's; built-in objects may leave them out."""
+        """Check that apiVersion and kind are the route's. Built-in objects may omit them."""
         resource, expected = target.resource, target.resource.at(target.version.name)
         for field, right in (("kind", resource.kind), ("apiVersion", expected)):
             if not obj.get(field) and not resource.native:
@@ -136,14 +137,14 @@ class Writer:
     # -- update and patch
 
     def update(self, request: Request, target: Target) -> Response:
-        """PUT on an object or its status or scale."""
+        """PUT to an object or its status or scale."""
         sent = request.object()
         with self._store.transaction():
             old = target.stored()
             return answer(200, target.show(self._replaced(request, target, old, sent)))
 
     def patch(self, request: Request, target: Target) -> Response:
-        """PATCH of any type on an object or its status or scale."""
+        """PATCH of any type to an object or its status or scale."""
         kind = request.content_type
         allowed = (*_CUSTOM_PATCHES, _STRATEGIC) if target.resource.native else _CUSTOM_PATCHES
         if kind not in allowed:
@@ -189,7 +190,7 @@ class Writer:
     def _replaced(
         self, request: Request, target: Target, old: KubeObject, sent: KubeObject, *, owned: bool = False
     ) -> KubeObject:
-        """Stores what a PUT or a patch makes of an object."""
+        """Store the result of a PUT or a patch."""
         resource, route = target.resource, target.route
         if route.subresource == "scale":
             made = scale.apply_scale(resource, target.version, old, sent)
@@ -228,7 +229,7 @@ class Writer:
             )
 
     def _touched(self, target: Target, old: KubeObject, sent: KubeObject) -> KubeObject:
-        """What this path may change: everything but the status, or nothing but the status."""
+        """Return what this path may change: everything but the status, or only the status."""
         if not target.version.status:
             return sent
         if target.route.subresource != "status":
@@ -236,7 +237,7 @@ class Writer:
             return {**made, "status": old["status"]} if "status" in old else made
         made = {key: value for key, value in old.items() if key not in {"status", "metadata"}}
         version = dig(sent, "metadata", "resourceVersion")
-        # only built-in kinds let metadata change through /status
+        # only built-in kinds permit changes of metadata through /status
         meta = sent["metadata"] if target.resource.native else {**old["metadata"], "resourceVersion": version}
         made["metadata"] = meta
         return {**made, "status": sent["status"]} if "status" in sent else made
@@ -244,7 +245,7 @@ class Writer:
     # -- delete
 
     def delete(self, target: Target, options: dict[str, Any], *, dry_run: bool = False) -> Response:
-        """DELETE of one object; options: a DeleteOptions object."""
+        """DELETE one object. options: a DeleteOptions object."""
         with self._store.transaction():
             old = target.stored()
             meta, wanted = old["metadata"], options.get("preconditions") or {}

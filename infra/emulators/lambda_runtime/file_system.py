@@ -1,7 +1,7 @@
-"""What lies in a function's file system: /var/task, which it cannot write, and /var/runtime.
+"""A function's file system: /var/task, which it cannot write, and /var/runtime.
 
-A hosted function trusts public authorities only, as the artifact's certifi has them. The vendors that are emulated have
-an authority of their own, which is added to that one file; nothing else of the artifact is changed.
+A hosted function trusts public authorities only, as in the artifact's certifi. The emulated vendors have their own
+authority, which is added to that file; nothing else of the artifact is changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DROP = ("--inh-caps=-all", "--bounding-set=-all", "--no-new-privs")
 
 
 class Folders:
-    """task, runtime: under `place`, which must be empty. clock: how far functions' clocks are ahead, in seconds."""
+    """task, runtime: below `place`, which must be empty. clock: seconds by which the functions' clocks are ahead."""
 
     def __init__(self, place: Path, archive: Path, authority: bytes = b"") -> None:
         self.task, self.runtime = place / "task", place / "runtime"
@@ -44,13 +44,14 @@ class Folders:
         self._clock.write_bytes(struct.pack("<d", 0.0))
 
     def ahead(self, seconds: float) -> None:
-        """From now on functions' clocks are ahead by so much. Written in place: the functions have the file mapped."""
+        """Set the seconds by which functions' clocks are ahead. The file is written in place, because the functions
+        have mapped it."""
         with self._clock.open("r+b") as file:
             file.write(struct.pack("<d", seconds))
 
     def command(self, handler: str) -> list[str]:
-        """What starts the runtime client for this handler, with no site-packages and no rights over the task's
-        folder."""
+        """Return the command that starts the runtime client for this handler, without site-packages and without
+        permission to write the task's folder."""
         boot = (
             "import pathlib, runpy, sys, shifted_clock; "
             f"shifted_clock.install(pathlib.Path({str(self._clock)!r})); "
@@ -69,7 +70,7 @@ class Folders:
 
 
 def without_rights() -> list[str]:
-    """What a command is begun with so that the superuser has no rights over other files than anybody; for others
-    nothing. Empty for the superuser, too, where util-linux has no setpriv."""
+    """Return a command prefix with which the superuser has no more permissions on files than other users. Empty for
+    other users, and if util-linux has no setpriv."""
     found = shutil.which("setpriv")
     return [found, *_DROP] if found and os.geteuid() == 0 else []

@@ -1,8 +1,9 @@
-"""The functions of an emulated account as Lambda hosts them: configured, started and permitted as the account says.
+"""Hosts the functions of an emulated account as Lambda does: with the account's configuration, triggers and
+permissions.
 
-Nothing of the deployment is known here. The functions, their variables and roles come from Lambda and IAM, what feeds
-them from the event source mappings, the rules and the API's own function. As Lambda does with the function's role, the
-event source receives and deletes messages, and the log is written; those calls are judged, too.
+It has no knowledge of the deployment. Functions, their variables and roles come from Lambda and IAM; their triggers
+come from the event source mappings, the rules and the function of the API. As Lambda does, it uses the function's role
+to receive and delete messages and to write the log; these calls are checked as well.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from infra.emulators.lambda_runtime.process import Configuration, Made, Process
 from infra.emulators.moto_gaps.queue_clock import queues_on
 
 _REPORTS = ["ReportBatchItemFailures"]
-_ROUNDS = 60  # batches that one look at the queues takes at most
+_ROUNDS = 60  # maximum batches of one poll of the queues
 
 
 class Ahead:
-    """A clock that goes with the wall's, `seconds` ahead of it: epoch seconds when called."""
+    """A clock `seconds` ahead of the wall clock: epoch seconds when called."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def __call__(self) -> float:
-        """Now."""
+        """Return the current time."""
         return time.time() + self.seconds
 
 
 class Hosted:
-    """A context manager. archive: the deployed zip; place: a folder of its own; authority: of the emulated vendors.
+    """A context manager. archive: the deployed zip. place: a separate folder. authority: of the emulated vendors.
 
-    clock: the functions' and the queues'. made: every invocation, by function.
+    clock: of functions and queues. made: every invocation, by function.
     """
 
     def __init__(self, aws: LocalAws, archive: Path, place: Path, clock: Ahead, authority: bytes = b"") -> None:
@@ -74,19 +75,19 @@ class Hosted:
         self._queues.__exit__(None, None, None)
 
     def pass_time(self, seconds: float) -> None:
-        """So many seconds later, for the functions, the queues, and whoever uses `clock`."""
+        """Advance the time of the functions, the queues, and all users of `clock` by this number of seconds."""
         self.clock.seconds += seconds
         self.folders.ahead(self.clock.seconds)
 
     def invoke(self, name: str, event: Mapping[str, Any]) -> Made:
-        """One event; what was written to the log goes to the function's log group."""
+        """Invoke with one event. Its log output is written to the function's log group."""
         made = self.processes[name].invoke(event)
         self.made[name].append(made)
         self._log(name, made)
         return made
 
     def tick(self) -> Made:
-        """What the schedule starts, once."""
+        """Invoke the scheduled function once."""
         events, made = self._aws.client("events"), []
         for rule in events.list_rules()["Rules"]:
             for target in events.list_targets_by_rule(Rule=rule["Name"])["Targets"]:
@@ -96,7 +97,7 @@ class Hosted:
         return one
 
     def deliver(self) -> int:
-        """Play the queues until nothing in them is due; how many messages were handed out."""
+        """Deliver messages until nothing in the queues is due. Returns the number of delivered messages."""
         count = 0
         for _ in range(_ROUNDS):
             handed = sum(self._batch(mapping) for mapping in self._mappings())
@@ -114,7 +115,8 @@ class Hosted:
 
     def _batch(self, mapping: Mapping[str, Any]) -> int:
         name, queue = (mapping[key].rpartition(":")[2] for key in ("FunctionArn", "EventSourceArn"))
-        if not self.waiting(queue):  # what Lambda polls for is seen from outside, so that only batches are judged
+        # Lambda's polls are made without permission checks, so that only batches are checked
+        if not self.waiting(queue):
             return 0
         sqs = self._client("sqs", name)
         url = f"{self._aws.endpoint}/{self.account}/{queue}"
@@ -141,17 +143,17 @@ class Hosted:
         return len(batch)
 
     def waiting(self, queue: str) -> int:
-        """Messages of a queue that can be received now."""
+        """Return the messages of a queue that can be received now."""
         name = "ApproximateNumberOfMessages"
         found = self._aws.client("sqs").get_queue_attributes(
             QueueUrl=f"{self._aws.endpoint}/{self.account}/{queue}", AttributeNames=[name]
         )
         return int(found["Attributes"][name])
 
-    # -- the account
+    # -- account
 
     def _access(self, name: str) -> dict[str, str]:
-        """The credentials of a function's role; by the key the judge knows the function."""
+        """Return the credentials of a function's role. Their key identifies the function."""
         return {
             "AWS_ACCESS_KEY_ID": name,
             "AWS_SECRET_ACCESS_KEY": "local",
@@ -161,7 +163,7 @@ class Hosted:
         }
 
     def _client(self, service: str, name: str) -> Any:
-        """For what Lambda does with the function's role."""
+        """Return a client for what Lambda does with the function's role."""
         if (service, name) not in self._clients:
             self._clients[service, name] = get_session().create_client(
                 service,
@@ -173,7 +175,7 @@ class Hosted:
         return self._clients[service, name]
 
     def _log(self, name: str, made: Made) -> None:
-        """A group that is not there stays away: Lambda's roles here may not create it."""
+        """Write to the log. A missing log group is not created, because Lambda's roles here may not create it."""
         group, logs = self.configurations[name].log_group, self._client("logs", name)
         lines = [{"timestamp": int(time.time() * 1000), "message": line} for line in made.log.splitlines() if line]
         try:
@@ -202,7 +204,7 @@ def _configurations(functions: Any) -> Iterator[Configuration]:
 
 
 def _statements(iam: Any, role: str) -> tuple[Statement, ...]:
-    """All that a role may do. Managed policies would be more than is read here, so there must be none."""
+    """Return all permissions of a role. Managed policies are not evaluated, so a role must have none."""
     assert not iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"], role
     read = (
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]

@@ -1,7 +1,8 @@
-"""The functions' way to AWS: a proxy that judges each call by the policy of the caller's role, and refuses as AWS does.
+"""The functions' access to AWS: a proxy that checks each call against the policy of the caller's role, and refuses as
+AWS does.
 
-A function signs its calls with a key of its own, by which the proxy knows it. Signatures are not checked. A call that
-this module cannot read is refused: what is not understood is not permitted.
+Each function signs its calls with its own key, by which the proxy identifies it. Signatures are not verified. A call
+that this module cannot parse is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfe
 _CLUSTER = re.compile(r"/clusters/([^/?]+)")
 
 Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[IamRequest]]
-"""(method of botocore, action, arguments, account) -> what the call needs."""
+"""(method of botocore, action, arguments, account) -> required permissions."""
 
 
 def _table(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[IamRequest]:
@@ -68,7 +69,7 @@ _NEEDS: Mapping[str, Needs] = {
 
 
 def needs(service: str, target: str, path: str, body: bytes, account: str) -> tuple[IamRequest, ...]:
-    """What a request needs permission for. Raises LookupError, ValueError where it is not one that is known here."""
+    """Return the permissions that a request needs. Raises LookupError or ValueError for an unknown request."""
     if service == "eks" and (found := _CLUSTER.fullmatch(path)):
         return (IamRequest("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
     prefix, _, action = target.partition(".")
@@ -81,7 +82,7 @@ class _PermissionProxyHandler(BaseHTTPRequestHandler):
     server: _PermissionProxyServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Nothing."""
+        """Print nothing."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -107,12 +108,13 @@ class _PermissionProxyServer(ThreadingHTTPServer):
     door: Door
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A function that is killed breaks its connections."""
+        """Ignore broken connections, which occur when a function is killed."""
 
 
 class Door:
-    """endpoint: the emulated AWS behind it. url: where functions are to go. judge: who refuses; its `current` must be
-    `caller`. strange: calls that could not be read. failing: (function, action) that AWS answers with 503 for now."""
+    """endpoint: the emulated AWS. url: the functions' endpoint. judge: checks permissions; its `current` must be
+    `caller`. strange: calls that could not be parsed. failing: (function, action) to which AWS currently responds
+    with 503."""
 
     def __init__(self, endpoint: str, account: str) -> None:
         self._behind, self._account, self._here = urlsplit(endpoint).netloc, account, threading.local()
@@ -127,11 +129,11 @@ class Door:
         self._thread.start()
 
     def caller(self) -> str:
-        """The function whose call is being judged."""
+        """Return the function whose call is being checked."""
         return str(self._here.function)
 
     def refusal(self, headers: Message, path: str, body: bytes) -> tuple[int, bytes]:
-        """AWS's status and words for a call that is not permitted, or fails; status 0 for one that goes on."""
+        """Return AWS's status and text for a call that is not permitted or fails; status 0 for a call to forward."""
         signed, target = _SIGNED.search(headers.get("Authorization", "")), headers.get("X-Amz-Target", "")
         try:
             if signed is None or signed[1] not in self.judge.roles:
@@ -155,7 +157,7 @@ class Door:
     def forward(
         self, method: str, path: str, headers: Message, body: bytes
     ) -> tuple[int, list[tuple[str, str]], bytes]:
-        """What the emulated AWS answers."""
+        """Return the response of the emulated AWS."""
         connection = http.client.HTTPConnection(self._behind, timeout=30)
         try:
             kept = {name: value for name, value in headers.items() if name.lower() not in _HOP}
@@ -167,7 +169,7 @@ class Door:
             connection.close()
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -1,4 +1,4 @@
-"""One function's process: started when it is first invoked, kept for the next event, killed at the timeout."""
+"""One function's process: started at its first invocation, reused for the next events, killed at the timeout."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from infra.emulators.lambda_runtime.file_system import Folders
 from infra.emulators.lambda_runtime.runtime_api import RuntimeApi, RuntimeEvent, RuntimeResponse
 
 INIT = 10.0
-"""Seconds that Lambda gives the start of a function."""
+"""Lambda's time limit in seconds for the start of a function."""
 _PATH = "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin"
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """A function as the account has it. variables: its own part of the environment. timeout: seconds; memory: MB."""
+    """The configuration of a function in the account. variables: its own environment variables. timeout: seconds.
+    memory: MB."""
 
     name: str
     arn: str
@@ -34,13 +35,13 @@ class Configuration(msgspec.Struct, frozen=True):
 
     @property
     def log_group(self) -> str:
-        """Where Lambda writes what the function says."""
+        """Return the log group to which Lambda writes the function's output."""
         return f"/aws/lambda/{self.name}"
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One invocation. error: type and message where the function failed, was killed, or did not start. log: what was
-    written meanwhile. cold: whether the process was started for it."""
+    """One invocation. error: type and message if the function failed, was killed, or did not start. log: output in the
+    meantime. cold: the process was started for it."""
 
     answer: Any
     error: str
@@ -49,9 +50,9 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class Process:
-    """A function. access: what it reaches AWS with. clock: what its deadlines are told by. log: a file of its own.
+    """A function. access: its AWS credentials. clock: for its deadlines. log: a separate file.
 
-    init_seconds: what the start took; of the newest process.
+    init_seconds: start-up time of the newest process.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Process:
         self.init_seconds = 0.0
 
     def environment(self, address: str) -> dict[str, str]:
-        """What Lambda gives, what the function is configured with, and the way to the emulated AWS."""
+        """Return Lambda's variables, the function's configured ones, and those of the emulated AWS."""
         made, region = self.configuration, self._access["AWS_REGION"]
         return {
             **made.variables,
@@ -94,7 +95,7 @@ class Process:
         }
 
     def start(self) -> str:
-        """A cold start; why it failed, empty if it did not."""
+        """Perform a cold start. Returns the error, "" if it succeeded."""
         self.stop()
         self._api, began = RuntimeApi(), time.monotonic()
         with self._log.open("ab") as log:
@@ -106,7 +107,7 @@ class Process:
                 stdout=log,
                 stderr=log,
             )
-        said = self._wait(4 * INIT)  # the machine may be busy; what it took is told
+        said = self._wait(4 * INIT)  # the machine may be busy; the actual duration is reported
         self.init_seconds = time.monotonic() - began
         if said is None or said.kind != "ready":
             self.stop()
@@ -114,7 +115,7 @@ class Process:
         return ""
 
     def invoke(self, event: Mapping[str, Any]) -> Made:
-        """One event, in a process that is started if there is none."""
+        """Process one event, and start the process if necessary."""
         began, cold = self._log.stat().st_size, self._process is None
         if failed := (self.start() if cold else ""):
             return Made(None, failed, self._read(began), cold)
@@ -139,7 +140,7 @@ class Process:
             )
             return Made(None, error, self._read(began), cold)
         if said.kind == "response":
-            self._wait(timeout)  # it asks for the next event: whatever it writes at the end is written
+            self._wait(timeout)  # it requests the next event, so all of its output has been written
             return Made(said.body, "", self._read(began), cold)
         if said.kind == "error":
             self._wait(timeout)
@@ -148,7 +149,7 @@ class Process:
         return Made(None, f"the runtime ended: {said.body}", self._read(began), cold)
 
     def peak_megabytes(self) -> float:
-        """The most memory that the process has used; 0 where it does not run or the system does not tell."""
+        """Return the process's peak memory; 0 if it is not running or the system does not report it."""
         if self._process is None:
             return 0.0
         status = Path(f"/proc/{self._process.pid}/status")
@@ -156,7 +157,7 @@ class Process:
         return int(found[1]) / 1024 if found else 0.0
 
     def stop(self) -> None:
-        """End the process, as Lambda does: at once."""
+        """End the process at once, as Lambda does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10.0)
@@ -165,7 +166,7 @@ class Process:
         self._process, self._api = None, None
 
     def _wait(self, seconds: float) -> RuntimeResponse | None:
-        """What the runtime says next; None if it says nothing, or ends."""
+        """Return the runtime's next message, None if it sends none or ends."""
         assert self._api is not None
         assert self._process is not None
         until = time.monotonic() + seconds

@@ -1,6 +1,6 @@
-"""Lambda's Runtime API for one process: it asks for the next event, and says what came of it.
+"""Lambda's Runtime API for one process: delivers the next event and accepts the result.
 
-Answers of a runtime go to `answers` in the order in which they come. The API is on a loopback port of its own.
+Results of a runtime are put into `answers` in the order of arrival. The API has its own loopback port.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 _ROOT = "/2018-06-01/runtime"
-_MOST = 6 * 2**20  # bytes of an answer that Lambda takes
+_MOST = 6 * 2**20  # maximum bytes of a response that Lambda accepts
 
 
 class RuntimeEvent(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class RuntimeEvent(msgspec.Struct, frozen=True):
 
 
 class RuntimeResponse(msgspec.Struct, frozen=True):
-    """What the runtime said. kind: `ready` (it asks for an event), `response`, `error` or `init`; body: JSON."""
+    """A message of the runtime. kind: `ready` (it requests an event), `response`, `error` or `init`. body: JSON."""
 
     kind: str
     body: Any = None
@@ -38,10 +38,10 @@ class _RuntimeApiHandler(BaseHTTPRequestHandler):
     server: _RuntimeApiServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Nothing."""
+        """Print nothing."""
 
     def do_GET(self) -> None:
-        """The next event; the runtime waits for it as long as there is none."""
+        """Return the next event; the runtime waits until there is one."""
         self.server.said.put(RuntimeResponse("ready"))
         event = self.server.events.get()
         if event is None:
@@ -59,7 +59,7 @@ class _RuntimeApiHandler(BaseHTTPRequestHandler):
         )
 
     def do_POST(self) -> None:
-        """A response or an error. The client of the runtime sends both in chunks or with a length."""
+        """Accept a response or an error. The runtime client sends both in chunks or with a length."""
         body = self._body()
         kind = "init" if self.path == f"{_ROOT}/init/error" else self.path.rpartition("/")[2]
         self.server.said.put(RuntimeResponse(kind, json.loads(body or b"null")))
@@ -93,11 +93,11 @@ class _RuntimeApiServer(ThreadingHTTPServer):
         self.said: queue.SimpleQueue[RuntimeResponse] = queue.SimpleQueue()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A runtime that is killed breaks its connections."""
+        """Ignore broken connections, which occur when a runtime is killed."""
 
 
 class RuntimeApi:
-    """address: `host:port`, as AWS_LAMBDA_RUNTIME_API has it."""
+    """address: `host:port`, as in AWS_LAMBDA_RUNTIME_API."""
 
     def __init__(self) -> None:
         self._server = _RuntimeApiServer()
@@ -106,18 +106,18 @@ class RuntimeApi:
         self._thread.start()
 
     def hand_out(self, event: RuntimeEvent) -> None:
-        """The runtime gets this when it asks next."""
+        """Queue an event for the runtime's next request."""
         self._server.events.put(event)
 
     def next(self, timeout: float) -> RuntimeResponse | None:
-        """What the runtime says next; None if it says nothing for so many seconds."""
+        """Return the runtime's next message, None if it sends none within this number of seconds."""
         try:
             return self._server.said.get(timeout=timeout)
         except queue.Empty:
             return None
 
     def stop(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.events.put(None)
         self._server.shutdown()
         self._server.server_close()

@@ -1,7 +1,7 @@
-"""Loaded into a function's process before the runtime client: `time.time` is ahead by what the file `clock` says.
+"""Loaded into a function's process before the runtime client: shifts `time.time` by the offset in the file `clock`.
 
-So hours pass in a test without waiting. The file lies beside this module, holds one little-endian double, in seconds,
-and may change at any moment.
+This lets hours pass in a test without waiting. The file is in the folder of this module, contains one little-endian
+double in seconds, and may change at any time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME, LENGTH = "clock", 8
 
 
 def install(place: Path) -> None:
-    """Shift the process's clock by what that file says from now on."""
+    """Shift the process's clock from now on by the offset in that file."""
     with place.open("rb") as file:
         view = mmap.mmap(file.fileno(), LENGTH, access=mmap.ACCESS_READ)
     read, real = struct.Struct("<d").unpack_from, time.time

@@ -1,7 +1,7 @@
-"""API Gateway in small: an HTTP server on a loopback port that makes proxy events of requests, for the app to answer.
+"""A small API Gateway: an HTTP server on a loopback port that converts requests to proxy events for the app.
 
-The app runs in its own process like every function. Read routes ask for the key in x-api-key, as a stage that is
-deployed with OUTSCALER_READ_AUTH=api-key does; the webhook authenticates its callers itself.
+The app runs in a separate process like every function. Read routes require the key in x-api-key, as in a stage deployed
+with OUTSCALER_READ_AUTH=api-key. The webhook authenticates its callers itself.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from infra.emulators.api_gateway import find, forbidden, proxy_event
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.checked_threads import Ended, Worker, logged
 
-#: What API Gateway takes at most; the app itself refuses much less.
+#: API Gateway's limit; the app's own limit is much lower.
 MAX_BODY = 10 * 2**20
 
 Answer = Callable[[Json], Json]
-"""A proxy event -> what the app answers (`statusCode`, `headers`, `body`)."""
+"""A proxy event -> the app's response (`statusCode`, `headers`, `body`)."""
 
 
 class _GatewayHandler(BaseHTTPRequestHandler):
@@ -30,7 +30,7 @@ class _GatewayHandler(BaseHTTPRequestHandler):
     server: _GatewayServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Nothing."""
+        """Print nothing."""
 
     def _serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
@@ -58,11 +58,11 @@ class _GatewayServer(ThreadingHTTPServer):
     front: ApiGatewayFront
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are a client's right."""
+        """Ignore broken connections, because clients may disconnect at any time."""
 
 
 class ApiGatewayFront:
-    """answer_event: gives an event to the app's process. api_key: what read routes ask for."""
+    """answer_event: passes an event to the app's process. api_key: required by read routes."""
 
     def __init__(self, answer_event: Answer, api_key: str, ended: Ended = logged) -> None:
         self._ended = ended
@@ -73,7 +73,7 @@ class ApiGatewayFront:
         self.url = ""
 
     def start(self) -> str:
-        """Serve on 127.0.0.1; the URL."""
+        """Start serving on 127.0.0.1 and return the URL."""
         self._server = _GatewayServer(("127.0.0.1", 0), _GatewayHandler)
         self._server.front = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -91,7 +91,7 @@ class ApiGatewayFront:
             self._server.server_close()
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Json:
-        """Route, check the key, ask the app."""
+        """Find the route, check the key, call the app."""
         from app import app
 
         route = find(app, method, target)

@@ -1,6 +1,6 @@
-"""A thread of the emulation that ends by an exception says so: what it would have done is missing from then on.
+"""Threads that report when they end with an exception, because their work is missing from then on.
 
-Python prints the traceback and goes on. A queue whose thread has ended then only looks like one that nobody sends to.
+Python only prints the traceback and continues. A queue whose thread has ended then looks like a queue without messages.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 _log = logging.getLogger(__name__)
 
 Ended = Callable[[str, BaseException], None]
-"""Called with the name of a thread that has ended by an exception, in that thread."""
+"""Called with the name of a thread that has ended with an exception, in that thread."""
 
 
 def logged(name: str, error: BaseException) -> None:
-    """An Ended: a line in the log, with the traceback."""
+    """An Ended that writes a log line with the traceback."""
     _log.critical("thread %s has ended and does nothing more", name, exc_info=error)
 
 
@@ -37,7 +37,7 @@ class Worker(threading.Thread):
         self._reported = ended
 
     def run(self) -> None:
-        """The work; an exception ends it and is reported."""
+        """Run the target; an exception ends the thread and is reported."""
         try:
             super().run()
         except BaseException as error:

@@ -1,12 +1,12 @@
-"""The live emulation: everything that a deployment and a cluster consist of, on this machine and on a fast clock.
+"""The live emulation: all parts of a deployment and a cluster, on this machine and with a fast clock.
 
     this process                                    a process each
-      moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (entered as Lambda enters them)
+      moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (called as Lambda calls them)
       the simulated cluster and its controllers       the app, behind the HTTP front
       the emulated clouds
       EventBridge, event sources, HTTP front, event exporter
 
-Ports are whatever is free. Files are in one place only: the functions' log, and a kubeconfig while it runs.
+It uses free ports. Its files are in one directory: the functions' log and, while it runs, a kubeconfig.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from infra.emulators.policy_permissions import permitted
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"
 API = "api_handler"
-CONTROLLERS_EVERY = 0.1  # seconds of the wall
+CONTROLLERS_EVERY = 0.1  # wall seconds
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """cluster: its name. start: virtual epoch seconds; speed: virtual seconds in one of the wall. place: the directory
-    for its files. warm: functions that are started before anything else happens."""
+    """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second. place: the directory for
+    its files. warm: functions that are started first."""
 
     cluster: str
     start: float
@@ -66,9 +66,9 @@ class Setting(msgspec.Struct, frozen=True):
 class Emulation:
     """A context manager. on_result: called with every invocation's result and event, from several threads.
 
-    clouds: the accounts that the cluster has machines in besides. clock, kube, server, cluster: the simulated cluster;
-    store: the table as an observer sees it; functions; front; exporter; dead_letters(): what lies there. ended: a line
-    for each thread that has ended by an exception; what it would have done is missing since.
+    clouds: further accounts with machines of the cluster. clock, kube, server, cluster: the simulated cluster. store:
+    the table as an observer sees it. functions, front, exporter: parts of the emulation. dead_letters(): their
+    messages. ended: a line for each thread that ended with an exception; its work is missing since then.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Emulation:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
-    # -- coming up
+    # -- start
 
     def _start(self) -> None:
         self.setting.place.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ class Emulation:
         self.aws.put_secret(f"outscaler/{self.setting.cluster}/webhook", json.dumps({"hmac": self.webhook_key}))
 
     def _functions(self) -> None:
-        """Queues, processes, and what starts them."""
+        """Create queues, processes, and their triggers."""
         self._behaviour = deployed_functions.queues() | deployed_functions.invocations()
         self.queue_urls = self.aws.create_queues(
             {name: Queue(KEPT, queue.max_receives) for name, queue in deployed_functions.queues().items()}
@@ -204,7 +204,7 @@ class Emulation:
         self.exporter.start()
 
     def begin(self) -> None:
-        """From now on the schedule ticks and the queues are played."""
+        """Start the schedule and the event sources."""
         sqs = self.aws.client("sqs")
         for function in deployed_functions.functions():
             if function.source:
@@ -230,20 +230,20 @@ class Emulation:
         logged(name, error)
         self.ended.append(f"thread {name} has ended: {type(error).__name__}: {error}")
 
-    # -- going down
+    # -- stop
 
     def stop(self) -> None:
-        """End everything, the newest first; of its files only the log stays."""
+        """Stop everything, the newest first. Only the log file stays."""
         self._stopping.set()
         if hasattr(self, "functions"):
             self.functions.stop()
         while self._cleanup:
             self._cleanup.pop()()
 
-    # -- what a person does
+    # -- actions of a person
 
     def apply_policy(self, text: str) -> int:
-        """As `outscaler apply`; the version."""
+        """Apply a policy as `outscaler apply` does and return its version."""
         policy, _ = load(text, place="policy", admission=Admission(self.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(
@@ -251,7 +251,7 @@ class Emulation:
         )
 
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
-        """As `kubectl scale deployment`."""
+        """Scale a Deployment as `kubectl scale deployment` does."""
         with self.kube.transaction():
             found = self.kube.get("deployments", deployment_name, namespace, "apps")
             if found is None:
@@ -259,10 +259,10 @@ class Emulation:
             found["spec"]["replicas"] = replicas
             self.kube.update("deployments", found, "apps")
 
-    # -- what is seen
+    # -- observations
 
     def dead_letters(self) -> dict[str, int]:
-        """Messages in the dead-letter queues, by queue, where there are any."""
+        """Return the number of messages in non-empty dead-letter queues, by queue."""
         sqs = self.aws.client("sqs")
         counts: dict[str, int] = {}
         for name, url in (self.queue_urls | self._event_urls).items():

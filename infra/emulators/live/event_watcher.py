@@ -1,7 +1,7 @@
 """The event exporter of the live emulation: a client of the cluster's API that watches Events and posts them.
 
-It is connected as a real one is: to the cluster over TLS with its CA, by a token, with a watch; to the webhook over
-HTTP. What comes within a moment is posted together.
+It is connected like a real one: to the cluster with TLS, its CA, a token and a watch; to the webhook with HTTP. Events
+that arrive within a short time are posted together.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.live.checked_threads import Ended, Worker, logged
 
 TOGETHER = 0.05
-"""Seconds of the wall in which Events are gathered into one post."""
+"""Wall seconds during which Events are collected into one post."""
 MOST = 100
-"""Events in one post; the webhook takes 256 KiB."""
+"""Maximum number of Events in one post; the webhook accepts 256 KiB."""
 
 
 class LiveExporter:
-    """api, ca, headers: the cluster's API, its CA in PEM; webhook: URL of the front. answers: status -> how often."""
+    """api, ca, headers: the cluster's API and its CA in PEM. webhook: URL of the front. answers: status -> number of
+    responses."""
 
     def __init__(
         self,
@@ -51,16 +52,16 @@ class LiveExporter:
 
     @property
     def posted(self) -> int:
-        """Events posted so far."""
+        """Return the number of Events posted so far."""
         return self._exporter.posted
 
     def start(self) -> None:
-        """Begin with the events that are still to come."""
+        """Start with future Events."""
         for thread in self._threads:
             thread.start()
 
     def join(self) -> None:
-        """Wait for the end of the posts; the watch ends with the API server."""
+        """Wait for the end of the posts. The watch ends with the API server."""
         self._threads[1].join()
 
     def _watch(self) -> None:
@@ -78,7 +79,7 @@ class LiveExporter:
                     version = change["object"].get("metadata", {}).get("resourceVersion", "")
                     if change["type"] in {"ADDED", "MODIFIED"}:
                         self._heard.put(change["object"])
-                    elif change["type"] == "ERROR":  # the version is too old: begin again
+                    elif change["type"] == "ERROR":  # the version is too old, so start again
                         break
             except (OSError, http.client.HTTPException, ValueError):
                 self._stopping.wait(0.5)
@@ -106,6 +107,6 @@ class LiveExporter:
             answer.read()
             connection.close()
             self.answers[answer.status] = self.answers.get(answer.status, 0) + 1
-        except OSError:  # events are hints; the next scan sees what they were about
+        except OSError:  # events are hints; the next scan covers them
             return None
         return answer.status

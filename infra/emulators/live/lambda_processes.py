@@ -1,4 +1,4 @@
-"""The functions' processes: started when first needed, fed one event at a time, and started again after they died."""
+"""The functions' processes: started on first use, given one event at a time, and restarted after a crash."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from infra.emulators.lambda_events import Json, failed_messages
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of an invocation. began, ended: virtual epoch seconds; killed: the process died before an answer;
-    counts: see counting.py; cold: the process was started for it."""
+    """The result of an invocation. began, ended: virtual epoch seconds. killed: the process ended before a response.
+    counts: see usage_counters.py. cold: the process was started for it."""
 
     function: str
     began: float
@@ -33,17 +33,17 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """It returned."""
+        """Return whether it returned."""
         return not (self.error or self.killed)
 
     @property
     def failed_messages(self) -> tuple[str, ...]:
-        """messageIds that it gave back."""
+        """Return the messageIds that it reported as failed."""
         return failed_messages(self.answer)
 
 
 class FunctionProcess:
-    """One function; its concurrency is one. Thread-safe."""
+    """One function with a concurrency of one. Thread-safe."""
 
     def __init__(self, name: str, handler: str, environment: Mapping[str, str], clock: Callable[[], float]) -> None:
         self._name, self._handler, self._clock = name, handler, clock
@@ -54,12 +54,12 @@ class FunctionProcess:
         self.started = 0
 
     def warm(self) -> None:
-        """Start it before it is needed."""
+        """Start the process before it is needed."""
         with self._lock:
             self._running()
 
     def invoke(self, event: Json, die_at: Sequence[str] = ()) -> Result:
-        """Give it an event and wait for the answer, or for its death."""
+        """Send an event and wait for the response, or for the end of the process."""
         with self._lock:
             cold, began = self._process is None, self._clock()
             process = self._running()
@@ -78,7 +78,7 @@ class FunctionProcess:
             )
 
     def stop(self) -> None:
-        """End it; it is not started again."""
+        """End the process; it is not started again."""
         self._stopped = True
         if self._process is not None:
             self._process.kill()
@@ -107,7 +107,7 @@ class FunctionProcess:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
-        except OSError:  # it has died, a while ago or just now
+        except OSError:  # the process has ended, a while ago or just now
             return None
         return self._read(process)
 
@@ -122,7 +122,7 @@ class FunctionProcess:
             process, self._process = self._process, None
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    # What was not sent to a dead process is sent by close once more, in vain.
+                    # close() tries once more to send unsent data to the ended process, without success.
                     with contextlib.suppress(OSError):
                         stream.close()
             process.wait()
@@ -131,8 +131,8 @@ class FunctionProcess:
 class Functions:
     """All functions by name. on_result: called with each result, from the thread that invoked.
 
-    memory: MB by function, for those whose memory is known to them.
-    deaths: function -> checkpoints at which its next invocations die, one each; `2*PLACE`: the second time it is there.
+    memory: MB by function, for functions that know their memory size. deaths: function -> checkpoints at which its next
+    invocations crash, one each; `2*PLACE`: at the second visit of that checkpoint.
     """
 
     def __init__(
@@ -152,12 +152,13 @@ class Functions:
         self.deaths: dict[str, list[str]] = {}
 
     def warm(self, *names: str) -> None:
-        """Start these at the same time, and wait until they are ready. RuntimeError for one that does not start."""
+        """Start these functions concurrently and wait until they are ready. Raises RuntimeError if one does not
+        start."""
         with ThreadPoolExecutor(len(names)) as pool:
             list(pool.map(lambda name: self._processes[name].warm(), names))
 
     def invoke(self, name: str, event: Json) -> Result:
-        """Invoke a function; whoever waits for its death is served."""
+        """Invoke a function. Injected crashes are applied."""
         waiting = self.deaths.get(name, [])
         made = self._processes[name].invoke(event, waiting[:1])
         if made.killed and waiting:
@@ -166,6 +167,6 @@ class Functions:
         return made
 
     def stop(self) -> None:
-        """End them all."""
+        """Stop all functions."""
         for process in self._processes.values():
             process.stop()

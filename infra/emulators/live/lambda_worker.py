@@ -1,8 +1,8 @@
-"""One function in a process of its own, as Lambda runs it: entered by its handler's name, knowing its environment only.
+"""Runs one function in its own process, as Lambda does: called by its handler's name, with its environment only.
 
 `python -m infra.emulators.live.lambda_worker FUNCTION HANDLER` reads a line of JSON per invocation from standard input
-({"event": …, "die_at": [checkpoints]}) and answers each with a line. What the function itself prints goes to the log
-file. A process that is told to die at a checkpoint exits there at once: nothing is tidied up, nothing is answered.
+({"event": …, "die_at": [checkpoints]}) and answers each with a line. Output of the function itself goes to the log
+file. A process that must crash at a checkpoint exits there at once, without cleanup and without a response.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ DEATH = 137
 
 
 class Checkpoints:
-    """places: where this process is to die, set for each invocation; `2*grow:called` the second time it is there."""
+    """places: where this process must crash, set for each invocation; `2*grow:called`: at the second visit."""
 
     def __init__(self) -> None:
         self.places: frozenset[str] = frozenset()
         self._visits = Counter[str]()
 
     def __call__(self, place: str) -> None:
-        """Runtime.checkpoint."""
+        """Implements Runtime.checkpoint."""
         self._visits[place] += 1
         if self.places & {place, f"{self._visits[place]}*{place}"}:
             os._exit(DEATH)
@@ -68,8 +68,8 @@ def main(function: str, handler: str) -> int:
 
 
 def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable[[Any, Any], Any]:
-    """The handler, with a runtime from the environment but for the clock. Order matters: the blueprint that Lambda
-    enters loads its rooms, and asks for the runtime, while it is imported."""
+    """Return the handler, after installing a runtime from the environment with the shared clock. The order matters: the
+    handler's module requests the runtime while it is imported."""
     from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
     from chalicelib.dispatch.sqs import SqsSender
     from chalicelib.runtime.runtime import from_environment, install
@@ -87,7 +87,8 @@ def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable
 
 
 def _lambda(sqs: Any, counts: Counts) -> AsyncLambda:
-    """Lambda's asynchronous invocations, which the emulation takes from queues (infra/emulators/events.py)."""
+    """Return a Lambda client for asynchronous invocations, which the emulation reads from queues
+    (infra/emulators/events.py)."""
     urls = {name: url for name in invocations() if (url := os.environ.get(f"{EVENTS}{name.upper()}"))}
 
     def keep(function: str, event: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What an invocation costs: items read and written in the table, messages sent; and delays kept in virtual time."""
+"""Counts what an invocation uses (items read and written, messages sent), and delays messages in virtual time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ _WRITES = {"PutItem": 1, "UpdateItem": 1, "DeleteItem": 1}
 
 
 class Counts:
-    """Of one process; cleared for each invocation."""
+    """Counts of one process; cleared for each invocation."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset all counts."""
         self._counts = {}
 
     def add(self, what: str, number: int = 1) -> None:
-        """Count."""
+        """Increment a count."""
         self._counts[what] = self._counts.get(what, 0) + number
 
     def taken(self) -> dict[str, int]:
-        """`requests` to AWS, items in `writes` (tried), messages in `sent:<queue>`."""
+        """Return `requests` to AWS, items in `writes` (attempted), messages in `sent:<queue>`."""
         return dict(self._counts)
 
     def listen_to(self, client: Any) -> None:
-        """Count what this DynamoDB client does."""
+        """Count the calls of this DynamoDB client."""
         client.meta.events.register("before-parameter-build.dynamodb", self._dynamodb)
 
     def _dynamodb(self, model: Any, params: dict[str, Any], **_: object) -> None:
@@ -37,10 +37,10 @@ class Counts:
 
 
 class VirtualDelays:
-    """An SQS client for SqsSender: it sends at once and says in an attribute when the message is due.
+    """An SQS client for SqsSender: it sends at once and records in an attribute when the message is due.
 
-    SQS counts seconds of the wall, and a message that is to come 20 virtual seconds later may be due in one of them.
-    The event source (infra/emulators/events.py) holds a message that came early.
+    SQS counts wall-clock seconds, and a message that is due in 20 virtual seconds may be due in one of them. The event
+    source (infra/emulators/events.py) delays early messages.
     """
 
     DUE = "due"
@@ -49,7 +49,7 @@ class VirtualDelays:
         self._client, self._clock, self._counts = client, clock, counts
 
     def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> Any:  # noqa: N803 - API's words
-        """As SQS's, with the delay in virtual seconds."""
+        """Send like SQS, with the delay in virtual seconds."""
         self._counts.add("requests")
         self._counts.add(f"sent:{QueueUrl.rpartition('/')[2]}")
         due = {"DataType": "Number", "StringValue": repr(self._clock() + DelaySeconds)}

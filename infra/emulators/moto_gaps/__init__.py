@@ -1,6 +1,7 @@
-"""What moto does otherwise than AWS where a deployment meets it: each piece replaces one behaviour of moto's classes.
+"""Corrects differences between moto and AWS that affect a deployment: each module replaces one behaviour of moto's
+classes.
 
-The replacements hold for the whole process, as moto's state does. docs/local.md lists them.
+The replacements apply to the whole process, like moto's state. docs/local.md lists them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,6 @@ from infra.emulators.moto_gaps import change_sets, event_sources, rest_apis, sta
 
 @cache
 def close() -> None:
-    """Put the pieces in place, once per process."""
+    """Install the replacements, once per process."""
     for piece in (rest_apis, event_sources, stack_resources, stacks, change_sets):
         piece.install()

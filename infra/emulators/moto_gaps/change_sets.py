@@ -1,8 +1,8 @@
 """Change sets and AWS::NoValue, as `aws cloudformation deploy` and templates with conditions need them.
 
-moto leaves a hole where a list has AWS::NoValue, and among a stack's resources where a condition does not hold. It
-gives a stack that a change set made no outputs, and takes parameters that keep their values for changed ones, so that
-it replaces what refers to them.
+moto leaves a gap in lists for AWS::NoValue, and among a stack's resources for a condition that is false. It gives a
+stack no outputs if it was created by a change set. It treats parameters that keep their values as changed, and
+therefore replaces resources that refer to them.
 """
 
 from __future__ import annotations

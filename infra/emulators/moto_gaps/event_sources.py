@@ -1,9 +1,9 @@
-"""Lambda's triggers: event source mappings, and what becomes of an asynchronous invocation.
+"""Lambda's triggers: event source mappings, and the configuration of asynchronous invocations.
 
-moto runs a mapped function itself as soon as a message is sent: it receives the message, fails for want of Docker, and
-so uses up the message's attempts. Here a mapping is a record, and the emulations read the queues. moto also allows two
-mappings of one queue to one function, finds mappings only under the very words that made them, and keeps the first
-configuration of asynchronous invocations for ever.
+moto runs a mapped function itself as soon as a message is sent: it receives the message, fails because Docker is
+missing, and so uses up the message's receives. Here a mapping is only a record, and the emulations read the queues.
+moto also allows two mappings of one queue to one function, finds mappings only by the exact text that created them, and
+never replaces the first configuration of asynchronous invocations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.emulators.moto_gaps.replacement import original, replace
 
 
 class MappingExists(LambdaClientError):
-    """As AWS answers: 409."""
+    """AWS's response for an existing mapping: 409."""
 
     code = 409
 
@@ -81,7 +81,7 @@ def _invoke_config() -> None:
 
 
 def _dead_letters() -> None:
-    """moto forgets where a function leaves events that it failed on."""
+    """Store the dead-letter queue of a function, which moto drops."""
     update, tell = original(LambdaFunction, "update_configuration"), original(LambdaFunction, "get_configuration")
 
     def update_configuration(self: Any, config_updates: Any) -> Any:

@@ -1,6 +1,6 @@
-"""SQS on another clock than the wall's: delays and visibility timeouts pass when a test lets time pass.
+"""SQS with a clock other than the wall clock: delays and visibility timeouts elapse when a test advances the time.
 
-For the process's whole emulation, as long as the context lasts. Long polls still wait in seconds of the wall.
+It applies to the whole emulation of the process while the context is active. Long polls still wait in wall seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from infra.emulators.moto_gaps.replacement import original, replace
 
 @contextmanager
 def queues_on(clock: Callable[[], float]) -> Iterator[None]:
-    """clock: epoch seconds."""
+    """Use a clock for the queues. clock: epoch seconds."""
     real = original(models, "unix_time_millis")
     replace(models, unix_time_millis=lambda *given: real(*given) if given else clock() * 1000)
     try:

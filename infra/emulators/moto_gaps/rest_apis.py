@@ -1,6 +1,6 @@
-"""API Gateway as Chalice and SAM use it: REST APIs made of Swagger 2.0, and stages that keep their settings.
+"""API Gateway as Chalice and SAM use it: REST APIs from Swagger 2.0, and stages that keep their settings.
 
-moto reads OpenAPI 3 only, wants a description, makes every API an EDGE one, and makes a stage anew with each
+moto reads only OpenAPI 3, requires a description, creates every API as an EDGE one, and recreates a stage with each
 deployment, which loses its throttle.
 """
 
@@ -18,7 +18,7 @@ _ENDPOINT = "endpointConfigurationTypes"
 
 
 def readable(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document as moto takes it. A Swagger 2.0 document differs from OpenAPI 3 only in parts that moto ignores."""
+    """Convert the document for moto. A Swagger 2.0 document differs from OpenAPI 3 only in parts that moto ignores."""
     made = {key: value for key, value in document.items() if key != "swagger"}
     if "swagger" in document:
         made["openapi"] = "3.0.1"

@@ -1,4 +1,4 @@
-"""Resources that a template may have and moto's CloudFormation cannot make, though its services know most of them."""
+"""Resources that moto's CloudFormation cannot create, although its services support most of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _noted(name: str, properties: Json, account: str, region: str) -> tuple[str,
 
 
 class _Made(CloudFormationModel):
-    """A resource by its physical id and attributes; each type is a subclass."""
+    """A resource with its physical id and attributes; each type is a subclass."""
 
     kind = ""
     make: Make = staticmethod(_noted)
@@ -36,34 +36,34 @@ class _Made(CloudFormationModel):
 
     @property
     def physical_resource_id(self) -> str:
-        """What Ref gives."""
+        """Return the value of Ref."""
         return self._physical
 
     @staticmethod
     def cloudformation_name_type() -> str:
-        """No property: the name is read where the resource is made."""
+        """Return no property: the name is read where the resource is created."""
         return ""
 
     @classmethod
     def cloudformation_type(cls) -> str:
-        """The type that the template names."""
+        """Return the type in the template."""
         return cls.kind
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
-        """Whether Fn::GetAtt may ask for it: known only once it is made."""
+        """Return whether Fn::GetAtt supports the attribute, which is known only after creation."""
         del attr
         return True
 
     def get_cfn_attribute(self, attribute_name: str) -> Any:
-        """What Fn::GetAtt gives; an ARN for everything that is only noted."""
+        """Return the value of Fn::GetAtt; an ARN for resources that are only recorded."""
         return self._attributes.get(attribute_name, f"arn:aws:noted:::{self._physical}")
 
     @classmethod
     def create_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str, **named: Any
     ) -> Any:
-        """A new resource."""
+        """Create a resource."""
         del named
         return cls(*cls.make(resource_name, cloudformation_json["Properties"], account_id, region_name))
 
@@ -76,7 +76,7 @@ class _Made(CloudFormationModel):
         account_id: str,
         region_name: str,
     ) -> Any:
-        """The same resource with other properties: everything made here may be made twice."""
+        """Update a resource by creating it again with other properties, which is possible for all types here."""
         del new_resource_name
         return cls(
             *cls.make(
@@ -88,10 +88,10 @@ class _Made(CloudFormationModel):
     def delete_from_cloudformation_json(
         cls, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str
     ) -> None:
-        """What stands for it in a service goes with that service's own resource."""
+        """Do nothing: the corresponding object in a service is deleted with that service's own resource."""
 
     def is_created(self) -> bool:
-        """At once."""
+        """Return True."""
         return True
 
 
@@ -219,7 +219,7 @@ def install() -> None:
 
 
 def _rest_api_with_a_body() -> None:
-    """moto wants a name, which SAM leaves to the document's title, and reads no document."""
+    """Add a name, which moto requires. SAM leaves it to the document's title, and moto reads no document."""
     create = original(RestAPI, "create_from_cloudformation_json")
 
     def made(

@@ -1,6 +1,6 @@
-"""CloudFormation's way in: templates that lie in S3, and templates of SAM, as `aws cloudformation deploy` sends them.
+"""Templates for CloudFormation that are in S3, and SAM templates, as `aws cloudformation deploy` sends them.
 
-moto finds a template under an address of AWS or of `localhost` only. It does not know the SAM transformation.
+moto finds a template only at an address of AWS or of `localhost`, and does not support the SAM transform.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BODIES = ("create_stack", "create_change_set", "update_stack")
 
 
 def transformed(body: str) -> str:
-    """The template as CloudFormation carries it out."""
+    """Return the template that CloudFormation executes."""
     if _SAM not in body:
         return body
     template: dict[str, Any] = yaml.safe_load(body)  # JSON is YAML
@@ -43,7 +43,7 @@ def install() -> None:
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
         parts = urlsplit(template_url)
-        if not parts.netloc.endswith("amazonaws.com"):  # an emulation's: the bucket is in the path
+        if not parts.netloc.endswith("amazonaws.com"):  # an emulation's address: the bucket is in the path
             template_url = f"https://s3.amazonaws.com{parts.path}"
         return find(template_url, account_id, partition)
 
@@ -54,7 +54,7 @@ def install() -> None:
 
 
 def _outputs_of_change_sets() -> None:
-    """moto gives a stack that a change set makes no outputs."""
+    """Add outputs to a stack that a change set created, which moto omits."""
     execute = original(CloudFormationBackend, "execute_change_set")
 
     def execute_change_set(self: Any, *arguments: Any, **named: Any) -> None:

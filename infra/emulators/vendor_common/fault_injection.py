@@ -1,4 +1,4 @@
-"""What goes wrong between a client and an emulated vendor, one by one and on request."""
+"""Faults between a client and an emulated vendor, injected one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class VendorFault(StrEnum):
-    """What becomes of a call."""
+    """The kinds of faults of a call."""
 
     UNAUTHORIZED = "the key is refused"
     FORBIDDEN = "the key may not"
@@ -33,14 +33,15 @@ class _Order:
 
 
 class VendorFaults:
-    """Faults for the calls to come, in the order they were asked for. writes: the actions that change something."""
+    """Faults for the next calls, in the order of their addition. writes: the actions that change something."""
 
     def __init__(self, writes: Collection[str]) -> None:
         self._writes = writes
         self._orders: list[_Order] = []
 
     def next(self, fault: VendorFault, *, on: str = "any", times: int = 1) -> None:
-        """The next `times` calls meet it. on: `read`, `write`, `any`, or an action's name; times -1: all of them."""
+        """Let the next `times` calls meet a fault. on: `read`, `write`, `any`, or an action's name. times: -1 for all
+        calls."""
         tests: dict[str, Callable[[str], bool]] = {
             "any": lambda _: True,
             "write": self._writes.__contains__,
@@ -49,11 +50,11 @@ class VendorFaults:
         self._orders.append(_Order(fault, tests.get(on, lambda action: action == on), times))
 
     def clear(self) -> None:
-        """From now on nothing goes wrong."""
+        """Remove all faults."""
         self._orders.clear()
 
     def take(self, action: str) -> VendorFault | None:
-        """What this call meets."""
+        """Return the fault of this call, if any."""
         for order in self._orders:
             if order.times and order.fits(action):
                 order.times -= 1 if order.times > 0 else 0

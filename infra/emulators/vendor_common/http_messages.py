@@ -1,4 +1,4 @@
-"""A request and an answer of an emulated vendor, and what the wire may do to an answer."""
+"""Requests and responses of an emulated vendor, and connection faults of a response."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAGE = b"<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></htm
 
 
 class Incoming(msgspec.Struct, frozen=True):
-    """A request as it came. target: path and query; headers: names in lower case."""
+    """A received request. target: path and query. headers: names in lower case."""
 
     method: str
     target: str
@@ -23,27 +23,27 @@ class Incoming(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Without the query."""
+        """Return the path without the query."""
         return urlsplit(self.target).path
 
     def query(self) -> Pairs:
-        """Name and value of every parameter in the address, decoded."""
+        """Return name and value of every parameter in the query, decoded."""
         return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
 
     def form(self) -> Pairs:
-        """Those of the body, if that is a form."""
+        """Return the parameters of the body, if it is a form."""
         if "x-www-form-urlencoded" not in self.headers.get("content-type", ""):
             return []
         return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
 
     def parameters(self) -> dict[str, str]:
-        """All of them."""
+        """Return all parameters."""
         return {**dict(self.query()), **dict(self.form())}
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What goes back. headers: one without a value is not sent, which takes the usual Content-Type away. cut: bytes
-    left out at the end although they are announced; hang_up: nothing at all."""
+    """A response. headers: one without a value is not sent, which removes the default Content-Type. cut: bytes omitted
+    at the end although they are announced. hang_up: no response at all."""
 
     status: int
     body: bytes
@@ -53,7 +53,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def spoilt(answer: Answer, fault: VendorFault | None) -> Answer:
-    """The answer after what the wire did to it."""
+    """Return the response after a connection fault."""
     if fault is VendorFault.WEB_PAGE:
         return Answer(200, _PAGE, {"Content-Type": "text/html; charset=utf-8"})
     if fault is VendorFault.CUT_OFF:

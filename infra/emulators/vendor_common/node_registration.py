@@ -1,7 +1,7 @@
-"""How an emulated vendor's machines become Nodes of a simulated cluster and stop being Nodes, for every vendor alike.
+"""Registers machines of an emulated vendor as Nodes of a simulated cluster and removes them; common to all vendors.
 
-A vendor knows nothing of clusters, and a cluster has Nodes of other vendors too: only Nodes that were made here are
-ever touched. What a Node looks like is the vendor's part.
+A vendor has no knowledge of clusters, and a cluster has Nodes of other vendors too, so only Nodes created here are ever
+changed. The vendor's own module defines what a Node contains.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class Due(msgspec.Struct, frozen=True):
-    """What ought to be there now. nodes: a Node's name -> what makes it; kept: names of Nodes that stay although no
-    machine of theirs is left in any group."""
+    """The Nodes that should exist now. nodes: a Node's name -> a function that creates it. kept: names of Nodes that
+    stay although no group contains their machine."""
 
     nodes: Mapping[str, Callable[[], KubeObject]]
     kept: Set[str] = frozenset()
 
 
 class VendorNodeRegistration:
-    """Makes and removes the Nodes of one account in one cluster. due: plays the vendor up to now and says what follows;
-    it holds the vendor's lock while it looks."""
+    """Creates and removes the Nodes of one account in one cluster. due: advances the vendor to the current time and
+    returns the Nodes that should exist; it holds the vendor's lock in the meantime."""
 
     def __init__(self, due: Callable[[], Due], store: ObjectStore) -> None:
         self._due, self._store = due, store
         self._joined: set[str] = set()
 
     def step(self) -> None:
-        """First the vendor, then the Nodes that follow from it."""
+        """Advance the vendor, then the Nodes."""
         due = self._due()
         for name, made in due.nodes.items():
             if name not in self._joined:
@@ -47,7 +47,7 @@ class VendorNodeRegistration:
 
 
 def left(capacity: Mapping[str, str], reserve: Mapping[str, str]) -> dict[str, str]:
-    """What is allocatable of a capacity when the kubelet keeps `reserve`; both as a Node writes amounts."""
+    """Return the allocatable part of a capacity when the kubelet reserves `reserve`; both in a Node's notation."""
     found = dict(capacity)
     for name, amount in reserve.items():
         if name in capacity:

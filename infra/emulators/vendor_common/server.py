@@ -1,4 +1,4 @@
-"""An emulated vendor on a loopback port, over HTTP or TLS: everything about serving, nothing about a vendor."""
+"""Serves an emulated vendor on a loopback port, over HTTP or TLS; independent of the vendor."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from infra.emulators.certificates import Pair, server_context
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
 
 Edit = Callable[[bytes], bytes]
-"""The body of an answer with status 200 as the emulated vendor made it -> the body that is sent instead."""
+"""The body of a response with status 200 of the emulated vendor -> the body that is sent instead."""
 
 
 def unchanged(body: bytes) -> bytes:
-    """An Edit that changes nothing."""
+    """An Edit without changes."""
     return body
 
 
 class VendorDispatcher(Protocol):
-    """What answers. crashes: mistakes of the emulation itself, one text each."""
+    """Handles requests. crashes: errors of the emulator itself, one text each."""
 
     crashes: list[str]
 
     def served(self, incoming: Incoming) -> Answer:
-        """One request off the wire; raises nothing. Called from several threads."""
+        """Handle one HTTP request without raising. Called from several threads."""
 
 
 class _VendorHandler(BaseHTTPRequestHandler):
@@ -43,7 +43,7 @@ class _VendorHandler(BaseHTTPRequestHandler):
     vendor: ClassVar[VendorServer]
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
-        """Nothing: calls are in the front's log."""
+        """Print nothing: calls are in the front's log."""
 
     def _serve(self) -> None:
         length = self.headers.get("Content-Length", "0")
@@ -70,12 +70,12 @@ class _VendorHandler(BaseHTTPRequestHandler):
 
 class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
-    block_on_close = False  # a client may keep its connection open for longer than the test lasts
+    block_on_close = False  # a client may keep its connection open longer than the test runs
     request_queue_size = 64
     context: ssl.SSLContext | None = None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """The handshake is done in the connection's own thread."""
+        """Do the TLS handshake in the connection's own thread."""
         if self.context is None:
             super().finish_request(request, client_address)
             return
@@ -83,42 +83,42 @@ class _HttpServer(ThreadingHTTPServer):
             super().finish_request(wrapped, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close without complaint what a client has closed already."""
+        """Close the connection, and ignore that the client may have closed it already."""
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_WR)
         request.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are a client's right."""
+        """Ignore broken connections, because clients may disconnect at any time."""
 
 
 class VendorServer:
-    """Serves a front. A context manager: started on entry, stopped on exit; what the front holds stays.
+    """Serves a front. As a context manager it starts on entry and stops on exit; the front's state is kept.
 
-    tls: the server's certificate and key, which makes `url` an https one. edit: set by tests of answers that no vendor
+    tls: the server's certificate and key, which make `url` an https one. edit: set by tests of responses that no vendor
     documents.
     """
 
     def __init__(self, front: VendorDispatcher, *, tls: Pair | None = None) -> None:
         self._front, self._tls = front, tls
         self.url = ""
-        self.address = "127.0.0.1"  # of this machine; another one before `start` for clients that refuse loopback
+        self.address = "127.0.0.1"  # of this machine; set another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def host(self) -> str:
-        """`127.0.0.1:port`, as an SDK's endpoint is written."""
+        """Return `127.0.0.1:port`, as in an SDK's endpoint."""
         return self.url.partition("://")[2]
 
     def answer(self, incoming: Incoming) -> Answer:
-        """One request off the wire. Called from several threads."""
+        """Handle one HTTP request. Called from several threads."""
         made = self._front.served(incoming)
         return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
 
     def start(self, port: int = 0) -> str:
-        """Serve on the address and return the URL; port 0: any free one."""
+        """Start serving on the address and return the URL. port 0: any free port."""
         handler = type("Handler", (_VendorHandler,), {"vendor": self})
         self._server = _HttpServer((self.address, port), handler)
         if self._tls is not None:
@@ -129,7 +129,8 @@ class VendorServer:
         return self.url
 
     def stop(self) -> None:
-        """Stop serving. RuntimeError if a request could not be dealt with: a mistake in here, not the client's."""
+        """Stop serving. Raises RuntimeError if the emulator failed on a request, which is an error of the emulator and
+        not of the client."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

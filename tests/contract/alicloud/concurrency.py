@@ -1,8 +1,8 @@
-"""A scaling group in bad company: the real executor over HTTP while people, ESS and the network do what they like.
+"""Random disturbance of one scaling group: the real executor runs over HTTP while users, ESS and the network change
+things.
 
-Each operation is driven to its end by `run_step`, each step by a provider that has just been built, and now and then a
-step is taken twice or its outcome is lost with the process. Between the steps things happen by the dice. What must hold
-whatever happens is checked after every step.
+`run_step` runs each operation to its end. Each step uses a newly built provider; sometimes a step runs twice or its
+outcome is lost with the process. Random events happen between the steps. The invariants are checked after every step.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ CLASSES = {
 
 
 class Liar:
-    """Answers that are not as documented. chance: of each of them."""
+    """Changes answers so that they differ from the documentation. chance: the probability for each answer."""
 
     def __init__(self, dice: random.Random, chance: float) -> None:
         self.dice, self.chance = dice, chance
 
     def shaped(self, made: dict[str, Any]) -> dict[str, Any]:
-        """The answer, or what a liar makes of it."""
+        """Returns the answer, changed with the configured probability."""
         if not made or self.dice.random() >= self.chance:
             return made
         return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.negative, self.coded))(made)
 
     def texts(self, made: dict[str, Any]) -> dict[str, Any]:
-        """Numbers and booleans as text."""
+        """Turns numbers and booleans into text."""
         return dict(as_text(made))
 
     def doubled(self, made: dict[str, Any]) -> dict[str, Any]:
-        """Everything in lists twice."""
+        """Lists every element twice."""
         return {key: each * 2 if isinstance(each, list) else each for key, each in made.items()}
 
     def strange(self, made: dict[str, Any]) -> dict[str, Any]:
-        """States that nobody has heard of."""
+        """Sets undocumented states."""
         states = ("State", "StatusCode")
         return self.each(
             made,
@@ -82,7 +82,7 @@ class Liar:
         )
 
     def emptied(self, made: dict[str, Any]) -> dict[str, Any]:
-        """One field is missing, or null."""
+        """Removes one field or sets it to null."""
         lost = self.dice.choice(
             (
                 "TotalCount",
@@ -105,17 +105,17 @@ class Liar:
         }
 
     def negative(self, made: dict[str, Any]) -> dict[str, Any]:
-        """A number below nothing."""
+        """Sets a number below zero."""
         lost = self.dice.choice(("ActiveCapacity", "PendingCapacity", "DesiredCapacity", "TotalCapacity", "MinSize"))
         return self.each(made, lambda thing: {key: -3 if key == lost else value for key, value in thing.items()})
 
     def coded(self, made: dict[str, Any]) -> dict[str, Any]:
-        """An error code in an answer with status 200."""
+        """Returns an error code with status 200."""
         return {**made, "Code": "Nobody.KnowsThis", "Message": "with status 200"}
 
     @staticmethod
     def each(made: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-        """The change made to everything in its lists."""
+        """Applies a change to every element of the answer's lists."""
         return {
             key: [change(thing) if isinstance(thing, dict) else thing for thing in value]
             if isinstance(value, list)
@@ -125,8 +125,9 @@ class Liar:
 
 
 class Disorder:
-    """One group and its neighbour. people: somebody changes the group while we work. lies: how often an answer
-    is not as documented."""
+    """One group and a second group that must not change. people: users change the group during the test. lies:
+    probability
+    of an answer that is not as documented."""
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
@@ -142,15 +143,15 @@ class Disorder:
         self.held = self.cloud.groups[self.group]
         self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 0.0, 90.0)) for _ in range(2))
         self.cluster = InMemoryCluster(self.bench.now)
-        self.doomed: set[str] = set()  # whose end was ours to plan, or nobody's
-        self.lowered = 0  # machines that people have made too many
+        self.doomed: set[str] = set()  # machines whose removal was planned, or that disappeared without us
+        self.lowered = 0  # surplus machines caused by users
         self.number, self.revoked = 0, False
         self.liar = Liar(self.dice, lies)
         self.bench.server.front._shaped = lambda made, version: self.liar.shaped(made)  # type: ignore[method-assign]
-        self.said: list[str] = []  # everything that anybody could read
+        self.said: list[str] = []  # all output that a user could read
         self.classes: set[str] = set()
 
-    # -- a life
+    # -- lifecycle
 
     def live(self, steps: int) -> None:
         neighbour = self.bench.machines(self.other)
@@ -176,8 +177,9 @@ class Disorder:
         self.drive(operation)
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
-        # A group with a desired capacity is told the number: where machines had vanished, theirs come again with it.
-        # One that is below its own minimum is brought up to that by ESS.
+        # The call sets the desired capacity of such a group, so ESS also replaces machines that had vanished. ESS
+        # raises a
+        # group that is below its own minimum to that minimum.
         most = max(to_size - seen.target, 2 if self.people else 0)
         assert self.held.desired is not None or sum(each.wanted for each in ours) <= most
         assert all(each.grows for each in ours), "a growth that took machines away"
@@ -225,10 +227,10 @@ class Disorder:
         self.doomed.add(machine)
         self.cloud.vanish(machine)
 
-    # -- an operation
+    # -- operations
 
     def look(self) -> NodeGroup | None:
-        """The group as a pass sees it; None where a pass sees nothing."""
+        """Returns the group as a reconcile pass reads it, or None if the read fails."""
         try:
             observed = self.bench.provider().observe(self.bench.nodes())
         except ProviderError as error:
@@ -276,7 +278,7 @@ class Disorder:
             self.bounded(operation, before)
             chance = self.dice.random()
             if chance < 0.1:
-                self.settle(self.dice.choice((0.0, 30.0, 120.0)))  # the process died; the message comes again
+                self.settle(self.dice.choice((0.0, 30.0, 120.0)))  # the process died; the message is delivered again
                 continue
             if not isinstance(outcome, InProgress):
                 self.bench.server.faults.clear()
@@ -300,7 +302,7 @@ class Disorder:
     def settle(self, seconds: float) -> None:
         self.bench.settle(max(1.0, seconds))
 
-    # -- what people do
+    # -- changes by users
 
     def somebody(self) -> None:
         with self.cloud.lock:
@@ -324,7 +326,7 @@ class Disorder:
         return deeds
 
     def revoke(self) -> None:
-        """The key is switched off, and after a while somebody makes another."""
+        """Disables the access key; a user creates another one later."""
         self.bench.server.ring.keys[self.bench.key_id].active = False
         self.revoked = True
 
@@ -334,20 +336,20 @@ class Disorder:
             self.cloud.set_state(machine, state)
 
     def wish(self, desired: int) -> None:
-        """A person sets the desired capacity, and answers for what ESS takes away then."""
+        """A user sets the desired capacity; instances that ESS then removes count as removed by the user."""
         self.lowered += max(0, len(self.held.machines) - desired)
         self.held.desired = desired
         self.held.check_at = self.bench.now() + self.cloud.times.check
 
     def limit(self, most: int) -> None:
-        """A person sets the maximum, and answers for what ESS takes away to keep to it."""
+        """A user sets the maximum; instances that ESS then removes count as removed by the user."""
         self.lowered += max(0, len(self.held.machines) - most)
         self.held.max = most
 
-    # -- what must always hold
+    # -- invariants
 
     def bounded(self, operation: Operation, before: int | None) -> None:
-        """No step of ours leads out of the policy's bounds."""
+        """Checks that no step leaves the bounds of the policy."""
         now = self.held.desired
         if before is None or now is None or now == before or self.people:
             return
@@ -371,7 +373,7 @@ class Disorder:
         assert self.people or self.held.total <= MOST
 
     def recovers(self) -> None:
-        """Faults are over and people gone: the group can be grown again."""
+        """Checks that the group can scale up again after the faults and changes end."""
         self.bench.calm()
         self.people, self.liar.chance = False, 0.0
         self.bench.provider(credential="rotated")

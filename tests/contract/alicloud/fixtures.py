@@ -1,4 +1,4 @@
-"""Operations as a plan would write them, and the provider driven through them as messages would drive it."""
+"""Builds operations as a plan does and runs the provider as queue messages do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order(
     *handles: str,
     op: str = "op-0123456789abcdef",
 ) -> Operation:
-    """handles: of the instances to remove."""
+    """Builds an operation. handles: the instances to remove."""
     nodes = {node.name for node in bench.nodes()}
     targets = tuple(RemovalTarget(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
     now = bench.now()
@@ -49,14 +49,14 @@ def order(
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
-    """The first call of an operation, or the next one of one that is under way."""
+    """Makes the first call of an operation, or the next call of one in progress."""
     made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
 def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
-    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
-    again after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
+    retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)
@@ -71,5 +71,5 @@ def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
 
 
 def seen(bench: AlicloudBench, group: str) -> NodeGroup:
-    """The group as the next pass sees it."""
+    """Returns the group as the next reconcile pass reads it."""
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]

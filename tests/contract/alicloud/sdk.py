@@ -1,4 +1,5 @@
-"""The vendor's SDK, loaded when a test asks for it: its packages take seconds, and the program never uses them."""
+"""Loads the vendor's SDK only when a test requests it: importing its packages takes seconds, and the program never uses
+them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 
 def load(product: str) -> Any:
-    """models, Client, Config, errors, utils and runtime of `ess20220222` or `ecs20140526`."""
+    """Returns models, Client, Config, errors, utils and runtime of `ess20220222` or `ecs20140526`."""
     package = f"alibabacloud_{product}"
     return SimpleNamespace(
         models=import_module(f"{package}.models"),
@@ -22,5 +23,5 @@ def load(product: str) -> Any:
 
 
 def wall() -> float:
-    """The time that the SDK signs with, which cannot be given to it."""
+    """Sets the wall clock that the SDK signs with, because the SDK accepts no time argument."""
     return time.time()

@@ -1,4 +1,4 @@
-"""Ways to credentials, over the wire: key, role by key, role by OIDC token, metadata (alicloud.md §8, 1 to 4)."""
+"""Tests credential sources over HTTP: access key, role by key, role by OIDC token, instance metadata."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def role(bench: AlicloudBench, *trusts: str) -> None:
 
 
 def by_oidc(bench: AlicloudBench) -> str:
-    """A bench whose policy names an OIDC token instead of a key; its one group."""
+    """Builds a bench whose policy names an OIDC token instead of a key, and its only group."""
     role(bench, PROVIDER_ARN)
     bench.server.ring.identities[PROVIDER_ARN] = {TOKEN}
     bench.texts["oidc-token"] = f"{TOKEN}\n"
@@ -57,7 +57,7 @@ def actions(bench: AlicloudBench) -> list[str]:
     return [call.action for call in bench.look()]
 
 
-def test_ALI_1_a_key_is_enough_and_an_unknown_group_says_what_to_check(bench: AlicloudBench) -> None:
+def test_alicloud_access_key_suffices_and_unknown_group_error_names_checks(bench: AlicloudBench) -> None:
     good = bench.add_group("g", size=1)
     bench.bind("asg-unknown", 0, 3)
     groups = {each.id: each for each in bench.provider().observe(bench.nodes()).groups}
@@ -66,23 +66,23 @@ def test_ALI_1_a_key_is_enough_and_an_unknown_group_says_what_to_check(bench: Al
     assert "cn-hangzhou" in groups["asg-unknown"].error
 
 
-def test_ALI_1_a_group_of_another_region_is_not_found(bench: AlicloudBench) -> None:
+def test_alicloud_group_of_another_region_is_not_found(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=1)
     bench.settings["region"] = "cn-beijing"
     assert "cn-beijing" in seen(bench, group).error
 
 
-def test_ALI_2_a_clock_that_is_wrong_is_told_by_name_and_not_asked_for_ever(bench: AlicloudBench) -> None:
+def test_alicloud_wrong_clock_is_reported_and_not_retried_forever(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider, nodes = bench.provider(), bench.nodes()
     bench.server.faults.next(VendorFault.OLD_TIME, times=-1)
     with pytest.raises(ProviderError) as caught:
         provider.observe(nodes)
     assert caught.value.code == "InvalidTimeStamp.Expired"
-    assert len(bench.calls()) == 2  # once more with a new time stamp, and no more
+    assert len(bench.calls()) == 2  # one retry with a new time stamp
 
 
-def test_ALI_3_an_oidc_token_becomes_a_session_that_all_passes_of_a_process_share(bench: AlicloudBench) -> None:
+def test_alicloud_oidc_session_is_shared_by_all_passes_of_a_process(bench: AlicloudBench) -> None:
     group = by_oidc(bench)
     assert len(seen(bench, group).instances) == 2
     first = actions(bench)
@@ -91,12 +91,12 @@ def test_ALI_3_an_oidc_token_becomes_a_session_that_all_passes_of_a_process_shar
     assert "AssumeRoleWithOIDC" not in actions(bench)
 
 
-def test_ALI_3_the_session_is_renewed_before_its_end_with_the_token_of_that_time(bench: AlicloudBench) -> None:
+def test_alicloud_oidc_session_is_renewed_early_with_the_current_token(bench: AlicloudBench) -> None:
     group = by_oidc(bench)
     seen(bench, group)
     bench.texts["oidc-token"] = "header.second-identity-token.signature"
     bench.server.ring.identities[PROVIDER_ARN] = {bench.texts["oidc-token"]}
-    bench.settle(3000.0)  # the session would be good for ten minutes more
+    bench.settle(3000.0)  # the session is valid for ten more minutes
     bench.calls()
     assert not seen(bench, group).error
     renewed = bench.look()
@@ -105,7 +105,7 @@ def test_ALI_3_the_session_is_renewed_before_its_end_with_the_token_of_that_time
     assert not [call for call in renewed if call.code]
 
 
-def test_ALI_3_a_session_that_ended_too_early_is_replaced_once(bench: AlicloudBench) -> None:
+def test_alicloud_session_that_ends_too_early_is_replaced_once(bench: AlicloudBench) -> None:
     group = by_oidc(bench)
     seen(bench, group)
     for key in bench.server.ring.keys.values():
@@ -118,7 +118,7 @@ def test_ALI_3_a_session_that_ended_too_early_is_replaced_once(bench: AlicloudBe
     assert calls[1].action == "AssumeRoleWithOIDC"
 
 
-def test_ALI_3_what_sts_refuses_is_a_matter_of_permissions_and_shows_no_token(
+def test_alicloud_sts_refusal_is_a_permission_error_and_hides_the_token(
     bench: AlicloudBench, caplog: pytest.LogCaptureFixture
 ) -> None:
     by_oidc(bench)
@@ -131,7 +131,7 @@ def test_ALI_3_what_sts_refuses_is_a_matter_of_permissions_and_shows_no_token(
     assert not [secret for secret in (TOKEN, *bench.secrets()) if secret in said]
 
 
-def test_ALI_3_a_role_is_taken_with_a_key_that_it_trusts(bench: AlicloudBench) -> None:
+def test_alicloud_role_is_assumed_with_a_key_that_it_trusts(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=1)
     role(bench, bench.key_id)
     bench.settings["roleArn"] = ROLE_ARN
@@ -141,7 +141,7 @@ def test_ALI_3_a_role_is_taken_with_a_key_that_it_trusts(bench: AlicloudBench) -
     assert {call.key.startswith("STS.") for call in calls[1:]} == {True}
 
 
-def test_ALI_3_a_role_that_does_not_trust_the_key_is_a_matter_of_permissions(bench: AlicloudBench) -> None:
+def test_alicloud_role_that_does_not_trust_the_key_is_a_permission_error(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     role(bench, "LTAI-SOMEBODY-ELSE")
     bench.settings["roleArn"] = ROLE_ARN
@@ -150,7 +150,7 @@ def test_ALI_3_a_role_that_does_not_trust_the_key_is_a_matter_of_permissions(ben
 
 
 @pytest.mark.parametrize("hardened", [False, True], ids=["plain", "token-protected"])
-def test_ALI_4_an_instance_role_gives_credentials(bench: AlicloudBench, hardened: bool) -> None:
+def test_alicloud_instance_role_provides_credentials(bench: AlicloudBench, hardened: bool) -> None:
     group = bench.add_group("g", size=2)
     role(bench)
     bench.server.front.metadata.role, bench.server.front.metadata.hardened = ROLE_ARN, hardened
@@ -159,10 +159,10 @@ def test_ALI_4_an_instance_role_gives_credentials(bench: AlicloudBench, hardened
     assert next(call.method for call in bench.look() if call.action.startswith("metadata")) == "PUT"
 
 
-def test_ALI_4_metadata_that_does_not_answer_is_given_up_within_three_seconds(bench: AlicloudBench) -> None:
+def test_alicloud_silent_metadata_service_is_abandoned_within_three_seconds(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # bound and not listening: nobody answers
+        silent.bind(("127.0.0.1", 0))  # bound but not listening, so that connections time out
         bench.settings |= {"credentialsSecret": "", "metadataEndpoint": f"http://127.0.0.1:{silent.getsockname()[1]}"}
         began = time.monotonic()
         with pytest.raises(ProviderError):
@@ -171,7 +171,7 @@ def test_ALI_4_metadata_that_does_not_answer_is_given_up_within_three_seconds(be
     assert not bench.calls()
 
 
-def test_ALI_DEFECT_16_a_half_filled_secret_names_what_is_missing_and_asks_no_metadata(bench: AlicloudBench) -> None:
+def test_alicloud_incomplete_secret_names_missing_key_and_skips_metadata(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     bench.texts[SECRET] = '{"accessKeyId": "LTAI-HALF-A-KEY-1"}'
     with pytest.raises(ProviderError, match="accessKeySecret"):
@@ -179,7 +179,7 @@ def test_ALI_DEFECT_16_a_half_filled_secret_names_what_is_missing_and_asks_no_me
     assert not bench.calls()
 
 
-def test_ALI_DEFECT_1_the_signature_never_travels_without_tls_beyond_this_machine(bench: AlicloudBench) -> None:
+def test_alicloud_signed_requests_require_tls_outside_localhost(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     bench.settings["essEndpoint"] = "http://ess.aliyuncs.example"
     with pytest.raises(OutscalerError, match="https"):

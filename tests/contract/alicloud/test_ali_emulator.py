@@ -1,4 +1,4 @@
-"""The emulated ESS by itself: what it does with time, limits and odd requests (alicloud.md §3)."""
+"""Tests of the emulated ESS: timing, limits and unusual requests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bed() -> AliEmulatorFixture:
     return AliEmulatorFixture()
 
 
-def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_retries_after_a_failed_activity_with_same_desired_number(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NO_STOCK, 2)
     bed.scale(group, 2)
@@ -81,7 +81,7 @@ def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(b
     assert group.count("InService") == 2
 
 
-def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_applies_a_changed_desired_number_at_its_next_check(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     oldest = next(iter(group.machines))
     assert bed.scale(group, 2, SyncActivity=False) == {"ActivityType": "CapacityChange"}
@@ -91,7 +91,7 @@ def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: 
     assert group.total == 2
 
 
-def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_clamps_values_beyond_the_bounds_silently(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2, least=1, most=4, desired=False)
     assert "ScalingActivityId" in bed.scale(group, 100, "QuantityChangeInCapacity")
     bed.after(40.0)
@@ -104,10 +104,10 @@ def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: AliEmulatorFix
     assert bed.scale_refusal(group, 0) == "IncorrectCapacity.MinSize"
 
 
-def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protected_ones(
+def test_ess_emulator_lower_absolute_number_removes_only_unprotected_machines(
     bed: AliEmulatorFixture,
 ) -> None:
-    """What makes upstream's count dangerous (defect 4)."""
+    """An absolute size below the current number removes machines; this is why upstream's count is dangerous."""
     group = bed.cloud.add_group("g", size=3, desired=False)
     first, second, third = group.machines
     bed.cloud.set_state(first, "Protected")
@@ -117,7 +117,7 @@ def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protect
     assert {each.machine.id for each in bed.cloud.released} == {second, third}
 
 
-def test_one_token_is_one_order_and_not_another(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_client_token_identifies_one_order(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     first = bed.scale(group, 2, ClientToken="t")
     bed.after(40.0)
@@ -128,7 +128,7 @@ def test_one_token_is_one_order_and_not_another(bed: AliEmulatorFixture) -> None
     assert bed.scale_refusal(group, 3, ClientToken="t\u00e9") == "InvalidParameter"
 
 
-def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_accepts_a_refused_token_again(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.scale(group, 1)
     assert bed.scale_refusal(group, 2, ClientToken="t") == "ScalingActivityInProgress"
@@ -146,18 +146,18 @@ def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: AliEmulato
         ("TotalCapacity", "many"),
     ],
 )
-def test_numbers_out_of_range_are_refused(bed: AliEmulatorFixture, kind: str, value: object) -> None:
+def test_ess_emulator_refuses_numbers_out_of_range(bed: AliEmulatorFixture, kind: str, value: object) -> None:
     assert bed.scale_refusal(bed.cloud.add_group("g", most=2000), value, kind) == "InvalidParameter"
 
 
-def test_a_plan_only_changes_nothing(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_plan_only_request_changes_nothing(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     assert "PlanResult" in bed.scale(group, 3, ExecutionMode="PlanOnly")
     assert (group.desired, group.activities) == (0, [])
 
 
 @pytest.mark.parametrize("state", ["Inactive", "Deleting", "suspended"])
-def test_a_group_that_is_off_takes_no_orders(bed: AliEmulatorFixture, state: str) -> None:
+def test_ess_emulator_disabled_group_refuses_orders(bed: AliEmulatorFixture, state: str) -> None:
     group = bed.cloud.add_group("g", size=1)
     if state == "suspended":
         group.system_suspended = True
@@ -170,7 +170,7 @@ def test_a_group_that_is_off_takes_no_orders(bed: AliEmulatorFixture, state: str
     )
 
 
-def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_suspended_process_rejects_the_activity_not_the_call(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=1)
     group.suspended.add("ScaleOut")
     made = bed.scale(group, 2)
@@ -179,7 +179,7 @@ def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: AliEmula
     assert group.total == 1
 
 
-def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_machine_that_fails_to_start_is_listed_then_vanishes(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     bed.cloud.spoil(group.id, NOT_STARTING)
     bed.scale(group, 1)
@@ -189,7 +189,7 @@ def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: Al
     assert (group.activities[-1].status, group.activities[-1].problems) == ("Failed", [NOT_STARTING])
 
 
-def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_stock_decreases_and_returns_with_released_machines(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     place = ("ecs.g7.xlarge", "cn-hangzhou-i")
     bed.cloud.stock[place] = 1
@@ -201,7 +201,7 @@ def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: AliEm
     assert bed.cloud.stock[place] == 1
 
 
-def test_instances_attached_by_hand_are_only_let_go(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_manually_attached_instances_are_only_detached(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=0, desired=False)
     (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=attached)
@@ -209,7 +209,7 @@ def test_instances_attached_by_hand_are_only_let_go(bed: AliEmulatorFixture) -> 
     assert [(each.machine.id, each.kept) for each in bed.cloud.released] == [(attached, True)]
 
 
-def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_economical_mode_keeps_stopped_machines_uncounted(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2, desired=False)
     first = next(iter(group.machines))
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
@@ -219,7 +219,7 @@ def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: AliEmu
     assert (told["TotalCapacity"], told["TotalInstanceCount"], told["StoppedCapacity"]) == (1, 2, 1)
 
 
-def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     first, second, _ = group.machines
     bed.cloud.set_state(second, "Protected")
@@ -234,7 +234,7 @@ def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: AliEmula
     assert (group.activities[-1].status, group.desired) == ("Warning", 2)
 
 
-def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_replaces_removals_that_keep_the_desired_number(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=2)
     bed.call(
         "RemoveInstances",
@@ -252,7 +252,7 @@ def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: AliEmulato
     ("action", "most"),
     [("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)],
 )
-def test_pages_have_their_limits(bed: AliEmulatorFixture, action: str, most: int) -> None:
+def test_ess_emulator_limits_page_sizes(bed: AliEmulatorFixture, action: str, most: int) -> None:
     assert bed.call(action, PageSize=most)["PageSize"] == most
     assert bed.call(action)["PageSize"] == 10
     for size in (0, most + 1):
@@ -260,7 +260,7 @@ def test_pages_have_their_limits(bed: AliEmulatorFixture, action: str, most: int
     assert bed.refusal(action, PageNumber=0) == "InvalidParameter"
 
 
-def test_ids_have_their_limits_and_names_of_their_version(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_limits_id_counts_and_names_them_per_api_version(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=3)
     many = {f"ScalingGroupIds_{number}": "asg-x" for number in range(1, 22)}
     assert bed.refusal("DescribeScalingGroups", **many) == "InvalidParameter"
@@ -270,7 +270,7 @@ def test_ids_have_their_limits_and_names_of_their_version(bed: AliEmulatorFixtur
     assert bed.refusal("DescribeScalingInstances", OLD, PageSize=51) == "InvalidParameter"
 
 
-def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_lists_activities_by_group_or_id_newest_first(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g")
     for size in (1, 2):
         bed.scale(group, size)
@@ -285,14 +285,14 @@ def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: AliEmulato
     assert bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")["TotalCount"] == 0
 
 
-def test_another_region_and_another_api_have_nothing(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_knows_no_other_region_or_api(bed: AliEmulatorFixture) -> None:
     bed.cloud.add_group("g", size=1)
     assert bed.call("DescribeScalingGroups", RegionId="cn-beijing")["TotalCount"] == 0
     assert bed.refusal("DescribeScalingGroups", "2014-05-26") == "InvalidAction.NotFound"
     assert bed.refusal("DescribeScalingGroups", RegionId="") == "MissingRegionId"
 
 
-def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_instance_lists_lag_but_activities_do_not(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", desired=False)
     bed.cloud.lag = 10.0
     bed.cloud.step()
@@ -305,7 +305,7 @@ def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: Al
     assert seen == [0, 0, 2, 2]
 
 
-def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: AliEmulatorFixture) -> None:
+def test_ess_emulator_removal_of_absent_instances_is_refused_or_ignored(bed: AliEmulatorFixture) -> None:
     group = bed.cloud.add_group("g", size=1)
     nothing = {"ScalingGroupId": group.id, "InstanceIds_1": "i-unknown", "IgnoreInvalidInstance": "true"}
     assert bed.refusal("RemoveInstances", **nothing) == "InvalidInstanceId.NotFound"
@@ -316,7 +316,7 @@ def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: AliE
     assert (group.total, group.desired, group.activities[-1].status) == (1, 1, "Warning")
 
 
-def test_calls_beyond_the_rate_are_told_when_to_come_back() -> None:
+def test_ess_emulator_throttled_calls_state_when_to_retry() -> None:
     clock = ManualClock(START)
     throttle = AlicloudThrottle(clock)
     throttle.limits["A"] = (2, 10.0)
@@ -331,7 +331,7 @@ def test_calls_beyond_the_rate_are_told_when_to_come_back() -> None:
     throttle.count("A")
 
 
-def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_both_spellings() -> None:
+def test_ess_emulator_bounds_session_lengths_and_serves_metadata_both_ways() -> None:
     front = AlicloudDispatcher(AlicloudCloud(ManualClock(START)))
     front.ring.roles["acs:ram::1:role/r"] = Role("acs:ram::1:role/r", frozenset({"provider"}))
     front.ring.identities["provider"] = {"token"}
@@ -357,7 +357,7 @@ def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_bot
     assert front.handle(Incoming("GET", "/latest/meta-data/region-id", {})).status == 403
 
 
-def test_an_unsigned_call_is_refused_in_the_form_of_the_vendor() -> None:
+def test_ess_emulator_refuses_unsigned_calls_in_the_vendor_format() -> None:
     answer = AlicloudDispatcher(AlicloudCloud(ManualClock(START))).handle(
         Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"})
     )

@@ -1,4 +1,4 @@
-"""Growing through ESS over the wire: clamps, tokens, busy groups, late failures (alicloud.md §8, 8 to 11 and 17)."""
+"""Tests of scale-up through ESS over HTTP: clamped sizes, client tokens, busy groups, late failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def activities(bench: AlicloudBench, group: str) -> list[str]:
     return [each.status for each in bench.cloud.groups[group].activities]
 
 
-def test_ALI_8_a_group_grows_by_exactly_what_was_asked(bench: AlicloudBench) -> None:
+def test_alicloud_group_grows_by_exactly_the_requested_number(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=2)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 5))
     assert isinstance(outcome, Succeeded)
@@ -42,8 +42,8 @@ def test_ALI_8_a_group_grows_by_exactly_what_was_asked(bench: AlicloudBench) -> 
     assert seen(bench, group).target == 5
 
 
-def test_ALI_8_no_scale_in_while_instances_wait_for_a_lifecycle_hook(bench: AlicloudBench) -> None:
-    """Upstream's absolute number left these out and so asked for fewer than there are (defect 4)."""
+def test_alicloud_no_scale_in_while_instances_wait_for_a_lifecycle_hook(bench: AlicloudBench) -> None:
+    """Upstream's absolute number omitted waiting instances and therefore requested fewer than exist."""
     group = bench.add_group("g", size=1, most=20)
     held = bench.cloud.groups[group]
     held.hook_in = 300.0
@@ -59,7 +59,7 @@ def test_ALI_8_no_scale_in_while_instances_wait_for_a_lifecycle_hook(bench: Alic
     assert not bench.cloud.released
 
 
-def test_ALI_DEFECT_4_protected_and_waiting_instances_count_in_the_size(bench: AlicloudBench) -> None:
+def test_alicloud_size_includes_protected_and_waiting_instances(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3)
     first, second, _ = bench.machines(group)
     bench.cloud.set_state(first, "Protected")
@@ -69,7 +69,7 @@ def test_ALI_DEFECT_4_protected_and_waiting_instances_count_in_the_size(bench: A
     assert len(bench.machines(group)) == 4
 
 
-def test_ALI_DEFECT_17_a_group_whose_own_maximum_is_lower_is_never_asked_for_more(bench: AlicloudBench) -> None:
+def test_alicloud_group_is_never_grown_beyond_its_own_lower_maximum(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=2, most=10)
     bench.cloud.groups[group].max = 3
     assert seen(bench, group).max == 3
@@ -80,7 +80,7 @@ def test_ALI_DEFECT_17_a_group_whose_own_maximum_is_lower_is_never_asked_for_mor
     assert len(bench.machines(group)) == 2
 
 
-def test_ALI_9_a_lost_answer_is_repeated_with_the_same_token_and_makes_one_activity(bench: AlicloudBench) -> None:
+def test_alicloud_lost_answer_is_retried_with_same_token_as_one_activity(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="write")
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2))
@@ -92,7 +92,7 @@ def test_ALI_9_a_lost_answer_is_repeated_with_the_same_token_and_makes_one_activ
     assert len(bench.machines(group)) == 2
 
 
-def test_ALI_DEFECT_8_a_busy_group_is_asked_again_and_has_not_failed(bench: AlicloudBench) -> None:
+def test_alicloud_busy_group_is_retried_and_not_failed(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     drive_other = order(bench, OperationKind.SCALE_UP, group, 0, 1, op="other-0123456789abcdef")
     assert isinstance(ask(bench.provider(), drive_other), InProgress)
@@ -103,10 +103,10 @@ def test_ALI_DEFECT_8_a_busy_group_is_asked_again_and_has_not_failed(bench: Alic
     assert len(bench.machines(group)) == 2
 
 
-def test_ALI_10_throttling_is_waited_for_as_long_as_the_vendor_says(bench: AlicloudBench) -> None:
+def test_alicloud_throttled_call_waits_as_long_as_the_vendor_states(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="write")
-    with pytest.raises(Throttled) as caught:  # too long to sleep through; the operation comes back
+    with pytest.raises(Throttled) as caught:  # too long for a sleep; the operation is delayed instead
         ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert caught.value.retry_after == 7.0
     assert bench.slept() < 1.0
@@ -115,7 +115,7 @@ def test_ALI_10_throttling_is_waited_for_as_long_as_the_vendor_says(bench: Alicl
     assert len(bench.machines(group)) == 1
 
 
-def test_ALI_10_the_rate_limit_of_the_account_is_met_without_losing_the_growth(bench: AlicloudBench) -> None:
+def test_alicloud_account_rate_limit_delays_scale_up_without_losing_it(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.throttle.limits[""] = (1, 3.0)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2)), Succeeded)
@@ -124,7 +124,7 @@ def test_ALI_10_the_rate_limit_of_the_account_is_met_without_losing_the_growth(b
 
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_STOCK, "OutOfStock"), (QUOTA, "QuotaExceeded")])
-def test_ALI_11_ALI_DEFECT_7_what_comes_out_later_has_its_class_within_one_pass(
+def test_alicloud_late_failure_gets_its_error_class_within_one_pass(
     desired: AlicloudBench, fate: AlicloudProvisioningFate, cls: str
 ) -> None:
     bench = desired
@@ -139,7 +139,7 @@ def test_ALI_11_ALI_DEFECT_7_what_comes_out_later_has_its_class_within_one_pass(
     ] * 2
 
 
-def test_ALI_11_placeholders_are_taken_back_and_the_group_is_as_before(desired: AlicloudBench) -> None:
+def test_alicloud_removed_placeholders_restore_the_previous_group(desired: AlicloudBench) -> None:
     bench = desired
     group = bench.add_group("g", size=1)
     bench.cloud.spoil(group, NO_STOCK, 2)
@@ -149,19 +149,20 @@ def test_ALI_11_placeholders_are_taken_back_and_the_group_is_as_before(desired: 
     assert isinstance(outcome, Succeeded)
     assert (seen(bench, group).target, len(seen(bench, group).instances)) == (1, 1)
     bench.settle(100_000.0)
-    assert len(bench.machines(group)) == 1  # and ESS does not come back to it
+    assert len(bench.machines(group)) == 1  # and ESS does not retry it
 
 
-def test_ALI_11_without_a_desired_capacity_the_failure_is_told_by_the_operation(bench: AlicloudBench) -> None:
+def test_alicloud_failure_without_desired_capacity_is_reported_by_operation(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     bench.cloud.spoil(group, NO_STOCK, 2)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 4))
     assert isinstance(outcome, Failed)
-    assert (outcome.error_class, outcome.facts.get("created")) == ("OutOfStock", 2)  # a Warning: 2 of 4 came
+    # the activity ends with a Warning: 2 of 4 instances were created
+    assert (outcome.error_class, outcome.facts.get("created")) == ("OutOfStock", 2)
     assert len(bench.machines(group)) == 2
 
 
-def test_ALI_11_stock_of_one_zone_or_type_gone_another_is_taken(bench: AlicloudBench) -> None:
+def test_alicloud_stockout_of_a_zone_or_type_uses_another_one(bench: AlicloudBench) -> None:
     made = bench.cloud.add_group(
         "multi", desired=False, types=("ecs.g7.xlarge", "ecs.g6.xlarge"), zones=("cn-hangzhou-i", "cn-hangzhou-j")
     )
@@ -174,7 +175,7 @@ def test_ALI_11_stock_of_one_zone_or_type_gone_another_is_taken(bench: AlicloudB
     ]
 
 
-def test_ALI_11_the_quota_of_the_account_is_not_passed(bench: AlicloudBench) -> None:
+def test_alicloud_account_quota_is_not_exceeded(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=2)
     bench.cloud.quota = 3
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 5))
@@ -183,24 +184,24 @@ def test_ALI_11_the_quota_of_the_account_is_not_passed(bench: AlicloudBench) -> 
     assert len(bench.machines(group)) == 3
 
 
-def test_ALI_17_two_cold_starts_in_the_middle_of_an_activity_buy_nothing_twice(bench: AlicloudBench) -> None:
+def test_alicloud_cold_starts_during_an_activity_never_buy_twice(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=0)
     operation = order(bench, OperationKind.SCALE_UP, group, 0, 2)
     outcome = ask(bench.provider(), operation)
     assert isinstance(outcome, InProgress)
     stored = msgspec.json.decode(msgspec.json.encode(outcome.data), type=dict[str, str])
     bench.settle(5.0)
-    ask(bench.provider(), operation)  # the message came twice, and the first one's data are lost
+    ask(bench.provider(), operation)  # the message is delivered twice, and the data of the first delivery are lost
     bench.settle(5.0)
     resumed = operation.with_status(step=outcome.step, data=stored)
     assert isinstance(drive(bench, resumed), Succeeded)
-    assert isinstance(drive(bench, operation), Succeeded)  # and once more when all is over
+    assert isinstance(drive(bench, operation), Succeeded)  # and once more after the end
     assert len(bench.machines(group)) == 2
     assert len(activities(bench, group)) == 1
 
 
 @pytest.mark.parametrize("check", [1.0, 5.0, 30.0])
-def test_ALI_11_ess_that_tries_again_by_itself_hides_no_failure_and_keeps_nothing_alive(check: float) -> None:
+def test_alicloud_retries_by_ess_hide_no_failure_and_keep_nothing_alive(check: float) -> None:
     with AlicloudBench(times=AlicloudDurations(check=check)) as bench:
         group = bench.add_group("g", size=1)
         bench.cloud.spoil(group, NO_STOCK, 1000)
@@ -218,7 +219,7 @@ def test_ALI_11_ess_that_tries_again_by_itself_hides_no_failure_and_keeps_nothin
         assert (bench.target(group), len(bench.machines(group))) == (1, 1)
 
 
-def test_ALI_DEFECT_5_the_size_is_what_was_asked_while_machines_are_late(desired: AlicloudBench) -> None:
+def test_alicloud_size_is_the_requested_number_while_machines_are_late(desired: AlicloudBench) -> None:
     bench = desired
     group = bench.add_group("g", size=1)
     ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 1, 4))

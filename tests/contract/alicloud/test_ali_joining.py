@@ -1,4 +1,4 @@
-"""How the account's instances become Nodes of a simulated cluster, and whose Nodes are left alone."""
+"""Tests how the account's instances become Nodes of a simulated cluster, and which Nodes stay untouched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class AliJoiningFixture:
-    """A cluster and an account, moved together."""
+    """A cluster and an account that advance together."""
 
     def __init__(self, ways: AlicloudRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
@@ -32,7 +32,7 @@ class AliJoiningFixture:
         return {node["metadata"]["name"]: node for node in self.store.list("nodes")}
 
 
-def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
+def test_alicloud_running_instance_becomes_a_ready_node_after_a_delay() -> None:
     bed = AliJoiningFixture(AlicloudRegistrationOptions(boot=30.0))
     group = bed.cloud.add_group("g")
     group.desired, group.check_at = 1, bed.clock()
@@ -49,7 +49,7 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
     assert node["spec"] == {"providerID": f"cn-hangzhou.{machine.id}"}
 
 
-def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> None:
+def test_alicloud_node_labels_capacity_and_taints_match_machine_and_pool() -> None:
     bed = AliJoiningFixture(AlicloudRegistrationOptions(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
     group = bed.cloud.add_group(
         "gpu",
@@ -76,7 +76,7 @@ def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> N
     assert group.machines[name].type == "ecs.gn6i-c4g1.xlarge"
 
 
-def test_an_arm_machine_is_an_arm_node() -> None:
+def test_alicloud_arm_machine_becomes_an_arm_node() -> None:
     bed = AliJoiningFixture()
     bed.cloud.add_group("arm", size=1, types=("ecs.g8y.xlarge",))
     bed.after(0.0)
@@ -85,7 +85,7 @@ def test_an_arm_machine_is_an_arm_node() -> None:
 
 
 @pytest.mark.parametrize("how", ["vanish", "delete"])
-def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
+def test_alicloud_only_the_node_of_a_released_instance_is_deleted(how: str) -> None:
     bed = AliJoiningFixture()
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     group = bed.cloud.add_group("g", size=2)
@@ -101,7 +101,7 @@ def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
     assert set(bed.nodes()) == {first, second, "of-another-provider"} - gone
 
 
-def test_the_node_of_a_detached_instance_stays() -> None:
+def test_alicloud_node_of_a_detached_instance_stays() -> None:
     bed = AliJoiningFixture()
     group = bed.cloud.add_group("g", desired=False)
     (attached,) = bed.cloud.add_machines(group.id, 1, creation="Attached")
@@ -112,7 +112,7 @@ def test_the_node_of_a_detached_instance_stays() -> None:
     assert set(bed.nodes()) == {attached}
 
 
-def test_machines_of_another_cluster_do_not_join() -> None:
+def test_alicloud_machines_of_another_cluster_do_not_join() -> None:
     bed = AliJoiningFixture(AlicloudRegistrationOptions(never=frozenset({"asg-bp1local00000001"})))
     bed.cloud.add_group("theirs", size=3)
     bed.after(600.0)

@@ -1,4 +1,5 @@
-"""infra/alicloud: the RAM policy holds exactly the actions that are used, and with it alone everything works."""
+"""The RAM policy in infra/alicloud lists exactly the actions that the provider uses, and it suffices for all of
+them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def bench() -> Iterator[AlicloudBench]:
 
 
 def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
-    """All that this provider ever does; the calls that it made."""
+    """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("g", size=2)
     template = bench.cloud.add_group("from-template", template=True)
     bench.bind(template.id, 0, 5)
@@ -68,14 +69,14 @@ def everything(bench: AlicloudBench) -> list[AlicloudLoggedRequest]:
     return bench.look()
 
 
-def test_the_ram_policy_holds_exactly_the_actions_that_are_used_and_suffices(bench: AlicloudBench) -> None:
+def test_alicloud_ram_policy_lists_exactly_the_used_actions_and_suffices(bench: AlicloudBench) -> None:
     calls = everything(bench)
     assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
     assert {call.permission for call in calls} == actions(policy("ram-policy.json"))
 
 
 @pytest.mark.parametrize("missing", sorted(actions(policy("ram-policy.json"))))
-def test_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
+def test_alicloud_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
     held = policy("ram-policy.json")
     fewer = tuple(
         msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
@@ -87,7 +88,7 @@ def test_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: 
     assert [call for call in bench.server.log if call.permission == missing and call.code == "Forbidden.RAM"]
 
 
-def test_changes_are_allowed_to_scaling_groups_only_and_can_be_narrowed_to_some() -> None:
+def test_alicloud_ram_policy_limits_changes_to_selectable_scaling_groups() -> None:
     document = json.loads((FOLDER / "ram-policy.json").read_text())
     reads, writes = document["Statement"]
     assert {name.partition(":")[2].startswith("Describe") for name in reads["Action"]} == {True}
@@ -99,7 +100,7 @@ def test_changes_are_allowed_to_scaling_groups_only_and_can_be_narrowed_to_some(
     assert not narrowed.allows("ess:RemoveInstances", f"{account}/asg-theirs")
 
 
-def test_a_key_that_may_only_take_a_role_suffices_where_the_role_has_the_policy(bench: AlicloudBench) -> None:
+def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(bench: AlicloudBench) -> None:
     key = bench.server.ring.keys[bench.key_id]
     key.policy = policy("assume-role-policy.json")
     bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), policy("ram-policy.json"))
@@ -110,7 +111,7 @@ def test_a_key_that_may_only_take_a_role_suffices_where_the_role_has_the_policy(
 
 
 @pytest.mark.parametrize(("name", "kind"), [("trust-access-key.json", "RAM"), ("trust-oidc.json", "Federated")])
-def test_the_examples_of_trust_name_one_principal_and_no_more(name: str, kind: str) -> None:
+def test_alicloud_trust_policy_examples_name_exactly_one_principal(name: str, kind: str) -> None:
     document = json.loads((FOLDER / name).read_text())
     [statement] = document["Statement"]
     assert (statement["Effect"], statement["Action"]) == ("Allow", "sts:AssumeRole")

@@ -1,7 +1,8 @@
-"""Random lives of a group over the wire: whatever gets lost, refused or sold out, only what was planned happens.
+"""Random runs of a group over HTTP: whatever is lost, refused or sold out, only planned changes happen.
 
-Each step may be met by lost answers, broken bodies, throttling, refusals for a moment, sold-out machines, machines that
-vanish; each provider is new, as after a cold start, and each message may come twice.
+Each step can meet lost answers, broken bodies, throttling, temporary refusals, sold-out machines and vanishing
+machines.
+Each provider is new, as after a cold start, and each message can be delivered twice.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MOST = 12
 
 
 class Life:
-    """A group, its neighbour that nobody may touch, and what has been planned so far."""
+    """A group, a second group that must not change, and the operations planned so far."""
 
     def __init__(self, seed: int, lag: float = 0.0) -> None:
         self.dice = random.Random(seed)
@@ -51,7 +52,7 @@ class Life:
         self.bench.cloud.lag = lag
         self.bench.cloud.step()
         self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 60.0)) for _ in range(2))
-        self.doomed: set[str] = set()  # whose end was planned, by us or by fate
+        self.doomed: set[str] = set()  # machines whose removal was planned, or that vanished
         self.ops = 0
 
     def live(self, steps: int) -> None:
@@ -62,7 +63,7 @@ class Life:
                 self._check()
             assert self.bench.machines(self.other) == neighbour
 
-    # -- what happens
+    # -- events
 
     def _order(self, kind: OperationKind, start: int, end: int, *handles: str) -> Operation:
         self.ops += 1
@@ -117,17 +118,17 @@ class Life:
             self.bench.cloud.vanish(lost)
 
     def _catch_up(self) -> None:
-        """A query shows by now what was the case at the end of the last step."""
+        """Waits until a query shows the state at the end of the last step."""
         self.bench.settle(2.0 * self.bench.cloud.lag)
 
     def _drive(self, operation: Operation) -> Outcome:
-        """To the end; faults while it lasts, and now and then the first message once more."""
+        """Runs to the end; faults happen on the way, and sometimes the first message is delivered again."""
         for _ in range(self.dice.randint(0, 4)):
             self.bench.server.faults.next(self.dice.choice(_FAULTS), on=self.dice.choice(("any", "write", "read")))
         first = operation
         for _ in range(200):
             if self.dice.random() < 0.1:
-                operation = first  # the message came twice; what the step had noted is lost
+                operation = first  # the message is delivered twice; the step's data are lost
             try:
                 outcome = ask(self.bench.provider(), operation)
             except (Conflict, Throttled, Transient) as error:
@@ -140,7 +141,7 @@ class Life:
             self.bench.settle(max(1.0, outcome.after))
         raise AssertionError(f"{first.spec.kind} is not over: {self.bench.calls()[-10:]}")
 
-    # -- what must always hold
+    # -- invariants
 
     def _failed(self) -> set[str]:
         return {each.machine.id for each in self.bench.cloud.released if each.machine.fate is not None}
@@ -152,10 +153,10 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_ALI_DEFECT_6_nothing_is_bought_twice_and_nobody_goes_who_was_not_named(seed: int) -> None:
+def test_alicloud_random_faults_buy_nothing_twice_and_remove_only_named_nodes(seed: int) -> None:
     Life(seed).live(8)
 
 
-@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])  # the last four find a client without tokens
-def test_ALI_DEFECT_5_nor_while_what_ess_lists_is_ten_seconds_old(seed: int) -> None:
+@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])  # the last four runs meet a client without tokens
+def test_alicloud_random_faults_with_ten_second_old_lists_never_buy_twice(seed: int) -> None:
     Life(seed, lag=10.0).live(8)

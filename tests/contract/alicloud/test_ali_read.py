@@ -1,4 +1,4 @@
-"""Reading through ESS over the wire: pages, groups that are off, text for numbers, both spellings of ids."""
+"""Tests of reading through ESS over HTTP: pages, disabled groups, text instead of numbers, both spellings of ids."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ def bench() -> Iterator[AlicloudBench]:
         yield made
 
 
-def test_ALI_7_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> None:
+def test_alicloud_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=137, most=200)
     assert len(seen(bench, group).instances) == 137
     assert sum(call.action == "DescribeScalingInstances" for call in bench.look()) == 3
 
 
 @pytest.mark.parametrize("fault", [VendorFault.CUT_OFF, VendorFault.SERVER_ERROR, VendorFault.WEB_PAGE])
-def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(
-    bench: AlicloudBench, fault: VendorFault
-) -> None:
+def test_alicloud_failed_page_fails_the_group_and_never_shrinks_it(bench: AlicloudBench, fault: VendorFault) -> None:
     group, other = bench.add_group("g", size=137, most=200), bench.add_group("other", size=1)
     provider, nodes, front = bench.provider(), bench.nodes(), bench.server.front
     handle = front.handle
@@ -50,7 +48,7 @@ def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(
     assert not found[other].error
 
 
-def test_ALI_7_when_the_groups_themselves_cannot_be_read_nothing_is_seen(bench: AlicloudBench) -> None:
+def test_alicloud_unreadable_group_list_yields_no_groups(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider, nodes = bench.provider(), bench.nodes()
     bench.server.faults.next(VendorFault.CUT_OFF, on="DescribeScalingGroups", times=-1)
@@ -59,7 +57,7 @@ def test_ALI_7_when_the_groups_themselves_cannot_be_read_nothing_is_seen(bench: 
 
 
 @pytest.mark.parametrize("prefix", ["", "alicloud://"])
-def test_ALI_6_ALI_DEFECT_10_instances_are_spelled_as_the_cluster_spells_them(prefix: str) -> None:
+def test_alicloud_instance_ids_use_the_spelling_of_the_cluster(prefix: str) -> None:
     with AlicloudBench(prefix=prefix) as bench:
         group = bench.add_group("g", size=2)
         bench.cloud.add_machines(group, 1, state="Pending")
@@ -68,14 +66,14 @@ def test_ALI_6_ALI_DEFECT_10_instances_are_spelled_as_the_cluster_spells_them(pr
         assert all(each.startswith(f"{prefix}cn-hangzhou.i-") for each in spelled)
 
 
-def test_ALI_DEFECT_9_an_instance_that_ess_lists_late_is_found_when_it_does(bench: AlicloudBench) -> None:
+def test_alicloud_late_listed_instance_is_found_once_listed(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=1)
     assert len(seen(bench, group).instances) == 1
     bench.cloud.add_machines(group, 1)
     assert len(seen(bench, group).instances) == 2
 
 
-def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_told_apart(bench: AlicloudBench) -> None:
+def test_alicloud_leaving_and_stopped_instances_are_distinguished(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3)
     first, second, third = bench.machines(group)
     bench.cloud.set_state(first, "Removing")
@@ -85,9 +83,9 @@ def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_told_apart(bench: Alicl
 
 
 @pytest.mark.parametrize("state", ["Inactive", "Deleting", "hidden", "suspended", "no-scale-out", "ECI", "gone"])
-def test_ALI_15_a_group_that_is_off_stops_no_other(bench: AlicloudBench, state: str) -> None:
+def test_alicloud_disabled_group_does_not_block_other_groups(bench: AlicloudBench, state: str) -> None:
     group, other = bench.add_group("g", size=1), bench.add_group("other", size=1)
-    seen(bench, group)  # it was there a moment ago
+    seen(bench, group)  # it existed a moment ago
     _switch_off(bench, group, state)
     off = seen(bench, group)
     assert off.error
@@ -110,7 +108,7 @@ def _switch_off(bench: AlicloudBench, group: str, state: str) -> None:
         held.kind = "ECI"
 
 
-def test_ALI_16_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudBench) -> None:
+def test_alicloud_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3, most=7)
     plain = seen(bench, group)
     bench.server.front.text_values = True
@@ -118,8 +116,8 @@ def test_ALI_16_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudB
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 3, 4)), Succeeded)
 
 
-def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> None:
-    """Our client speaks the newer one; the older one's answer is the same with its lists wrapped."""
+def test_alicloud_both_api_versions_give_equal_results(bench: AlicloudBench) -> None:
+    """Our client uses the newer version; the older version's answer is the same with its lists wrapped."""
     group = bench.add_group("g", size=2)
     seen(bench, group)
     assert {call.version for call in bench.look()} == {"2022-02-22", "2014-05-26"}
@@ -129,7 +127,7 @@ def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> N
     assert isinstance(bench.server.front, AlicloudDispatcher)
 
 
-def test_ALI_DEFECT_14_forty_groups_are_read_by_twenty_and_not_one_by_one(bench: AlicloudBench) -> None:
+def test_alicloud_forty_groups_are_read_in_batches_of_twenty(bench: AlicloudBench) -> None:
     for number in range(40):
         bench.add_group(f"g{number}")
     provider, nodes = bench.provider(), bench.nodes()
@@ -140,7 +138,7 @@ def test_ALI_DEFECT_14_forty_groups_are_read_by_twenty_and_not_one_by_one(bench:
     assert sum(call.action == "DescribeInstanceTypes" for call in calls) == 1
 
 
-def test_ALI_DEFECT_15_an_empty_provider_id_and_a_foreign_one_block_nothing(bench: AlicloudBench) -> None:
+def test_alicloud_empty_or_foreign_provider_id_blocks_nothing(bench: AlicloudBench) -> None:
     import msgspec
 
     group = bench.add_group("g", size=1)
@@ -157,7 +155,7 @@ def test_ALI_DEFECT_15_an_empty_provider_id_and_a_foreign_one_block_nothing(benc
     [(False, ("ecs.g7.xlarge",)), (True, ("ecs.g6.large",)), (False, ("ecs.g7.2xlarge", "ecs.c7.xlarge"))],
     ids=["configuration", "launch-template", "many-types"],
 )
-def test_ALI_14_ALI_DEFECT_13_every_kind_of_group_has_a_template(
+def test_alicloud_every_kind_of_group_has_a_node_template(
     bench: AlicloudBench, template: bool, types: tuple[str, ...]
 ) -> None:
     made = bench.cloud.add_group("t", template=template, types=types)
@@ -168,7 +166,7 @@ def test_ALI_14_ALI_DEFECT_13_every_kind_of_group_has_a_template(
     assert found.template.capacity["cpu"] == least * 1000
 
 
-def test_ALI_14_ALI_DEFECT_12_templates_are_like_the_nodes_that_come(bench: AlicloudBench) -> None:
+def test_alicloud_node_templates_equal_the_nodes_that_join(bench: AlicloudBench) -> None:
     tags = {
         "k8s.io/cluster-autoscaler/node-template/label/team": "web",
         "k8s.io/cluster-autoscaler/node-template/taint/dedicated": "batch:NoSchedule",
@@ -186,7 +184,7 @@ def test_ALI_14_ALI_DEFECT_12_templates_are_like_the_nodes_that_come(bench: Alic
         assert [taint.key for taint in template.taints] == ["dedicated"]
 
 
-def test_a_forbidden_reader_is_told_so_and_asks_no_further(bench: AlicloudBench) -> None:
+def test_alicloud_forbidden_read_is_reported_and_stops_further_calls(bench: AlicloudBench) -> None:
     bench.add_group("g", size=1)
     provider = bench.provider()
     bench.server.faults.next(VendorFault.FORBIDDEN, times=-1)

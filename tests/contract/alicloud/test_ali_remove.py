@@ -1,4 +1,4 @@
-"""Removing through ESS over the wire: exactly the named, with an answer for each (alicloud.md §8, 12 and 13)."""
+"""Tests of removals through ESS over HTTP: exactly the named instances, with a result for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[AlicloudBench]:
         yield made
 
 
-def test_ALI_12_exactly_the_named_instances_go_and_the_size_with_them(bench: AlicloudBench) -> None:
+def test_alicloud_removal_deletes_exactly_the_named_and_lowers_the_size(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=5)
     first, second, third, *rest = bench.machines(group)
     assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 3, first, third)), Succeeded)
@@ -27,7 +27,7 @@ def test_ALI_12_exactly_the_named_instances_go_and_the_size_with_them(bench: Ali
     assert bench.target(group) == seen(bench, group).target == 3
 
 
-def test_ALI_12_forty_five_instances_go_in_lots_that_wait_for_each_other(bench: AlicloudBench) -> None:
+def test_alicloud_removal_of_45_instances_runs_in_sequential_batches(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=50, most=60)
     leaving = bench.machines(group)[:45]
     assert isinstance(drive(bench, order(bench, OperationKind.DELETE_NODES, group, 50, 5, *leaving)), Succeeded)
@@ -38,7 +38,7 @@ def test_ALI_12_forty_five_instances_go_in_lots_that_wait_for_each_other(bench: 
     assert sum(counts) == 45
 
 
-def test_ALI_12_ALI_DEFECT_3_a_batch_that_would_go_below_the_minimum_is_refused_whole(bench: AlicloudBench) -> None:
+def test_alicloud_removal_below_the_minimum_is_refused_as_a_whole(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=5, least=3)
     outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 5, 1, *bench.machines(group)[:4]))
     assert isinstance(outcome, Failed)
@@ -46,7 +46,7 @@ def test_ALI_12_ALI_DEFECT_3_a_batch_that_would_go_below_the_minimum_is_refused_
     assert len(bench.machines(group)) == 5
 
 
-def test_ALI_12_the_minimum_of_the_scaling_group_itself_comes_to_light(bench: AlicloudBench) -> None:
+def test_alicloud_removal_reports_the_scaling_groups_own_minimum(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3, least=0)
     bench.cloud.groups[group].min = 3
     outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 2, bench.machines(group)[0]))
@@ -54,7 +54,7 @@ def test_ALI_12_the_minimum_of_the_scaling_group_itself_comes_to_light(bench: Al
     assert len(bench.machines(group)) == 3
 
 
-def test_ALI_12_a_node_of_another_group_is_refused_before_any_write(bench: AlicloudBench) -> None:
+def test_alicloud_removal_of_another_groups_node_is_refused_before_any_write(bench: AlicloudBench) -> None:
     group, other = bench.add_group("g", size=3), bench.add_group("other", size=2)
     foreign = bench.machines(other)[0]
     outcome = drive(bench, order(bench, OperationKind.DELETE_NODES, group, 3, 1, bench.machines(group)[0], foreign))
@@ -63,7 +63,7 @@ def test_ALI_12_a_node_of_another_group_is_refused_before_any_write(bench: Alicl
     assert not bench.writes()
 
 
-def test_ALI_12_one_that_is_gone_already_does_not_keep_the_others(bench: AlicloudBench) -> None:
+def test_alicloud_instance_already_gone_does_not_block_other_removals(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=4)
     first, second, *rest = bench.machines(group)
     operation = order(bench, OperationKind.DELETE_NODES, group, 4, 2, first, second)
@@ -74,7 +74,7 @@ def test_ALI_12_one_that_is_gone_already_does_not_keep_the_others(bench: Aliclou
 
 @pytest.mark.parametrize("others", [0, 1])
 @pytest.mark.parametrize("empty", [False, True], ids=["refused", "accepted"])
-def test_ALI_12_one_that_vanishes_between_look_and_call_is_ignored_by_ess_and_no_failure(
+def test_alicloud_instance_vanishing_before_the_call_is_ignored_by_ess(
     bench: AlicloudBench, empty: bool, others: int
 ) -> None:
     bench.cloud.takes_empty_removals = empty
@@ -97,7 +97,7 @@ def test_ALI_12_one_that_vanishes_between_look_and_call_is_ignored_by_ess_and_no
     assert bench.writes()
 
 
-def test_ALI_DEFECT_2_a_protected_instance_is_told_by_name_and_the_others_go(bench: AlicloudBench) -> None:
+def test_alicloud_protected_instance_is_named_and_other_removals_proceed(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=4)
     first, second, *_ = bench.machines(group)
     bench.cloud.set_state(first, "Protected")
@@ -108,7 +108,7 @@ def test_ALI_DEFECT_2_a_protected_instance_is_told_by_name_and_the_others_go(ben
     assert first in bench.machines(group)
 
 
-def test_ALI_9_a_lost_answer_to_a_removal_removes_nobody_else(bench: AlicloudBench) -> None:
+def test_alicloud_lost_answer_to_a_removal_removes_no_other_instance(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=4)
     first, *rest = bench.machines(group)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="write")
@@ -117,7 +117,7 @@ def test_ALI_9_a_lost_answer_to_a_removal_removes_nobody_else(bench: AlicloudBen
     assert bench.target(group) == 3
 
 
-def test_ALI_12_instances_held_by_a_hook_on_their_way_out_are_leaving(bench: AlicloudBench) -> None:
+def test_alicloud_instances_in_a_scale_in_hook_are_reported_as_leaving(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=3)
     bench.cloud.groups[group].hook_out = 120.0
     first, *rest = bench.machines(group)
@@ -127,7 +127,7 @@ def test_ALI_12_instances_held_by_a_hook_on_their_way_out_are_leaving(bench: Ali
     assert bench.machines(group) == rest
 
 
-def test_ALI_13_a_lower_target_never_removes_an_instance() -> None:
+def test_alicloud_decrease_target_never_removes_an_instance() -> None:
     with AlicloudBench() as bench:
         group = bench.add_group("g", size=3)
         bench.cloud.groups[group].desired = 5

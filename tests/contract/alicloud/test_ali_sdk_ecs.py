@@ -1,4 +1,4 @@
-"""The vendor's own ECS client reads instance types and launch templates off the emulator."""
+"""The vendor's own ECS client reads instance types and launch templates from the emulator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _types(bed: Any, **asked: Any) -> Any:
     return bed.ecs.describe_instance_types(bed.models.DescribeInstanceTypesRequest(**asked)).body
 
 
-def test_the_vendor_client_reads_instance_types_of_both_architectures_and_with_gpus(bed: Any) -> None:
+def test_alicloud_sdk_reads_instance_types_of_both_architectures_and_gpus(bed: Any) -> None:
     body = _types(bed, instance_types=["ecs.g7.xlarge", "ecs.g8y.xlarge", "ecs.gn6i-c4g1.xlarge", "ecs.unknown"])
     found = {each.instance_type_id: each for each in body.instance_types.instance_type}
     assert set(found) == {"ecs.g7.xlarge", "ecs.g8y.xlarge", "ecs.gn6i-c4g1.xlarge"}
@@ -44,7 +44,7 @@ def test_the_vendor_client_reads_instance_types_of_both_architectures_and_with_g
     assert (gpu.gpuamount, gpu.gpuspec) == (1, "NVIDIA T4")
 
 
-def test_ALI_DEFECT_13_the_vendor_client_reads_all_instance_types_page_by_page(bed: Any) -> None:
+def test_alicloud_sdk_reads_all_instance_types_page_by_page(bed: Any) -> None:
     first = _types(bed, max_results=5)
     second = _types(bed, max_results=5, next_token=first.next_token)
     names = [each.instance_type_id for page in (first, second) for each in page.instance_types.instance_type]
@@ -52,7 +52,7 @@ def test_ALI_DEFECT_13_the_vendor_client_reads_all_instance_types_page_by_page(b
     assert not second.next_token
 
 
-def test_the_vendor_client_reads_a_launch_template_by_number_and_by_default(bed: Any) -> None:
+def test_alicloud_sdk_reads_a_launch_template_by_version_and_by_default(bed: Any) -> None:
     group = bed.cloud.add_group("from-template", template=True, machine_tags={"team": "web"}, disk=80)
     bed.cloud.templates[group.template, 2] = AlicloudTemplate(group.template, 2, "ecs.g6.xlarge", default=False)
     request = bed.models.DescribeLaunchTemplateVersionsRequest

@@ -1,4 +1,5 @@
-"""The vendor's own ESS client drives the emulator: what it accepts as ESS's answers is what our client is tried on."""
+"""The vendor's own ESS client drives the emulator, so that our client is tested with answers the vendor's client
+accepts."""
 
 from __future__ import annotations
 
@@ -87,7 +88,7 @@ def bed(server: AlicloudServer, sdk: Any) -> Iterator[AliSdkEssFixture]:
     server.throttle.limits.clear()
 
 
-def test_the_vendor_client_reads_groups_by_id_with_their_capacities(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_groups_by_id_with_their_capacities(bed: AliSdkEssFixture) -> None:
     wanted = bed.cloud.add_group("workers", size=3, most=20, tags={"env": "prod"})
     bed.cloud.add_group("others")
     bed.cloud.set_state(next(iter(wanted.machines)), "Protected")
@@ -102,7 +103,7 @@ def test_the_vendor_client_reads_groups_by_id_with_their_capacities(bed: AliSdkE
     assert [(tag.tag_key, tag.tag_value) for tag in group.tags] == [("env", "prod")]
 
 
-def test_ALI_7_the_vendor_client_pages_through_137_instances(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_pages_through_137_instances(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("many", size=137, most=200)
     pages = [bed.machines(group.id, page_number=number, page_size=50) for number in (1, 2, 3)]
     assert [len(page.scaling_instances) for page in pages] == [50, 50, 37]
@@ -112,7 +113,7 @@ def test_ALI_7_the_vendor_client_pages_through_137_instances(bed: AliSdkEssFixtu
     assert (first.lifecycle_state, first.health_status, first.creation_type) == ("InService", "Healthy", "AutoCreated")
 
 
-def test_the_vendor_client_scales_and_follows_the_activity_to_its_end(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_scales_and_polls_the_activity_to_its_end(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("growing", size=1)
     answer = bed.scale(group.id, 3, client_token="once", activity_metadata='{"a":"b"}')
     assert (
@@ -129,7 +130,7 @@ def test_the_vendor_client_scales_and_follows_the_activity_to_its_end(bed: AliSd
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].active_capacity == 3
 
 
-def test_ALI_11_the_vendor_client_sees_no_stock_in_the_activity_and_a_part_as_warning(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_a_stockout_and_a_partial_success_as_warning(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("dry", size=0)
     bed.cloud.spoil(group.id, NO_STOCK, 2)
     answer = bed.scale(group.id, 4)
@@ -141,7 +142,7 @@ def test_ALI_11_the_vendor_client_sees_no_stock_in_the_activity_and_a_part_as_wa
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].desired_capacity == 4
 
 
-def test_ALI_12_the_vendor_client_removes_instances_and_hears_of_ignored_ones(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_removes_instances_and_reads_ignored_ones(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("shrinking", size=4, least=1)
     first, second, third, _ = group.machines
     answer = bed.remove(group.id, first, "i-unknown", ignore_invalid_instance=True)
@@ -157,7 +158,7 @@ def test_ALI_12_the_vendor_client_removes_instances_and_hears_of_ignored_ones(be
     assert caught.value.code == "IncorrectCapacity.MinSize"
 
 
-def test_ALI_10_the_vendor_client_is_told_of_a_running_activity_and_of_too_many_calls(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_a_running_activity_and_throttling_errors(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("busy", size=0)
     bed.scale(group.id, 1)
     with pytest.raises(bed.sdk.errors.ClientException) as caught:
@@ -171,7 +172,7 @@ def test_ALI_10_the_vendor_client_is_told_of_a_running_activity_and_of_too_many_
     assert 0 < throttled.value.retry_after <= 60_000
 
 
-def test_the_vendor_client_meets_server_errors_and_a_wrong_secret_as_its_own_exceptions(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_raises_its_own_errors_for_server_faults_and_wrong_secret(bed: AliSdkEssFixture) -> None:
     bed.server.faults.next(VendorFault.SERVER_ERROR)
     with pytest.raises(bed.sdk.errors.ServerException) as caught:
         bed.groups()
@@ -181,14 +182,14 @@ def test_the_vendor_client_meets_server_errors_and_a_wrong_secret_as_its_own_exc
     assert refused.value.code == "SignatureDoesNotMatch"
 
 
-def test_ALI_2_the_older_signature_of_the_vendor_client_is_understood(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_older_signature_is_accepted(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("older", size=2)
     body = bed.groups(bed.client(signature_algorithm="v2"), scaling_group_ids=[group.id])
     assert body.scaling_groups[0].total_capacity == 2
     assert "Signature" in bed.server.log[-1].parameters
 
 
-def test_the_vendor_client_reads_what_machines_are_made_from(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_scaling_configurations_and_launch_templates(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group(
         "typed", types=("ecs.g7.xlarge", "ecs.g6.xlarge"), machine_tags={"workload": "web"}, disk=120
     )
@@ -200,7 +201,7 @@ def test_the_vendor_client_reads_what_machines_are_made_from(bed: AliSdkEssFixtu
     assert [(tag.key, tag.value) for tag in made.tags] == [("workload", "web")]
 
 
-def test_ALI_16_the_vendor_client_reads_numbers_and_booleans_that_come_as_text(bed: AliSdkEssFixture) -> None:
+def test_alicloud_sdk_reads_numbers_and_booleans_given_as_text(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("textual", size=2)
     bed.server.front.text_values = True
     try:
@@ -210,7 +211,7 @@ def test_ALI_16_the_vendor_client_reads_numbers_and_booleans_that_come_as_text(b
     assert int(body.scaling_groups[0].total_capacity) == 2
 
 
-def test_ALI_16_the_older_version_wraps_every_list(bed: AliSdkEssFixture, sdk: Any) -> None:
+def test_alicloud_older_api_version_wraps_every_list(bed: AliSdkEssFixture, sdk: Any) -> None:
     group = bed.cloud.add_group("wrapped", size=1, tags={"a": "b"})
     params = sdk.utils.Params(
         action="DescribeScalingGroups",

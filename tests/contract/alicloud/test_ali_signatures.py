@@ -1,4 +1,4 @@
-"""The emulator's gate: the vendor's signatures by the vectors of the contract, and every reason to be turned away."""
+"""Tests the emulator's signature check with the vendor's signature vectors and every reason for a refusal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def rpc(sent: Mapping[str, str], method: str = "POST", **more: str) -> Incoming:
 
 
 def acs3(sent: Mapping[str, str] = C, signature: str = "", **changed: str) -> Incoming:
-    """Vector C with headers changed (`_` for `-`), signed as sent unless a signature is given."""
+    """Returns vector C with changed headers (`_` for `-`), signed as sent unless a signature is given."""
     headers = HEADERS | {name.replace("_", "-"): value for name, value in changed.items()}
     bare = Incoming("POST", f"/?{canonical_query(sent.items())}", headers)
     signature = signature or acs3_signature(bare, tuple(headers), SECRET)
@@ -91,16 +91,16 @@ def refused(guard: AlicloudAuthenticator, incoming: Incoming) -> str:
     return caught.value.code
 
 
-def test_ALI_2_vector_A_of_the_older_signature() -> None:
+def test_alicloud_signature_vector_a_of_the_older_version() -> None:
     assert rpc_signature(rpc(A), SECRET) == "4NgM17HpVCUzBZRqeZMcAnnLwsc="
 
 
-def test_ALI_2_vector_B_with_a_session_and_special_characters_by_both_methods() -> None:
+def test_alicloud_signature_vector_b_with_session_and_special_characters() -> None:
     assert rpc_signature(rpc(B), SECRET) == "8lDCAKe3shTfGt6peubnWVxX6e0="
     assert rpc_signature(rpc(B, "GET"), SECRET) == "Xnmx8O8brvlT9ktBZabCwYjyr5A="
 
 
-def test_ALI_2_vector_C_with_and_without_a_session() -> None:
+def test_alicloud_signature_vector_c_with_and_without_a_session() -> None:
     plain = acs3()
     digest = hashlib.sha256(acs3_request(plain, tuple(HEADERS)).encode()).hexdigest()
     assert digest == "9c50cb10ae17b3d17ab34dc56b84443c028c51738a6872a2b5d8b4c7e492262f"
@@ -112,7 +112,7 @@ def test_ALI_2_vector_C_with_and_without_a_session() -> None:
     assert acs3_signature(session, signed, SECRET) == "0fbc29766146e69b8bb53df0413749e61ab21f13ddf42b0d407ce36d9d1d1ddb"
 
 
-def test_ALI_2_the_vectors_are_let_in() -> None:
+def test_alicloud_emulator_accepts_the_signature_vectors() -> None:
     assert gate()[0].admit(acs3(signature=SIGNATURE_C)).id == KEY
     assert gate()[0].admit(rpc(A, Signature="4NgM17HpVCUzBZRqeZMcAnnLwsc=")).id == KEY
     ring = AlicloudKeyRing()
@@ -120,7 +120,7 @@ def test_ALI_2_the_vectors_are_let_in() -> None:
     assert gate(ring)[0].admit(rpc(B, Signature="8lDCAKe3shTfGt6peubnWVxX6e0=")).id == KEY
 
 
-def test_ALI_2_a_changed_byte_is_refused() -> None:
+def test_alicloud_emulator_refuses_a_signature_with_one_changed_byte() -> None:
     guard, _ = gate()
     assert refused(guard, acs3({**C, "InstanceIds.2": "i-bp1exampl3node00003"}, SIGNATURE_C)) == "SignatureDoesNotMatch"
     assert refused(guard, acs3(signature=SIGNATURE_C, host="ecs.aliyuncs.com")) == "SignatureDoesNotMatch"
@@ -131,7 +131,7 @@ def test_ALI_2_a_changed_byte_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("ahead", "good"), [(899.0, True), (901.0, False), (-899.0, True), (-901.0, False)])
-def test_ALI_2_a_time_stamp_is_good_for_a_quarter_of_an_hour_both_ways(ahead: float, good: bool) -> None:
+def test_alicloud_emulator_accepts_time_stamps_within_fifteen_minutes(ahead: float, good: bool) -> None:
     guard, _ = gate(at=AT + ahead)
     if good:
         assert guard.admit(acs3()).id == KEY
@@ -139,7 +139,7 @@ def test_ALI_2_a_time_stamp_is_good_for_a_quarter_of_an_hour_both_ways(ahead: fl
         assert refused(guard, acs3()) == "InvalidTimeStamp.Expired"
 
 
-def test_ALI_2_a_nonce_is_good_once() -> None:
+def test_alicloud_emulator_accepts_a_nonce_once() -> None:
     guard, clock = gate()
     guard.admit(acs3())
     assert refused(guard, acs3()) == "SignatureNonceUsed"
@@ -148,7 +148,7 @@ def test_ALI_2_a_nonce_is_good_once() -> None:
     assert refused(guard, acs3()) == "SignatureNonceUsed"
 
 
-def test_ALI_2_every_header_that_matters_must_be_signed() -> None:
+def test_alicloud_emulator_requires_every_significant_header_to_be_signed() -> None:
     sent = acs3(content_type="application/x-www-form-urlencoded")
     told = sent.headers["authorization"].replace("content-type;", "")
     assert (
@@ -158,7 +158,7 @@ def test_ALI_2_every_header_that_matters_must_be_signed() -> None:
     assert refused(gate()[0], Incoming("POST", sent.target, HEADERS)) == "IncompleteSignature"
 
 
-def test_keys_that_are_unknown_disabled_or_of_an_ended_session_are_refused_by_name() -> None:
+def test_alicloud_emulator_refuses_unknown_disabled_and_expired_keys_by_code() -> None:
     ring = AlicloudKeyRing()
     assert refused(gate(ring)[0], acs3()) == "InvalidAccessKeyId.NotFound"
     ring.add(KEY, SECRET).active = False
@@ -169,7 +169,7 @@ def test_keys_that_are_unknown_disabled_or_of_an_ended_session_are_refused_by_na
     assert refused(gate(ring)[0], acs3(x_acs_security_token=TOKEN_C)) == "InvalidSecurityToken.Expired"
 
 
-def test_a_policy_allows_what_it_says_and_a_denial_wins() -> None:
+def test_alicloud_emulator_policy_allows_its_actions_and_a_denial_wins() -> None:
     text = """{"Version": "1", "Statement": [
         {"Effect": "Allow", "Action": "ess:*", "Resource": "*"},
         {"Effect": "Deny", "Action": ["ess:RemoveInstances"], "Resource": "acs:ess:*:*:scalinggroup/asg-keep"}]}"""
@@ -181,7 +181,7 @@ def test_a_policy_allows_what_it_says_and_a_denial_wins() -> None:
         read_policy('{"Version": "2012-10-17", "Statement": []}')
 
 
-def test_a_session_of_a_role_has_a_secret_of_its_own() -> None:
+def test_alicloud_role_session_has_its_own_secret() -> None:
     ring = AlicloudKeyRing()
     first, second = (ring.session(Role("acs:ram::1:role/r", frozenset()), AT) for _ in range(2))
     assert first.id != second.id

@@ -1,4 +1,5 @@
-"""A whole world with an Alibaba Cloud account beside its cluster: machines are bought, join, work, and go again."""
+"""A complete simulated world with an Alibaba Cloud account: machines are bought, join, run pods, and are removed
+again."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[AliWorldFixture]:
         yield AliWorldFixture(world, account)
 
 
-def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: AliWorldFixture) -> None:
+def test_alicloud_world_stockout_buys_second_choice_and_scales_down_again(bed: AliWorldFixture) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil(bed.first.id, NO_STOCK, 4)
     world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
@@ -72,7 +73,7 @@ def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again
     names = {machine.id for machine in cloud.machines()}
     assert names < set(world.nodes())
     world.step(120.0)
-    assert bed.first.desired == 0  # what was never made is not waited for
+    assert bed.first.desired == 0  # a machine that was never created is not awaited
     deployment = world.kube.peek("deployments", "web", "default", "apps")
     assert deployment is not None
     world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
@@ -85,7 +86,7 @@ def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
-def test_ALI_17_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(place: str) -> None:
+def test_alicloud_world_dying_functions_and_lagging_lists_buy_exactly_the_need(place: str) -> None:
     account = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = AliWorldFixture(world, account)
@@ -101,7 +102,7 @@ def test_ALI_17_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed
         assert (len(bed.first.machines), len(bed.second.machines)) == (2, 0)
 
 
-def test_a_world_without_clouds_has_none_of_their_parts() -> None:
+def test_world_without_clouds_has_no_cloud_components() -> None:
     with LocalWorld(quick=True) as world:
         world.step(5.0)
         assert world.nodes() == ()

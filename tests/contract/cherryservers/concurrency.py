@@ -1,7 +1,9 @@
-"""A pool in bad company: the real provider over HTTP while people, the vendor and the network do what they like.
+"""Random disturbance of one pool: the real provider runs over HTTP while users, the vendor and the network change
+things.
 
-Each operation is driven to its end, each step by a provider that has just been built and by an attempt of its own; now
-and then the outcome of a step is lost with the process. What must hold whatever happens is checked after every step.
+Each operation runs to its end; each step uses a newly built provider and its own attempt, and sometimes the outcome of
+a
+step is lost with the process. The invariants are checked after every step.
 """
 
 from __future__ import annotations
@@ -47,27 +49,27 @@ _OURS = "outscaler-operation"
 
 
 class Liar:
-    """Answers that are not as documented. chance: of each of them."""
+    """Changes answers so that they differ from the documentation. chance: the probability for each answer."""
 
     def __init__(self, dice: random.Random, chance: float) -> None:
         self.dice, self.chance = dice, chance
 
     def shaped(self, body: object) -> object:
-        """The answer, or what a liar makes of it."""
+        """Returns the answer, changed with the configured probability."""
         if self.dice.random() >= self.chance:
             return body
         return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.php))(body)
 
     def texts(self, body: object) -> object:
-        """Ids as text."""
+        """Turns ids into text."""
         return each(body, lambda row: {key: str(value) if key == "id" else value for key, value in row.items()})
 
     def doubled(self, body: object) -> object:
-        """Everything twice."""
+        """Lists every element twice."""
         return body * 2 if isinstance(body, list) else body
 
     def strange(self, body: object) -> object:
-        """States that nobody has heard of."""
+        """Sets undocumented states."""
         return each(
             body,
             lambda row: {
@@ -76,7 +78,7 @@ class Liar:
         )
 
     def emptied(self, body: object) -> object:
-        """One field is null."""
+        """Sets one field to null."""
         lost = self.dice.choice(
             (
                 "state",
@@ -94,20 +96,21 @@ class Liar:
         return each(body, lambda row: {key: None if key == lost else value for key, value in row.items()})
 
     def php(self, body: object) -> object:
-        """An empty map is an empty list."""
+        """Turns an empty map into an empty list, as PHP does."""
         return each(body, lambda row: {key: [] if value == {} else value for key, value in row.items()})
 
 
 def each(body: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> object:
-    """The change made to every row."""
+    """Applies a change to every row."""
     if isinstance(body, list):
         return [change(row) if isinstance(row, dict) else row for row in body]
     return change(body) if isinstance(body, dict) else body
 
 
 class Disorder:
-    """One pool and its neighbour. people: somebody changes servers while we work. lies: how often an answer is not as
-    documented. Lists are late by less than what the provider waits for."""
+    """One pool and a second pool that must not change. people: users change servers during the test. lies: probability
+    of an
+    answer that is not as documented. Lists lag by less than the provider waits."""
 
     def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
@@ -121,11 +124,11 @@ class Disorder:
         self.other = self.bench.add_group("other", size=2)
         self.liar = Liar(self.dice, lies)
         self.bench.server.front.shaped = self.liar.shaped
-        self.doomed: set[int] = set()  # whose end was ours to plan, or nobody's
-        self.lost: set[int] = set()  # the latter
-        self.orders: dict[str, int] = {}  # growth -> how many it may buy
+        self.doomed: set[int] = set()  # servers whose removal was planned, or that disappeared without us
+        self.lost: set[int] = set()  # servers that disappeared without us
+        self.orders: dict[str, int] = {}  # scale-up -> number of servers it may buy
         self.number = 0
-        self.said: list[str] = []  # everything that anybody could read
+        self.said: list[str] = []  # all output that a user could read
 
     def live(self, steps: int) -> None:
         neighbours = self.bench.machines(self.other)
@@ -138,7 +141,7 @@ class Disorder:
             shown = "\n".join(self.said)
             assert not [secret for secret in self.bench.secrets() if secret in shown]
 
-    # -- what is done
+    # -- setup
 
     def grow(self) -> None:
         found = self.look()
@@ -193,10 +196,10 @@ class Disorder:
         self.lost.add(server.id)
         self.cloud.vanish(server.id)
 
-    # -- an operation
+    # -- operations
 
     def look(self) -> NodeGroup | None:
-        """The group as a pass sees it; None where a pass sees nothing."""
+        """Returns the group as a reconcile pass reads it, or None if the read fails."""
         try:
             observed = self.bench.provider().observe(self.bench.nodes())
         except ProviderError as error:
@@ -220,7 +223,7 @@ class Disorder:
                 self.somebody()
             operation = claimed(operation)
             outcome = self.step(operation)
-            if self.dice.random() < 0.15:  # the process died; the table has what it had
+            if self.dice.random() < 0.15:  # the process died; the table keeps its previous state
                 self.bench.settle(self.dice.choice((1.0, 30.0, 120.0)))
                 continue
             if outcome is None:
@@ -238,7 +241,7 @@ class Disorder:
         raise AssertionError(f"{operation.spec.kind} is not over: {operation}")
 
     def step(self, operation: Operation) -> Outcome | None:
-        """None: something temporary; the message comes again."""
+        """Runs one step. Returns None for a temporary error; the message is delivered again."""
         try:
             outcome = ask(self.bench.provider(), operation)
         except (Conflict, Throttled, Transient) as error:
@@ -250,7 +253,7 @@ class Disorder:
         self.check()
         return outcome
 
-    # -- what people do
+    # -- changes by users
 
     def somebody(self) -> None:
         members = self.cloud.members(self.group)
@@ -265,10 +268,10 @@ class Disorder:
             ]
         self.dice.choice(deeds)()
 
-    # -- what must always hold
+    # -- invariants
 
     def bought(self, operation: str) -> list[CherryServer]:
-        """Whatever became of them."""
+        """Returns all servers ever bought, including those that are gone."""
         return [
             each
             for each in (*self.cloud.servers.values(), *self.cloud.dropped)
@@ -278,7 +281,7 @@ class Disorder:
     def check(self) -> None:
         self.cloud.step()
         for operation, most in self.orders.items():
-            # What somebody took away before it was listed looks like an order that never arrived.
+            # A server deleted before it was listed is indistinguishable from an order that never arrived.
             names = Counter(each.order.hostname for each in self.bought(operation) if each.id not in self.lost)
             assert sum(names.values()) <= most, f"{operation} bought {names}, and {most} were wanted"
             assert max(names.values(), default=0) <= 1
@@ -291,7 +294,7 @@ class Disorder:
         assert len([each for each in self.cloud.members(self.group) if not each.leaving]) <= MOST
 
     def recovers(self) -> None:
-        """Faults are over and people gone: the pool can be grown again."""
+        """Checks that the pool can scale up again after the faults and changes end."""
         self.bench.calm()
         self.people, self.liar.chance = False, 0.0
         self.bench.settle(20_000.0)

@@ -1,4 +1,4 @@
-"""The emulated API asked directly, without a port: what a test of the emulator itself needs."""
+"""Calls the emulated API directly, without a port, for tests of the emulator itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDER: Mapping[str, Any] = {
 
 
 class EmulatorClient:
-    """An account and its API; a request a second is no hurry."""
+    """An account and its API; the default rate of one request per second avoids throttling."""
 
     def __init__(self, times: CherryDurations | None = None) -> None:
         self.clock = ManualClock(START)
@@ -41,7 +41,7 @@ class EmulatorClient:
         self.front.throttle.limit = None
 
     def ask(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> Answer:
-        """One request; target without the version. Mistakes of the emulation are raised."""
+        """Sends one request; target without the version. Errors in the emulator are raised."""
         sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {token}"} if token else {}
         answer = self.front.served(Incoming(method, f"/v1{target}", headers, sent))
@@ -49,13 +49,13 @@ class EmulatorClient:
         return answer
 
     def json(self, method: str, target: str, body: object = None) -> Any:
-        """What a request that is granted answers."""
+        """Returns the body of a successful request."""
         answer = self.ask(method, target, body)
         assert answer.status < 300, answer.body
         return json.loads(answer.body)
 
     def refusal(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> tuple[int, str]:
-        """Status and text of one that is not, in the recorded form."""
+        """Returns status and text of a refused request, in the recorded form."""
         answer = self.ask(method, target, body, token=token)
         said = json.loads(answer.body)
         assert set(said) == {"code", "message"}
@@ -63,6 +63,6 @@ class EmulatorClient:
         return answer.status, said["message"]
 
     def after(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advances the clock."""
         self.clock.advance(seconds)
         self.cloud.step()

@@ -1,7 +1,7 @@
-"""The recorded field list of the Cherry Servers API (cherryservers.md §3.1), and answers compared with it.
+"""The recorded field list of the Cherry Servers API, and the comparison of answers with it.
 
-A kind is a Python type, the name of another type of the list, or a list of one. KNOWN are the keys of upstream's types;
-LIVE are sent besides by the vendor, and nothing else may be.
+A kind is a Python type, the name of another type of the list, or a list of one. KNOWN has the keys of upstream's types;
+LIVE has the additional keys that the vendor sends. No other keys are allowed.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ LIVE: Mapping[str, Mapping[str, Kind]] = {
 
 
 def compare(kind: Kind, value: Any, seen: dict[str, set[str]], place: str = "") -> list[str]:
-    """What in the value is not as listed, one line each; seen: the keys met of each type so far, added to."""
+    """Returns the deviations of a value from the list, one line each. seen: collects the keys seen so far for each
+    type."""
     if isinstance(kind, list):
         if not isinstance(value, list):
             return [f"{place}: {type(value).__name__} instead of a list"]

@@ -1,4 +1,4 @@
-"""Operations as a plan would write them, and the provider driven through them as messages would drive it."""
+"""Builds operations as a plan does and runs the provider as queue messages do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order(
     *targets: RemovalTarget,
     op: str = "op-0123456789abcdef",
 ) -> Operation:
-    """targets: what to remove."""
+    """Builds an operation. targets: the instances to remove."""
     now = bench.now()
     return new_operation(
         id=op,
@@ -47,18 +47,18 @@ def order(
 
 
 def target(instance: Instance) -> RemovalTarget:
-    """As a plan names an instance that it has seen."""
+    """Returns the removal target that a plan makes of an instance."""
     return RemovalTarget(instance.node, instance.id, instance.handle)
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
-    """The first call of an operation, or the next one of one that is under way."""
+    """Makes the first call of an operation, or the next call of one in progress."""
     made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
 def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:
-    """The same by a fresh provider; an error that it raises is an answer too."""
+    """Like `ask`, with a new provider; an error that it raises is returned as the answer."""
     try:
         return ask(bench.provider(), operation)
     except ProviderError as error:
@@ -66,18 +66,18 @@ def answer(bench: CherryBench, operation: Operation) -> Outcome | ProviderError:
 
 
 def follows(operation: Operation, outcome: InProgress) -> Operation:
-    """The operation as the table has it after that step."""
+    """Returns the operation as the table stores it after that step."""
     return operation.with_status(step=outcome.step, data=outcome.data)
 
 
 def claimed(operation: Operation) -> Operation:
-    """As the next attempt claims it; one that died in between has counted."""
+    """Returns the operation as the next attempt claims it; an attempt that died in between has been counted."""
     return operation.with_status(attempt=operation.status.attempt + 1)
 
 
 def drive(bench: CherryBench, operation: Operation) -> Outcome:
-    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
-    again after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
+    retried after ten seconds."""
     for _ in range(_MOST):
         operation = claimed(operation)
         try:
@@ -93,10 +93,10 @@ def drive(bench: CherryBench, operation: Operation) -> Outcome:
 
 
 def seen(bench: CherryBench, group: str) -> NodeGroup:
-    """The group as the next pass sees it."""
+    """Returns the group as the next reconcile pass reads it."""
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
 
 
 def orders(bench: CherryBench) -> list[str]:
-    """The creations that have reached the vendor so far, granted or not, by hostname."""
+    """Returns the create requests that have reached the vendor so far, granted or refused, by hostname."""
     return [call.about.partition(" ")[0] for call in bench.server.log if call.action == "create_server"]

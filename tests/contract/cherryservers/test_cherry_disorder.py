@@ -1,6 +1,7 @@
-"""Whatever people, the vendor and the network do: nothing is bought twice, only who was named goes, all has an end.
+"""Whatever users, the vendor and the network do, nothing is bought twice, only named servers go, and every operation
+ends.
 
-What happens and what is checked after every step is said in disorder.py.
+disorder.py describes the events and the checks after every step.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from tests.contract.cherryservers.concurrency import Disorder
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_with_faults_and_lost_processes_nothing_is_bought_twice_and_nobody_lost(seed: int) -> None:
+def test_cherryservers_faults_and_lost_processes_never_buy_twice_or_lose_a_server(seed: int) -> None:
     Disorder(seed).live(7)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_people_change_meanwhile_nobody_goes_who_was_not_named(seed: int) -> None:
+def test_cherryservers_concurrent_user_changes_remove_only_named_servers(seed: int) -> None:
     Disorder(seed, people=True).live(7)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_answers_that_are_not_as_documented_cost_no_server_and_end_nothing(seed: int) -> None:
+def test_cherryservers_undocumented_answers_lose_no_server_and_end_no_operation(seed: int) -> None:
     Disorder(seed, lies=0.15).live(7)

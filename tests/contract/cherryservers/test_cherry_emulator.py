@@ -1,5 +1,4 @@
-"""The emulated Cherry Servers by itself: what it does with time, stock, money, pages and odd requests
-(cherryservers.md §3 to §6)."""
+"""Tests of the emulated Cherry Servers API: timing, stock, credit, pages and unusual requests."""
 
 from __future__ import annotations
 
@@ -45,10 +44,10 @@ def in_list(bed: EmulatorClient) -> dict[int, str]:
     return {row["id"]: row["state"] for row in bed.json("GET", SERVERS)}
 
 
-# -- time
+# -- timing
 
 
-def test_a_server_is_pending_then_provisioned_then_deployed(bed: EmulatorClient) -> None:
+def test_cherry_emulator_server_is_pending_then_provisioned_then_deployed(bed: EmulatorClient) -> None:
     server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
     assert said(bed, server) == ("pending", "deploying")
     bed.after(5.0)
@@ -59,7 +58,7 @@ def test_a_server_is_pending_then_provisioned_then_deployed(bed: EmulatorClient)
     assert said(bed, server) == ("active", "deployed")
 
 
-def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: EmulatorClient) -> None:
+def test_cherry_emulator_lists_a_terminated_server_for_a_while(bed: EmulatorClient) -> None:
     server = bed.cloud.add_server("workers").id
     assert bed.ask("DELETE", f"/servers/{server}").status == 204
     assert in_list(bed) == {server: "terminating"}
@@ -70,7 +69,7 @@ def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: EmulatorCl
     assert bed.refusal("DELETE", f"/servers/{server}")[0] == 404
 
 
-def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: EmulatorClient) -> None:
+def test_cherry_emulator_server_terminated_during_deployment_is_never_active(bed: EmulatorClient) -> None:
     server = buy(bed)
     bed.ask("DELETE", f"/servers/{server}")
     bed.after(9.0)
@@ -80,7 +79,7 @@ def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: EmulatorCl
 
 
 @pytest.mark.parametrize("state", ["pending", "active", "inactive"])
-def test_a_deployment_fails_where_it_is_its_fate(bed: EmulatorClient, state: str) -> None:
+def test_cherry_emulator_deployment_fails_where_configured(bed: EmulatorClient, state: str) -> None:
     bed.cloud.spoil("workers", CherryProvisioningFate(fails=True, state=state))
     first, second = buy(bed), buy(bed)
     bed.after(20.0)
@@ -89,7 +88,7 @@ def test_a_deployment_fails_where_it_is_its_fate(bed: EmulatorClient, state: str
     assert (said(bed, first), said(bed, second)) == ((state, "failed deployment"), ("active", "deployed"))
 
 
-def test_lists_may_be_late_in_both_directions(bed: EmulatorClient) -> None:
+def test_cherry_emulator_lists_lag_for_new_and_deleted_servers(bed: EmulatorClient) -> None:
     bed.cloud.lag, bed.cloud.delete_lag = 30.0, 40.0
     old, new = bed.cloud.add_server("workers").id, buy(bed)
     assert in_list(bed) == {old: "active"}
@@ -103,10 +102,10 @@ def test_lists_may_be_late_in_both_directions(bed: EmulatorClient) -> None:
     assert in_list(bed) == {new: "provisioning"}
 
 
-# -- stock and money
+# -- stock and credit
 
 
-def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: EmulatorClient) -> None:
+def test_cherry_emulator_orders_take_stock_and_deletions_return_it(bed: EmulatorClient) -> None:
     bed.cloud.stock["e5_1620v4", "eu_nord_1"] = 2
 
     def left() -> int:
@@ -124,7 +123,7 @@ def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: EmulatorClien
     buy(bed)
 
 
-def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: EmulatorClient) -> None:
+def test_cherry_emulator_spot_servers_have_separate_stock_and_may_vanish(bed: EmulatorClient) -> None:
     bed.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
     server = buy(bed, spot_market=True)
     assert bed.json("GET", f"/servers/{server}")["spot_instance"] is True
@@ -134,7 +133,7 @@ def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: EmulatorCli
     assert bed.refusal("GET", f"/servers/{server}")[0] == 404
 
 
-def test_credit_and_quota_end(bed: EmulatorClient) -> None:
+def test_cherry_emulator_credit_and_quota_can_be_exhausted(bed: EmulatorClient) -> None:
     bed.cloud.credit = 1
     buy(bed)
     status, text = bed.refusal("POST", SERVERS, ORDER)
@@ -143,7 +142,7 @@ def test_credit_and_quota_end(bed: EmulatorClient) -> None:
     assert "limit" in bed.refusal("POST", SERVERS, ORDER)[1]
 
 
-def test_fates_are_for_the_pool_they_were_meant_for(bed: EmulatorClient) -> None:
+def test_cherry_emulator_configured_failures_apply_only_to_their_pool(bed: EmulatorClient) -> None:
     bed.cloud.spoil("workers", NO_STOCK, 2)
     buy(bed, tags={"k8s-nodepool": "others"})
     assert [bed.refusal("POST", SERVERS, ORDER)[0] for _ in range(2)] == [400, 400]
@@ -170,7 +169,7 @@ def test_fates_are_for_the_pool_they_were_meant_for(bed: EmulatorClient) -> None
         ({"os_partition_size": "big"}, 400, "os_partition_size"),
     ],
 )
-def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
+def test_cherry_emulator_refuses_invalid_orders_without_charge(
     bed: EmulatorClient, changed: dict[str, Any], status: int, word: str
 ) -> None:
     found = bed.refusal("POST", SERVERS, {**ORDER, **changed})
@@ -180,19 +179,19 @@ def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
     assert set(bed.cloud.stock.values()) == {500}
 
 
-def test_a_body_that_is_no_json_is_refused(bed: EmulatorClient) -> None:
+def test_cherry_emulator_refuses_a_body_that_is_not_json(bed: EmulatorClient) -> None:
     for body in (b"{", b"[]", b"\xff"):
         assert bed.refusal("POST", SERVERS, body)[0] == 400
 
 
-def test_ssh_keys_are_taken_as_numbers_and_as_texts(bed: EmulatorClient) -> None:
+def test_cherry_emulator_accepts_ssh_keys_as_numbers_and_text(bed: EmulatorClient) -> None:
     for keys in ([101], ["101"]):
         server = bed.json("POST", SERVERS, {**ORDER, "ssh_keys": keys})
         assert [each["id"] for each in server["ssh_keys"]] == [101]
     assert bed.json("POST", SERVERS, {**ORDER, "ssh_keys": None})["ssh_keys"] == []
 
 
-def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: EmulatorClient) -> None:
+def test_cherry_emulator_exposes_user_data_to_tests_only(bed: EmulatorClient) -> None:
     text = base64.b64encode(b"#!/bin/bash\necho example-bootstrap\n").decode()
     server = buy(bed, user_data=text, os_partition_size=60)
     order = bed.cloud.servers[server].order
@@ -202,7 +201,7 @@ def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: Emula
     assert text not in bed.ask("GET", f"/servers/{server}").body.decode()
 
 
-def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: EmulatorClient) -> None:
+def test_cherry_emulator_allows_duplicate_hostnames_unless_configured(bed: EmulatorClient) -> None:
     assert buy(bed) != buy(bed)
     bed.cloud.unique_hostnames = True
     assert "in use" in bed.refusal("POST", SERVERS, ORDER)[1]
@@ -211,7 +210,7 @@ def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: EmulatorClie
 # -- pages
 
 
-def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: EmulatorClient) -> None:
+def test_cherry_emulator_limit_and_offset_cut_a_list_and_total_is_reported(bed: EmulatorClient) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(7)]
     found: list[int] = []
     for offset in (0, 3, 6, 9):
@@ -223,7 +222,7 @@ def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: EmulatorClient) 
     assert bed.refusal("GET", f"{SERVERS}?limit=many")[0] == 400
 
 
-def test_a_cap_holds_with_and_without_a_limit(bed: EmulatorClient) -> None:
+def test_cherry_emulator_page_cap_applies_with_and_without_a_limit(bed: EmulatorClient) -> None:
     made = [bed.cloud.add_server("workers").id for _ in range(5)]
     bed.front.actions.cap = 2
     for query in ("", "?limit=100"):
@@ -234,7 +233,7 @@ def test_a_cap_holds_with_and_without_a_limit(bed: EmulatorClient) -> None:
     assert bed.ask("GET", SERVERS).headers == {}
 
 
-def test_fields_and_status_narrow_an_answer(bed: EmulatorClient) -> None:
+def test_cherry_emulator_fields_and_status_filter_an_answer(bed: EmulatorClient) -> None:
     buy(bed)
     bed.cloud.add_server("workers")
     assert bed.json("GET", f"{SERVERS}?fields=id,state") == [
@@ -245,10 +244,10 @@ def test_fields_and_status_narrow_an_answer(bed: EmulatorClient) -> None:
     assert [row["id"] for row in bed.json("GET", f"{SERVERS}?status[]=deployed")] == [1001]
 
 
-# -- who may, and how often
+# -- authorization and rate limits
 
 
-def test_only_a_token_of_the_account_is_let_in(bed: EmulatorClient) -> None:
+def test_cherry_emulator_accepts_only_a_token_of_the_account(bed: EmulatorClient) -> None:
     for token in ("", "CHERRY-EXAMPLE-OTHER"):
         assert bed.refusal("GET", SERVERS, token=token)[0] == 401
     bed.front.tokens["reader"] = Token(writes=False)
@@ -258,7 +257,7 @@ def test_only_a_token_of_the_account_is_let_in(bed: EmulatorClient) -> None:
     assert bed.refusal("GET", SERVERS)[0] == 401
 
 
-def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: EmulatorClient) -> None:
+def test_cherry_emulator_foreign_objects_are_forbidden_absent_ones_not_found(bed: EmulatorClient) -> None:
     foreign = bed.cloud.add_server("workers", project=20002).id
     assert bed.refusal("GET", "/projects/20002/servers")[0] == 403
     assert [bed.refusal(method, f"/servers/{foreign}")[0] for method in ("GET", "DELETE")] == [403, 403]
@@ -268,7 +267,7 @@ def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: Emulator
     assert in_list(bed) == {}
 
 
-def test_the_fifth_request_in_a_second_is_too_many(bed: EmulatorClient) -> None:
+def test_cherry_emulator_throttles_the_fifth_request_within_a_second(bed: EmulatorClient) -> None:
     bed.front.throttle.limit = (4, 1.0)
     answers = []
     for _ in range(5):
@@ -278,10 +277,10 @@ def test_the_fifth_request_in_a_second_is_too_many(bed: EmulatorClient) -> None:
     assert answers[-1].headers["Retry-After"] == "1"
     bed.clock.advance(0.6)
     assert bed.ask("GET", "/regions").status == 200
-    assert bed.refusal("GET", SERVERS, token="another")[0] == 401  # whoever is refused is not counted
+    assert bed.refusal("GET", SERVERS, token="another")[0] == 401  # refused requests are not counted
 
 
-def test_errors_may_come_in_the_older_form(bed: EmulatorClient) -> None:
+def test_cherry_emulator_can_send_errors_in_the_older_form(bed: EmulatorClient) -> None:
     bed.front.wordy = True
     assert json.loads(bed.ask("GET", "/servers/7").body) == {
         "errors": ["Server not found."],
@@ -289,10 +288,10 @@ def test_errors_may_come_in_the_older_form(bed: EmulatorClient) -> None:
     }
 
 
-# -- faults, and the wire
+# -- faults and HTTP
 
 
-def test_faults_are_met_before_anything_happens_or_after_it(bed: EmulatorClient) -> None:
+def test_cherry_emulator_faults_happen_before_or_after_the_effect(bed: EmulatorClient) -> None:
     bed.front.faults.next(VendorFault.THROTTLED_FOR, on="write")
     assert bed.ask("POST", SERVERS, ORDER).headers["Retry-After"] == str(RETRY_AFTER)
     bed.front.faults.next(VendorFault.HANGS_UP, on="create_server")
@@ -302,11 +301,11 @@ def test_faults_are_met_before_anything_happens_or_after_it(bed: EmulatorClient)
     assert bed.ask("POST", SERVERS, ORDER).hang_up
     assert list(bed.cloud.servers) == [1000]
     bed.front.faults.next(VendorFault.CUT_OFF, on="delete_server")
-    assert bed.ask("DELETE", "/servers/1000").hang_up  # an answer without a body cannot be cut
+    assert bed.ask("DELETE", "/servers/1000").hang_up  # an answer without a body cannot be truncated
     assert in_list(bed) == {1000: "terminating"}
 
 
-def test_the_log_tells_what_was_asked_and_never_the_token(bed: EmulatorClient) -> None:
+def test_cherry_emulator_log_shows_requests_and_never_the_token(bed: EmulatorClient) -> None:
     buy(bed)
     bed.ask("GET", f"{SERVERS}?limit=5")
     bed.front.faults.next(VendorFault.SERVER_ERROR)
@@ -320,7 +319,7 @@ def test_the_log_tells_what_was_asked_and_never_the_token(bed: EmulatorClient) -
     assert TOKEN not in repr(bed.front.log)
 
 
-def test_over_the_wire_it_is_the_same() -> None:
+def test_cherry_emulator_behaves_the_same_over_http() -> None:
     cloud = CherryCloud(ManualClock(START), times=CherryDurations())
     with CherryServer(cloud) as server:
         server.add_token(TOKEN)
@@ -337,7 +336,7 @@ def test_over_the_wire_it_is_the_same() -> None:
         assert [call.status for call in server.log] == [200, 204, 301]
 
 
-def test_a_fate_that_never_joins_is_deployed_like_any_other(bed: EmulatorClient) -> None:
+def test_cherry_emulator_server_that_never_joins_is_deployed_normally(bed: EmulatorClient) -> None:
     bed.cloud.spoil("workers", NEVER_JOINS)
     server = buy(bed)
     bed.after(200.0)

@@ -1,4 +1,4 @@
-"""One test per endpoint: what it answers has the keys and types of the contract's examples and its field list."""
+"""One test per endpoint: its answers have the keys and types of the recorded examples and of the field list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.cherryservers.field_list import KNOWN, LIVE, compare
 from tests.reference_data import SHARED, needs_shared
 
 CONTRACT = SHARED / "reference/providers/cherryservers.md"
-# The contract's recorded row of a list, as it was written down.
+# The recorded row of a list, unchanged.
 ROW = {
     "id": 899712,
     "name": "AMD Ryzen 9950X",
@@ -53,14 +53,14 @@ def bed() -> EmulatorClient:
 
 
 def listed(kind: Any, value: object) -> dict[str, set[str]]:
-    """The value has nothing that is not in the list; the keys that it has, by type."""
+    """Checks that the value has no unlisted keys; returns its keys by type."""
     seen: dict[str, set[str]] = {}
     assert compare(kind, value, seen) == []
     return seen
 
 
 def same_shape(example: Any, found: Any, place: str = "") -> list[str]:
-    """Whatever the example has, the answer has too, of the same type."""
+    """Checks that the answer has everything that the example has, with the same types."""
     if isinstance(example, dict) and isinstance(found, dict):
         return [
             line
@@ -75,7 +75,7 @@ def same_shape(example: Any, found: Any, place: str = "") -> list[str]:
     return [] if numbers or type(example) is type(found) else [f"{place}: {found!r} instead of {example!r}"]
 
 
-def test_the_list_of_servers(bed: EmulatorClient) -> None:
+def test_cherry_server_list_matches_the_field_list(bed: EmulatorClient) -> None:
     answer = bed.ask("GET", SERVERS)
     rows = json.loads(answer.body)
     assert (answer.status, answer.headers["X-Total-Count"], len(rows)) == (200, "3", 3)
@@ -86,7 +86,7 @@ def test_the_list_of_servers(bed: EmulatorClient) -> None:
     assert rows[0]["termination_date"] == "None"
 
 
-def test_one_server_has_every_key_that_is_listed_for_its_types(bed: EmulatorClient) -> None:
+def test_cherry_single_server_has_every_listed_key(bed: EmulatorClient) -> None:
     rich = max(bed.cloud.servers)
     seen = listed("Server", bed.json("PUT", f"/servers/{rich}", {"tags": {"a": "b"}}))
     listed("SSHKeys", bed.json("GET", "/ssh-keys/101"))
@@ -121,7 +121,7 @@ def test_one_server_has_every_key_that_is_listed_for_its_types(bed: EmulatorClie
         assert seen[name] >= KNOWN[name].keys() | LIVE.get(name, {}).keys(), name
 
 
-def test_a_server_that_was_ordered(bed: EmulatorClient) -> None:
+def test_cherry_created_server_matches_the_field_list(bed: EmulatorClient) -> None:
     answer = bed.ask("POST", SERVERS, ORDER)
     made = json.loads(answer.body)
     listed("Server", made)
@@ -131,7 +131,7 @@ def test_a_server_that_was_ordered(bed: EmulatorClient) -> None:
     assert bed.json("GET", f"/servers/{made['id']}") == made
 
 
-def test_a_server_that_was_changed(bed: EmulatorClient) -> None:
+def test_cherry_updated_server_matches_the_field_list(bed: EmulatorClient) -> None:
     answer = bed.ask("PUT", "/servers/1000", {"tags": {"k8s-cluster": "other"}, "name": "n", "hostname": "h"})
     listed("Server", json.loads(answer.body))
     assert answer.status == 201
@@ -140,14 +140,14 @@ def test_a_server_that_was_changed(bed: EmulatorClient) -> None:
     assert bed.refusal("PUT", "/servers/1000", {"plan": "x"})[0] == 400
 
 
-def test_a_server_that_was_deleted_has_neither_a_body_nor_a_content_type(bed: EmulatorClient) -> None:
+def test_cherry_delete_answer_has_no_body_and_no_content_type(bed: EmulatorClient) -> None:
     answer = bed.ask("DELETE", "/servers/1000")
     assert (answer.status, answer.body, answer.headers) == (204, b"", {"Content-Type": ""})
     bed.front.typed = True
     assert bed.ask("DELETE", "/servers/1001").headers == {}
 
 
-def test_the_plans_and_one_of_them_by_slug_and_number(bed: EmulatorClient) -> None:
+def test_cherry_plans_match_the_field_list_by_slug_and_number(bed: EmulatorClient) -> None:
     rows = bed.json("GET", "/plans")
     seen = listed(["Plan"], rows)
     assert seen["Plan"] == KNOWN["Plan"].keys() | LIVE["Plan"].keys()
@@ -160,30 +160,30 @@ def test_the_plans_and_one_of_them_by_slug_and_number(bed: EmulatorClient) -> No
     assert bed.json("GET", f"/teams/{TEAM}/plans") == rows
 
 
-def test_plans_are_chosen_by_type_and_region(bed: EmulatorClient) -> None:
+def test_cherry_plans_are_filtered_by_type_and_region(bed: EmulatorClient) -> None:
     assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps")} == {"vps"}
     assert {row["type"] for row in bed.json("GET", "/plans?type[]=vps&type[]=baremetal")} == {"vps", "baremetal"}
     assert {row["slug"] for row in bed.json("GET", "/plans?region_id=2")} == {"e3_1240v3", "e5_1620v4"}
 
 
-def test_the_regions(bed: EmulatorClient) -> None:
+def test_cherry_regions_match_the_field_list(bed: EmulatorClient) -> None:
     seen = listed(["Region"], bed.json("GET", "/regions"))
     assert seen["Region"] == KNOWN["Region"].keys() | LIVE["Region"].keys()
     assert bed.json("GET", "/regions/LT-Siauliai") == bed.json("GET", "/regions/1")
 
 
-def test_the_project(bed: EmulatorClient) -> None:
+def test_cherry_project_matches_the_field_list(bed: EmulatorClient) -> None:
     assert listed("Project", bed.json("GET", f"/projects/{PROJECT}"))["Project"] == KNOWN["Project"].keys()
     assert bed.json("GET", f"/teams/{TEAM}/projects") == [bed.json("GET", f"/projects/{PROJECT}")]
 
 
-def test_the_ssh_keys(bed: EmulatorClient) -> None:
+def test_cherry_ssh_keys_match_the_field_list(bed: EmulatorClient) -> None:
     assert listed(["SSHKeys"], bed.json("GET", "/ssh-keys"))["SSHKeys"] == KNOWN["SSHKeys"].keys()
 
 
 @pytest.mark.shared
 @needs_shared
-def test_the_list_that_answers_are_compared_with_is_the_contracts() -> None:
+def test_cherry_field_list_equals_the_recorded_one() -> None:
     text = CONTRACT.read_text(encoding="utf-8").partition("### 3.1")[2].partition("## 4.")[0]
     recorded: dict[str, str] = {}
     for titles, cells in re.findall(r"^\| ([A-Za-z/, ()]+?) \| (.+) \|$", text, re.MULTILINE):

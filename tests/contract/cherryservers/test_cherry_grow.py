@@ -1,5 +1,4 @@
-"""Growing over the wire: what is sent, how fast, and what becomes of partial failures, lost answers and crashes
-(cherryservers.md §4, §12)."""
+"""Tests of scale-up over HTTP: requests, rate, partial failures, lost answers and crashes."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def bodies(bench: CherryBench) -> list[dict[str, object]]:
     return [json.loads(each) for each in bench.server.front.bodies]
 
 
-def test_CHERRY_6_an_order_says_what_the_definition_says_and_nothing_else(bench: CherryBench) -> None:
+def test_cherry_order_contains_exactly_the_fields_of_the_definition(bench: CherryBench) -> None:
     bench.default |= {"ssh-key-ids": [101, 102], "os-partition-size": 60}
     group = bench.add_group("pool3", size=0)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1)), Succeeded)
@@ -51,7 +50,7 @@ def test_CHERRY_6_an_order_says_what_the_definition_says_and_nothing_else(bench:
     assert made.hostname.startswith("k8s-ours-pool3-")
 
 
-def test_CHERRY_6_what_is_not_set_is_left_out_and_no_keys_are_null(bench: CherryBench) -> None:
+def test_cherry_order_omits_unset_fields_and_sends_no_nulls(bench: CherryBench) -> None:
     group = bench.add_group("pool3", size=0)
     drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1))
     (sent,) = bodies(bench)
@@ -60,14 +59,14 @@ def test_CHERRY_6_what_is_not_set_is_left_out_and_no_keys_are_null(bench: Cherry
     assert (sent["ssh_keys"], sent["ip_addresses"]) == (None, None)
 
 
-def test_a_pool_of_spot_machines_is_ordered_as_such(bench: CherryBench) -> None:
+def test_cherry_spot_pool_orders_spot_servers(bench: CherryBench) -> None:
     bench.pools["cheap"] = {"spot-market": "true"}
     group = bench.add_group("cheap", size=0)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1)), Succeeded)
     assert [server.order.spot for server in bench.cloud.servers.values()] == [True]
 
 
-def test_CHERRY_7_of_three_orders_one_is_refused_two_servers_come_and_the_text_is_told(bench: CherryBench) -> None:
+def test_cherry_one_refusal_of_three_orders_buys_two_and_reports_the_text(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", CherryProvisioningFate())
     bench.cloud.spoil("g", NO_STOCK)
@@ -80,9 +79,7 @@ def test_CHERRY_7_of_three_orders_one_is_refused_two_servers_come_and_the_text_i
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0, 45.0])
-def test_CHERRY_8_what_was_bought_without_an_answer_is_found_and_not_bought_again(
-    bench: CherryBench, lag: float
-) -> None:
+def test_cherry_server_bought_with_a_lost_answer_is_found_and_not_rebought(bench: CherryBench, lag: float) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="create_server", times=2)
@@ -92,7 +89,7 @@ def test_CHERRY_8_what_was_bought_without_an_answer_is_found_and_not_bought_agai
     assert len(bench.machines(group)) == 4
 
 
-def test_CHERRY_8_what_never_shows_up_is_ordered_once_more_and_under_the_same_name(bench: CherryBench) -> None:
+def test_cherry_order_that_never_appears_is_repeated_under_the_same_name(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     bench.server.faults.next(VendorFault.HANGS_UP, on="create_server")
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 1))
@@ -102,7 +99,7 @@ def test_CHERRY_8_what_never_shows_up_is_ordered_once_more_and_under_the_same_na
     assert len(bench.machines(group)) == 1
 
 
-def test_CHERRY_9_past_the_maximum_is_refused_with_one_list_and_no_order(bench: CherryBench) -> None:
+def test_cherry_scale_up_past_the_maximum_is_refused_after_one_list(bench: CherryBench) -> None:
     group = bench.add_group("g", size=9, most=10)
     bench.look()
     outcome = answer(bench, order(bench, OperationKind.SCALE_UP, group, 9, 11))
@@ -111,7 +108,7 @@ def test_CHERRY_9_past_the_maximum_is_refused_with_one_list_and_no_order(bench: 
     assert [call.action for call in bench.look()] in (["list_servers"], [])
 
 
-def test_CHERRY_10_a_list_is_asked_for_again_after_the_pause_that_the_vendor_asks_for(bench: CherryBench) -> None:
+def test_cherry_throttled_list_is_retried_after_the_vendors_delay(bench: CherryBench) -> None:
     bench.add_group("g", size=1)
     bench.server.front.retry_after = 2
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="list_servers")
@@ -122,7 +119,7 @@ def test_CHERRY_10_a_list_is_asked_for_again_after_the_pause_that_the_vendor_ask
     assert lists[1].at - before >= 2.0
 
 
-def test_CHERRY_10_an_order_that_is_throttled_is_not_repeated_at_once_and_is_reported(bench: CherryBench) -> None:
+def test_cherry_throttled_order_is_not_retried_at_once_and_is_reported(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     first = ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert isinstance(first, InProgress)
@@ -137,7 +134,7 @@ def test_CHERRY_10_an_order_that_is_throttled_is_not_repeated_at_once_and_is_rep
     assert len(bench.machines(group)) == 1
 
 
-def test_CHERRY_11_one_on_stock_of_three_is_bought_and_the_rest_is_out_of_stock(bench: CherryBench) -> None:
+def test_cherry_stock_of_one_buys_one_of_three_and_reports_out_of_stock(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 1
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 3))
@@ -147,7 +144,7 @@ def test_CHERRY_11_one_on_stock_of_three_is_bought_and_the_rest_is_out_of_stock(
     assert seen(bench, group).target == 1
 
 
-def test_CHERRY_11_nothing_on_stock_means_no_order_at_all(bench: CherryBench) -> None:
+def test_cherry_empty_stock_sends_no_order(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 0
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3))
@@ -156,7 +153,7 @@ def test_CHERRY_11_nothing_on_stock_means_no_order_at_all(bench: CherryBench) ->
     assert not orders(bench)
 
 
-def test_the_stock_of_the_spot_market_is_another_one(bench: CherryBench) -> None:
+def test_cherry_spot_stock_is_separate(bench: CherryBench) -> None:
     bench.pools["cheap"] = {"spot-market": "true"}
     group = bench.add_group("cheap", size=0)
     bench.cloud.stock["e5_1620v4", "eu_nord_1"] = 0
@@ -167,7 +164,7 @@ def test_the_stock_of_the_spot_market_is_another_one(bench: CherryBench) -> None
 
 
 @pytest.mark.parametrize("how", ["credit", "quota", "limit text"])
-def test_no_credit_and_no_quota_are_a_matter_for_people(bench: CherryBench, how: str) -> None:
+def test_cherry_missing_credit_and_quota_need_an_operator(bench: CherryBench, how: str) -> None:
     group = bench.add_group("g", size=0)
     if how == "credit":
         bench.cloud.credit = 1
@@ -183,7 +180,7 @@ def test_no_credit_and_no_quota_are_a_matter_for_people(bench: CherryBench, how:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_token_stops_the_rest_of_the_orders(bench: CherryBench, status: int) -> None:
+def test_cherry_refused_token_stops_the_remaining_orders(bench: CherryBench, status: int) -> None:
     group = bench.add_group("g", size=0)
     fault = VendorFault.UNAUTHORIZED if status == 401 else VendorFault.FORBIDDEN
     bench.server.faults.next(fault, on="create_server", times=-1)
@@ -194,7 +191,7 @@ def test_a_refused_token_stops_the_rest_of_the_orders(bench: CherryBench, status
     assert not bench.machines(group)
 
 
-def test_a_project_that_is_gone_when_one_orders_is_not_found(bench: CherryBench) -> None:
+def test_cherry_project_deleted_before_the_order_is_not_found(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     bench.server.faults.next(VendorFault.NOT_FOUND, on="create_server", times=-1)
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
@@ -204,7 +201,7 @@ def test_a_project_that_is_gone_when_one_orders_is_not_found(bench: CherryBench)
     assert len(bench.machines(group)) == 1
 
 
-def test_CHERRY_D7_twelve_servers_are_bought_at_no_more_than_four_calls_a_second(bench: CherryBench) -> None:
+def test_cherry_twelve_orders_stay_within_four_calls_a_second(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0, most=20)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 12)), Succeeded)
     times = [call.at for call in bench.server.log]
@@ -213,7 +210,7 @@ def test_CHERRY_D7_twelve_servers_are_bought_at_no_more_than_four_calls_a_second
     assert not [call for call in bench.server.log if call.status == 429]
 
 
-def test_CHERRY_D13_a_server_whose_deployment_failed_is_bought_and_is_seen_as_broken(bench: CherryBench) -> None:
+def test_cherry_server_with_failed_deployment_counts_as_bought_and_failed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     bench.cloud.spoil("g", NOT_DEPLOYED)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3)), Succeeded)
@@ -222,7 +219,7 @@ def test_CHERRY_D13_a_server_whose_deployment_failed_is_bought_and_is_seen_as_br
     assert (found.target, [each.error is not None for each in found.instances].count(True)) == (3, 1)
 
 
-def test_a_message_that_comes_twice_buys_once(bench: CherryBench) -> None:
+def test_cherry_duplicate_message_buys_once(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     operation = order(bench, OperationKind.SCALE_UP, group, 0, 3)
     for _ in range(2):
@@ -234,8 +231,8 @@ def test_a_message_that_comes_twice_buys_once(bench: CherryBench) -> None:
 
 @pytest.mark.parametrize("lag", [0.0, 25.0])
 @pytest.mark.parametrize("dies", range(1, 4))
-def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(bench: CherryBench, dies: int, lag: float) -> None:
-    """The table does not learn what came of the step, and the next attempt begins with what it had."""
+def test_cherry_process_dying_after_its_orders_buys_nothing_twice(bench: CherryBench, dies: int, lag: float) -> None:
+    """The table does not learn the outcome of the step, and the next attempt begins with the previous data."""
     group = bench.add_group("g", size=1)
     bench.cloud.lag = lag
     operation = order(bench, OperationKind.SCALE_UP, group, 1, 5)
@@ -250,7 +247,7 @@ def test_a_process_that_dies_with_the_orders_sent_buys_nothing_twice(bench: Cher
     assert len(bench.machines(group)) == 5
 
 
-def test_what_servers_are_told_holds_the_token_and_no_outcome_or_error_does(bench: CherryBench) -> None:
+def test_cherry_user_data_contain_the_token_and_outcomes_and_errors_do_not(bench: CherryBench) -> None:
     group = bench.add_group("g", size=0)
     operation, said = order(bench, OperationKind.SCALE_UP, group, 0, 1), []
     while True:

@@ -1,4 +1,5 @@
-"""How the account's servers become Nodes of a simulated cluster, who is let in, and whose Nodes are left alone."""
+"""Tests how the account's servers become Nodes of a simulated cluster, which are admitted, and which Nodes stay
+untouched."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def token_secret(**data: str) -> KubeObject:
 
 
 class CherryJoiningFixture:
-    """A cluster and an account, moved together."""
+    """A cluster and an account that advance together."""
 
     def __init__(self, ways: CherryRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
@@ -63,7 +64,7 @@ class CherryJoiningFixture:
         return {node["metadata"]["name"]: node for node in self.store.list("nodes")}
 
 
-def test_a_server_becomes_a_ready_node_named_by_its_hostname_some_time_after_it_is_deployed() -> None:
+def test_cherry_deployed_server_becomes_a_ready_node_named_by_its_hostname() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(boot=30.0))
     server = bed.order("k8s-a", size=60)
     bed.after(129.0)
@@ -85,7 +86,7 @@ def test_a_server_becomes_a_ready_node_named_by_its_hostname_some_time_after_it_
     assert node["status"]["capacity"]["ephemeral-storage"] == f"{60 * 2**20}Ki"
 
 
-def test_provider_ids_may_be_bare_and_the_label_pool_may_be_missing() -> None:
+def test_cherry_node_may_have_a_bare_provider_id_and_no_pool_label() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(prefix="", reserve={"cpu": "100m"}))
     server = bed.cloud.add_server("workers")
     bed.after(0.0)
@@ -95,7 +96,7 @@ def test_provider_ids_may_be_bare_and_the_label_pool_may_be_missing() -> None:
     assert node["status"]["allocatable"]["cpu"] == "3900m"
 
 
-def test_the_cloud_controller_may_come_later_than_the_kubelet() -> None:
+def test_cherry_cloud_controller_may_run_after_the_kubelet() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0, adopt=60.0))
     server = bed.order("k8s-a")
     bed.after(100.0)
@@ -125,7 +126,7 @@ def test_the_cloud_controller_may_come_later_than_the_kubelet() -> None:
     ],
     ids=["good", "unknown", "wrong secret", "expired", "in time", "not for this", "none", "nothing"],
 )
-def test_only_who_holds_a_token_that_the_cluster_knows_is_let_in(
+def test_cherry_only_servers_with_a_known_bootstrap_token_join(
     held: dict[str, str] | None, script: str, enters: bool
 ) -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(check_token=True, boot=30.0))
@@ -138,7 +139,7 @@ def test_only_who_holds_a_token_that_the_cluster_knows_is_let_in(
     assert bool(bed.nodes()) is enters
 
 
-def test_who_fails_to_deploy_never_joins_or_is_of_another_cluster_is_no_node() -> None:
+def test_cherry_failed_never_joining_and_foreign_servers_have_no_node() -> None:
     bed = CherryJoiningFixture()
     bed.cloud.spoil("workers", NOT_DEPLOYED)
     bed.cloud.spoil("workers", NEVER_JOINS)
@@ -149,7 +150,7 @@ def test_who_fails_to_deploy_never_joins_or_is_of_another_cluster_is_no_node() -
     assert set(bed.nodes()) == {"fine"}
 
 
-def test_the_node_of_a_server_that_goes_goes_with_it_and_no_other() -> None:
+def test_cherry_only_the_node_of_a_deleted_server_is_deleted() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0))
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     first, second, third = (bed.cloud.add_server("workers") for _ in range(3))
@@ -162,7 +163,7 @@ def test_the_node_of_a_server_that_goes_goes_with_it_and_no_other() -> None:
     assert set(bed.nodes()) == {third.hostname, "of-another-provider"}
 
 
-def test_of_two_servers_with_one_hostname_the_older_is_the_node() -> None:
+def test_cherry_older_of_two_servers_with_one_hostname_is_the_node() -> None:
     bed = CherryJoiningFixture(CherryRegistrationOptions(boot=0.0))
     first, _ = (bed.cloud.add_server("workers", hostname="twin") for _ in range(2))
     bed.after(0.0)

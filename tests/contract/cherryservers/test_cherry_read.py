@@ -1,5 +1,5 @@
-"""Reading over the wire: pages, states, who is whose node, templates; and answers that are not to be believed
-(cherryservers.md §2, §3, §6, §7, §12)."""
+"""Tests of reading over HTTP: pages, states, mapping of nodes to servers, templates, and answers that cannot be
+trusted."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def failure(bench: CherryBench) -> ProviderError:
 
 
 @pytest.mark.parametrize("cap", [1, 3, 7, 8])
-def test_a_list_in_pages_is_read_to_its_end(bench: CherryBench, cap: int) -> None:
+def test_cherry_paged_list_is_read_to_its_end(bench: CherryBench, cap: int) -> None:
     bench.server.front.actions.cap = cap
     group = bench.add_group("g", size=7)
     assert len(seen(bench, group).instances) == 7
     assert len([call for call in bench.look() if call.action == "list_servers"]) == -(-7 // cap)
 
 
-def test_a_list_that_is_shorter_than_it_says_is_no_size(bench: CherryBench) -> None:
+def test_cherry_list_shorter_than_its_total_gives_no_size(bench: CherryBench) -> None:
     bench.add_group("g", size=4)
     bench.server.front.hidden = 2
     assert isinstance(failure(bench), Transient)
 
 
-def test_without_a_count_what_came_is_taken_for_all(bench: CherryBench) -> None:
+def test_cherry_list_without_a_total_is_taken_as_complete(bench: CherryBench) -> None:
     bench.server.front.counts = False
     assert len(seen(bench, bench.add_group("g", size=3)).instances) == 3
 
 
-def test_a_redirect_is_not_followed_with_the_token(bench: CherryBench) -> None:
+def test_cherry_redirect_is_not_followed_with_the_token(bench: CherryBench) -> None:
     bench.add_group("g", size=1)
     with CherryBench() as elsewhere:
         bench.server.front.redirect = f"{elsewhere.server.root}/projects/10001/servers"
@@ -54,7 +54,7 @@ def test_a_redirect_is_not_followed_with_the_token(bench: CherryBench) -> None:
         assert not elsewhere.server.log
 
 
-def test_a_project_that_is_not_there_is_not_found_and_a_foreign_one_is_refused(bench: CherryBench) -> None:
+def test_cherry_absent_project_is_not_found_and_foreign_project_is_refused(bench: CherryBench) -> None:
     bench.add_group("g", size=1)
     bench.default["project-id"] = 7
     error = failure(bench)
@@ -65,7 +65,7 @@ def test_a_project_that_is_not_there_is_not_found_and_a_foreign_one_is_refused(b
 
 
 @pytest.mark.parametrize("wordy", [False, True])
-def test_CHERRY_D8_what_the_vendor_says_is_told(bench: CherryBench, wordy: bool) -> None:
+def test_cherry_error_text_of_the_vendor_is_reported(bench: CherryBench, wordy: bool) -> None:
     bench.add_group("g", size=1)
     bench.server.front.wordy = wordy
     bench.server.faults.next(VendorFault.FORBIDDEN, times=-1)
@@ -76,7 +76,7 @@ def test_CHERRY_D8_what_the_vendor_says_is_told(bench: CherryBench, wordy: bool)
 
 
 @pytest.mark.parametrize("state", ["pending", "inactive", "active"])
-def test_CHERRY_13_states_of_servers_are_those_of_instances(bench: CherryBench, state: str) -> None:
+def test_cherry_server_states_map_to_instance_states(bench: CherryBench, state: str) -> None:
     group = bench.add_group("g", size=5)
     going, broken, off, rescued, _ = bench.cloud.members(group)
     bench.cloud.terminate(going)
@@ -95,7 +95,7 @@ def test_CHERRY_13_states_of_servers_are_those_of_instances(bench: CherryBench, 
     assert [handle for handle, each in found.items() if each.error] == [str(broken.id)]
 
 
-def test_CHERRY_13_a_word_that_nobody_knows_is_running_and_told_once(bench: CherryBench) -> None:
+def test_cherry_unknown_server_state_is_running_and_reported_once(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     for server in bench.cloud.members(group)[:2]:
         server.status = "meditating"
@@ -105,9 +105,7 @@ def test_CHERRY_13_a_word_that_nobody_knows_is_running_and_told_once(bench: Cher
 
 
 @pytest.mark.parametrize(("prefix", "ours"), [("cherryservers://", True), ("", True), ("aws://", False)])
-def test_CHERRY_14_a_node_is_the_servers_by_its_id_in_both_spellings(
-    bench: CherryBench, prefix: str, ours: bool
-) -> None:
+def test_cherry_node_is_matched_by_server_id_in_both_spellings(bench: CherryBench, prefix: str, ours: bool) -> None:
     bench.ways = CherryRegistrationOptions(boot=0.0, prefix=prefix)
     group = bench.add_group("g", size=1)
     (instance,) = seen(bench, group).instances
@@ -115,7 +113,7 @@ def test_CHERRY_14_a_node_is_the_servers_by_its_id_in_both_spellings(
     assert (instance.id == node.provider_id) is ours
 
 
-def test_CHERRY_14_a_node_without_an_id_is_known_by_its_hostname_and_without_a_call(bench: CherryBench) -> None:
+def test_cherry_node_without_an_id_is_matched_by_hostname_without_a_call(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     bench.nameless = True
     found = seen(bench, group)
@@ -123,7 +121,7 @@ def test_CHERRY_14_a_node_without_an_id_is_known_by_its_hostname_and_without_a_c
     assert not [call for call in bench.look() if call.action == "get_server"]
 
 
-def test_CHERRY_D6_a_pass_costs_one_list_and_one_plan_an_hour_whatever_nodes_there_are(bench: CherryBench) -> None:
+def test_cherry_pass_costs_one_list_and_one_plan_an_hour_for_any_node_count(bench: CherryBench) -> None:
     for name in ("g", "h"):
         bench.add_group(name, size=10)
     bench.provider().observe(bench.nodes())
@@ -136,14 +134,14 @@ def test_CHERRY_D6_a_pass_costs_one_list_and_one_plan_an_hour_whatever_nodes_the
     assert sorted(call.action for call in bench.look()) == ["get_plan", "list_servers"]
 
 
-def test_CHERRY_D24_a_label_makes_nobody_a_member(bench: CherryBench) -> None:
+def test_cherry_node_label_makes_no_server_a_pool_member(bench: CherryBench) -> None:
     bench.ways = CherryRegistrationOptions(boot=0.0, pool_label=True)
     group = bench.add_group("g", size=1)
     stranger = bench.cloud.add_server("g", tags={"k8s-cluster": "ours"})
     assert str(stranger.id) not in {each.handle for each in seen(bench, group).instances}
 
 
-def test_CHERRY_D21_the_template_has_the_labels_of_real_nodes(bench: CherryBench) -> None:
+def test_cherry_node_template_has_the_labels_of_real_nodes(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1, instance_type="e3_1240v3")
     template = seen(bench, group).template
     (node,) = bench.nodes()
@@ -161,7 +159,7 @@ def test_CHERRY_D21_the_template_has_the_labels_of_real_nodes(bench: CherryBench
     }
 
 
-def test_CHERRY_15_a_plan_that_does_not_exist_stops_its_pool_only(bench: CherryBench) -> None:
+def test_cherry_unknown_plan_stops_only_its_pool(bench: CherryBench) -> None:
     bench.pools["bad"] = {"plan": "e9_none"}
     bench.pools["large"] = {"plan": "amd-ryzen-9950x", "region": "LT-Siauliai"}
     for name in ("bad", "large", "good"):

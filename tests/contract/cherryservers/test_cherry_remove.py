@@ -1,5 +1,4 @@
-"""Removing over the wire: by number, all or none, and no word of a list or a name taken for more than it is
-(cherryservers.md §5, §12)."""
+"""Tests of removal over HTTP: by server number, all or none, without trusting lists and names beyond their meaning."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ def removal(
 
 
 def refused(bench: CherryBench, operation: Operation) -> Failed:
-    """The outcome, which must be a refusal; nothing was deleted."""
+    """Returns the outcome, which must be a refusal, and checks that nothing was deleted."""
     before, _ = list(bench.cloud.servers), bench.look()
     outcome: Outcome = drive(bench, operation)
     assert isinstance(outcome, Failed)
@@ -42,7 +41,7 @@ def refused(bench: CherryBench, operation: Operation) -> Failed:
     return outcome
 
 
-def test_CHERRY_12_by_number_and_by_hostname_where_the_node_has_no_id_yet(bench: CherryBench) -> None:
+def test_cherry_removal_by_number_or_by_hostname_of_a_node_without_id(bench: CherryBench) -> None:
     group = bench.add_group("g", size=4)
     first, second, third, fourth = seen(bench, group).instances
     targets = (
@@ -57,7 +56,7 @@ def test_CHERRY_12_by_number_and_by_hostname_where_the_node_has_no_id_yet(bench:
     ]
 
 
-def test_CHERRY_12_one_that_is_gone_counts_as_removed(bench: CherryBench) -> None:
+def test_cherry_server_already_gone_counts_as_removed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, second, third = seen(bench, group).instances
     bench.cloud.vanish(int(first.handle))
@@ -65,14 +64,14 @@ def test_CHERRY_12_one_that_is_gone_counts_as_removed(bench: CherryBench) -> Non
     assert bench.machines(group) == [third.handle]
 
 
-def test_CHERRY_12_one_that_goes_between_the_list_and_its_deletion_counts_as_removed(bench: CherryBench) -> None:
+def test_cherry_server_vanishing_between_list_and_deletion_counts_as_removed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, _ = seen(bench, group).instances
     bench.server.faults.next(VendorFault.NOT_FOUND, on="delete_server")
     assert isinstance(drive(bench, removal(bench, group, target(first))), Succeeded)
 
 
-def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_others(bench: CherryBench) -> None:
+def test_cherry_node_without_a_server_makes_the_whole_removal_refused(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, *_ = seen(bench, group).instances
     for stranger in (RemovalTarget("nobody", ""), RemovalTarget("a", "aws:///eu/i-1"), RemovalTarget("", "")):
@@ -81,7 +80,7 @@ def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_
 
 
 @pytest.mark.parametrize("whose", ["pool", "cluster", "project", "nobody"])
-def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, whose: str) -> None:
+def test_cherry_removal_of_a_foreign_server_is_refused(bench: CherryBench, whose: str) -> None:
     group = bench.add_group("g", size=2)
     made: dict[str, tuple[str, dict[str, Any]]] = {
         "pool": ("h", {}),
@@ -98,7 +97,7 @@ def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, 
     assert str(other.id) in outcome.message
 
 
-def test_CHERRY_12_CHERRY_D16_of_two_servers_with_one_hostname_none_goes_by_name(bench: CherryBench) -> None:
+def test_cherry_duplicate_hostname_prevents_removal_by_name(bench: CherryBench) -> None:
     group = bench.add_group("g", size=1)
     twins = [bench.cloud.add_server("g", hostname="twin").id for _ in range(2)]
     refused(bench, removal(bench, group, RemovalTarget("twin", "")))
@@ -109,7 +108,7 @@ def test_CHERRY_12_CHERRY_D16_of_two_servers_with_one_hostname_none_goes_by_name
     assert [id_ for id_ in twins if not bench.cloud.servers[id_].leaving] == [twins[1]]
 
 
-def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one_asks(bench: CherryBench) -> None:
+def test_cherry_removal_below_the_minimum_is_refused_even_when_repeated_fast(bench: CherryBench) -> None:
     group = bench.add_group("g", size=4, least=2)
     first, second, third, _ = seen(bench, group).instances
     assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).error_class == (
@@ -119,7 +118,7 @@ def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one
     refused(bench, removal(bench, group, target(third), op="third"))
 
 
-def test_CHERRY_D12_a_deleted_server_that_lists_still_show_as_active_is_counted_no_more(bench: CherryBench) -> None:
+def test_cherry_deleted_server_still_listed_as_active_is_not_counted(bench: CherryBench) -> None:
     bench.cloud.delete_lag = 600.0
     group = bench.add_group("g", size=3, least=2)
     first, second, _ = seen(bench, group).instances
@@ -128,7 +127,7 @@ def test_CHERRY_D12_a_deleted_server_that_lists_still_show_as_active_is_counted_
     refused(bench, removal(bench, group, target(second), op="second"))
 
 
-def test_CHERRY_D12_one_that_somebody_else_is_deleting_counts_for_no_minimum_and_no_growth(bench: CherryBench) -> None:
+def test_cherry_server_being_deleted_by_others_counts_for_no_bound(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3, least=2, most=3)
     bench.cloud.terminate(bench.cloud.members(group)[0])
     _, second, _ = seen(bench, group).instances
@@ -137,14 +136,14 @@ def test_CHERRY_D12_one_that_somebody_else_is_deleting_counts_for_no_minimum_and
     assert len(bench.machines(group)) == 3
 
 
-def test_CHERRY_D15_a_provider_id_that_is_none_does_not_stop_a_handle(bench: CherryBench) -> None:
+def test_cherry_invalid_provider_id_does_not_block_removal_by_handle(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, second = seen(bench, group).instances
     assert isinstance(drive(bench, removal(bench, group, RemovalTarget(first.node, "", first.handle))), Succeeded)
     assert bench.machines(group) == [second.handle]
 
 
-def test_one_that_the_vendor_will_not_delete_is_named_and_the_others_go(bench: CherryBench) -> None:
+def test_cherry_undeletable_server_is_named_and_other_removals_proceed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=3)
     first, second, third = seen(bench, group).instances
     bench.server.faults.next(VendorFault.OLD_TIME, on="delete_server")
@@ -155,10 +154,10 @@ def test_one_that_the_vendor_will_not_delete_is_named_and_the_others_go(bench: C
     assert bench.machines(group) == [first.handle, third.handle]
 
 
-def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None:
+def test_cherry_control_plane_server_is_never_removed(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     first, _ = seen(bench, group).instances
-    # A pool's script that makes control planes of its machines: the label is on the Node.
+    # The pool's script turns its machines into control planes; the label is on the Node.
     server = bench.cloud.servers[int(first.handle)]
     bench.cloud.servers[server.id].order = bench.cloud.add_server(
         "x", user_data=("LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU=")
@@ -167,7 +166,7 @@ def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None
     refused(bench, removal(bench, group, target(first)))
 
 
-def test_a_server_that_never_joined_is_discarded_and_one_that_has_is_not(bench: CherryBench) -> None:
+def test_cherry_only_servers_that_never_joined_are_deleted_as_unregistered(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2, least=2)
     joined, _ = seen(bench, group).instances
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 3)), Succeeded)
@@ -182,7 +181,7 @@ def test_a_server_that_never_joined_is_discarded_and_one_that_has_is_not(bench: 
     assert bench.machines(group) == ["1000", "1001"]
 
 
-def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(bench: CherryBench) -> None:
+def test_cherry_removal_of_thirty_stays_within_four_calls_a_second(bench: CherryBench) -> None:
     group = bench.add_group("g", size=30, most=40)
     victims = [target(each) for each in seen(bench, group).instances]
     assert isinstance(drive(bench, removal(bench, group, *victims)), Succeeded)
@@ -191,7 +190,7 @@ def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(
     assert max(sum(begin <= at < begin + 1.0 for at in times) for begin in times) <= 4
 
 
-def test_CHERRY_D18_a_target_is_not_lowered_where_that_would_take_a_server(bench: CherryBench) -> None:
+def test_cherry_decrease_target_that_would_remove_a_server_is_refused(bench: CherryBench) -> None:
     group = bench.add_group("g", size=2)
     assert isinstance(answer(bench, order(bench, OperationKind.DECREASE_TARGET, group, 2, 1)), Failed)
     assert isinstance(

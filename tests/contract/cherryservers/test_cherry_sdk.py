@@ -1,6 +1,6 @@
-"""A client that nobody here wrote drives the emulator: the vendor's `cherry-python`, over TLS as it insists on.
+"""The vendor's own `cherry-python` client drives the emulator, over TLS as that client requires.
 
-It is used for tests only and is loaded when one asks for it.
+Only tests use this client, and it is loaded on demand.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def bed(served: tuple[CherryServer, Path], monkeypatch: pytest.MonkeyPatch) -> A
     return SimpleNamespace(client=client, server=server, cloud=server.cloud)
 
 
-def test_the_vendor_client_finds_its_way_from_team_to_project_to_servers(bed: Any) -> None:
+def test_cherry_sdk_navigates_from_team_to_project_to_servers(bed: Any) -> None:
     (team,) = bed.client.get_teams()
     (project,) = bed.client.get_projects(team["id"])
     assert (team["id"], project["id"]) == (TEAM, PROJECT)
@@ -52,7 +52,7 @@ def test_the_vendor_client_finds_its_way_from_team_to_project_to_servers(bed: An
     assert bed.client.get_servers(project["id"], fields="id")[0].keys() == {"id"}
 
 
-def test_the_vendor_client_reads_plans_images_and_keys(bed: Any) -> None:
+def test_cherry_sdk_reads_plans_images_and_keys(bed: Any) -> None:
     plans = {plan["slug"]: plan for plan in bed.client.get_plans(TEAM)}
     assert plans["amd-ryzen-9950x"]["specs"]["memory"]["total"] == 192
     assert {each["unit"] for each in plans["e3_1240v3"]["pricing"]} == {"Hourly", "Spot hourly", "Monthly"}
@@ -62,7 +62,7 @@ def test_the_vendor_client_reads_plans_images_and_keys(bed: Any) -> None:
     assert [key["id"] for key in bed.client.get_ssh_keys()] == [101, 102]
 
 
-def test_the_vendor_client_creates_sees_and_terminates_a_server(bed: Any) -> None:
+def test_cherry_sdk_creates_reads_and_terminates_a_server(bed: Any) -> None:
     made = bed.client.create_server(
         PROJECT,
         "LT-Siauliai",
@@ -82,7 +82,7 @@ def test_the_vendor_client_creates_sees_and_terminates_a_server(bed: Any) -> Non
     assert bed.client.get_server(made["id"]) == {"code": 404, "message": "Server not found."}
 
 
-def test_the_vendor_client_is_told_why_it_gets_none(bed: Any) -> None:
+def test_cherry_sdk_reads_the_reason_of_a_refused_order(bed: Any) -> None:
     bed.cloud.stock["e5_1620v4", "eu_west_1"] = 0
     said = bed.client.create_server(PROJECT, "eu_west_1", "e5_1620v4", hostname="none")
     assert (said["code"], "stock" in said["message"]) == (400, True)
@@ -97,7 +97,7 @@ def test_the_vendor_client_is_told_why_it_gets_none(bed: Any) -> None:
         (VendorFault.SERVER_ERROR, "500"),
     ],
 )
-def test_the_vendor_client_notices_faults(bed: Any, fault: VendorFault, status: str) -> None:
+def test_cherry_sdk_reports_injected_faults(bed: Any, fault: VendorFault, status: str) -> None:
     bed.server.faults.next(fault)
     with pytest.raises(Exception, match=status):
         bed.client.get_servers(PROJECT)

@@ -1,4 +1,5 @@
-"""A whole world with a Cherry Servers account beside its cluster: servers are bought, join, work, and go again."""
+"""A complete simulated world with a Cherry Servers account: servers are bought, join, run pods, and are removed
+again."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def bed() -> Iterator[CherryWorldFixture]:
         yield CherryWorldFixture(world, account)
 
 
-def test_CHERRY_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: CherryWorldFixture) -> None:
+def test_cherry_world_stockout_buys_second_choice_and_scales_down_again(bed: CherryWorldFixture) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil("first", NO_STOCK, 9)
     bed.work(2)
@@ -92,7 +93,7 @@ def test_CHERRY_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_ag
 
 
 @pytest.mark.parametrize("fate", [NOT_DEPLOYED, NEVER_JOINS])
-def test_CHERRY_D25_a_server_that_fails_or_never_joins_goes_and_another_takes_its_place(
+def test_cherry_world_failed_or_never_joining_server_is_replaced(
     bed: CherryWorldFixture, fate: CherryProvisioningFate
 ) -> None:
     bed.cloud.spoil("first", fate)
@@ -104,7 +105,9 @@ def test_CHERRY_D25_a_server_that_fails_or_never_joins_goes_and_another_takes_it
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped", "act:claimed"])
-def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: CherryWorldFixture, place: str) -> None:
+def test_cherry_world_dying_functions_and_lagging_lists_buy_exactly_the_need(
+    bed: CherryWorldFixture, place: str
+) -> None:
     world = bed.world
     bed.cloud.lag = 20.0
     world.kill_at(place, times=2)
@@ -117,7 +120,7 @@ def test_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed(bed: C
     assert (len(bed.cloud.members("first")), len(bed.cloud.members("second"))) == (2, 0)
 
 
-def test_servers_join_with_tokens_that_we_make_and_the_token_is_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_cherry_world_managed_join_tokens_appear_only_in_user_data(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     account = CherryAccount(
         times=TIMES, ways=CherryRegistrationOptions(boot=20.0, check_token=True), create_tokens=True

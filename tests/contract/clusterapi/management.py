@@ -1,4 +1,4 @@
-"""A simulated API server with Cluster API objects in it, the real client in front, and a look at what was written."""
+"""A simulated API server with Cluster API objects, the real client, and a log of the writes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LIMITED = "system:serviceaccount:outscaler:outscaler"
 
 
 class Management:
-    """The server, its store and one provider's view of it."""
+    """The server, its store and a provider's access to it."""
 
     def __init__(self, rules: Sequence[RbacRule] | None = None, crds: Path | None = None) -> None:
         self.clock = ManualClock(NOW)
@@ -46,47 +46,47 @@ class Management:
         self.server = ApiServer(self.store, users=users, rbac={LIMITED: rules or ()}, **more)
         self.user = "admin" if rules is None else LIMITED
         self.controllers = ClusterApi(self.store, self.clock)
-        self.version = ""  # the one that providers are told to speak
+        self.version = ""  # the version that providers are configured to use
         self._seen = 0
 
     def add(self, *objects: Json) -> None:
-        """Put Cluster API objects as they are."""
+        """Stores Cluster API objects unchanged."""
         for obj in objects:
             self.store.load(PLURALS[obj["kind"]], [obj], GROUP)
 
     def join(self, *nodes: Node) -> None:
-        """Put Nodes."""
+        """Stores Nodes."""
         for each in nodes:
             meta = {"name": each.name, "annotations": dict(each.annotations)}
             self.store.load("nodes", [{"metadata": meta, "spec": {"providerID": each.provider_id}}])
 
     def kube(self) -> KubeClient:
-        """The real client, which never waits."""
+        """Returns the real client, which never waits."""
         access = KubernetesAccess(kubeconfig_secret="kubeconfig")
         config = self.server.kubeconfig(self.user)
         return connect(access, lambda _: config, clock=self.clock, sleep=lambda _: None, jitter=lambda: 0.5)
 
     def provider(self, policies: Sequence[GroupPolicy] = (), settings: Mapping[str, str] | None = None) -> Provider:
-        """As a pass builds it."""
+        """Builds the provider as a reconcile pass does."""
         settings = {**({"version": self.version} if self.version else {}), **(settings or {})}
         connection = Connection("test", settings, tuple(policies), lambda name: name, self.kube(), self.clock)
         return build("clusterapi", connection)
 
     def fault(self, method: str, path: str, status: int = 0, **more: Any) -> None:
-        """Something goes wrong with the next request of that kind. path: a regular expression."""
+        """Makes the next request of that kind fail. path: a regular expression."""
         reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}.get(status, "")
         body = {"kind": "Status", "status": "Failure", "message": "by the test", "reason": reason, "code": status}
         text = json.dumps(body).encode() if status else b""
         self.server.faults.add(KubeFault(method, path, status=status, body=text, **more))
 
     def requests(self) -> list[str]:
-        """The requests since the last look: `GET machinedeployments/md-0/scale 200`, shortened."""
+        """Returns the requests since the previous call, shortened: `GET machinedeployments/md-0/scale 200`."""
         logged = self.server.requests[self._seen :]
         self._seen += len(logged)
         return [f"{each.method} {_short(each.path)} {each.status}" for each in logged]
 
     def writes(self) -> list[str]:
-        """Those of the requests that change something."""
+        """Returns those requests that change something."""
         return [each for each in self.requests() if not each.startswith("GET ")]
 
     def size(self, name: str = "md-0", kind: str = "MachineDeployment") -> int:
@@ -96,19 +96,19 @@ class Management:
         return replicas
 
     def resize(self, size: int, name: str = "md-0") -> None:
-        """As a person with kubectl scale would."""
+        """Resizes as `kubectl scale` does."""
         found = self.store.get("machinedeployments", name, "default", GROUP)
         assert found is not None
         self.store.update("machinedeployments", {**found, "spec": {**found["spec"], "replicas": size}}, GROUP)
 
     def change(self, name: str, kind: str = "MachineDeployment", **spec: Any) -> None:
-        """As a person with kubectl edit would."""
+        """Edits as `kubectl edit` does."""
         found = self.store.get(PLURALS[kind], name, "default", GROUP)
         assert found is not None
         self.store.update(PLURALS[kind], {**found, "spec": {**found["spec"], **spec}}, GROUP)
 
     def touch(self, name: str = "md-0", kind: str = "MachineDeployment") -> None:
-        """A change of status, as controllers make all the time."""
+        """Changes the status, as controllers do all the time."""
         found = self.store.get(PLURALS[kind], name, "default", GROUP)
         assert found is not None
         status = found.get("status") or {}
@@ -116,7 +116,7 @@ class Management:
         self.store.update(PLURALS[kind], {**found, "status": changed}, GROUP)
 
     def marked(self) -> dict[str, str]:
-        """Machine -> its delete-machine mark."""
+        """Machine -> its delete-machine annotation."""
         return {
             each["metadata"]["name"]: each["metadata"]["annotations"][f"{GROUP}/delete-machine"]
             for each in self.store.list("machines", group=GROUP)
@@ -124,14 +124,14 @@ class Management:
         }
 
     def work(self, seconds: float = 0.0) -> None:
-        """Let the controllers do what there is to do, for so long."""
+        """Lets the controllers work for that long."""
         for _ in range(3 + int(seconds // 10)):
             self.controllers.step()
             self.clock.advance(min(10.0, seconds))
             seconds = max(0.0, seconds - 10.0)
 
     def nodes(self) -> list[Node]:
-        """The Nodes as a pass lists them."""
+        """Returns the Nodes as a reconcile pass lists them."""
         return [
             Node(
                 each["metadata"]["name"],
@@ -144,12 +144,12 @@ class Management:
         ]
 
     def machines(self) -> list[str]:
-        """Names of those whose deletion has not begun."""
+        """Returns the names of Machines whose deletion has not begun."""
         found = self.store.list("machines", group=GROUP)
         return sorted(each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"])
 
     def begin_deletion(self, name: str) -> None:
-        """As the MachineSet controller or kubectl delete does."""
+        """Begins a deletion as the MachineSet controller or `kubectl delete` does."""
         self.store.delete("machines", name, "default", GROUP)
 
 
@@ -167,7 +167,8 @@ def management(rules: Sequence[RbacRule] | None = None, crds: Path | None = None
 
 
 def fill(there: Management, size: int, *, joined: int | None = None, name: str = "md-0", **more: Any) -> list[Node]:
-    """A MachineDeployment with one MachineSet and the Machines m-0…; returns the Nodes n-0… of the first `joined`."""
+    """Adds a MachineDeployment with one MachineSet and the Machines m-0…; returns the Nodes n-0… of the first
+    `joined`."""
     there.add(deployment(name, replicas=size, **more), machine_set(f"{name}-ms", of=name, replicas=size))
     nodes = []
     for index in range(size):
@@ -189,12 +190,12 @@ def fill(there: Management, size: int, *, joined: int | None = None, name: str =
 
 
 def finalized(obj: Json) -> Json:
-    """With the finalizer that keeps a Machine until its server is gone."""
+    """Adds the finalizer that keeps a Machine until its server is gone."""
     return {**obj, "metadata": {**obj["metadata"], "finalizers": [f"machine.{GROUP}"]}}
 
 
 def operation(kind: OperationKind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
-    """An operation on md-0; indices: of the machines it removes."""
+    """An operation on md-0; indices: the machines that it removes."""
     targets = tuple(RemovalTarget(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
     return new_operation(
         id=op,

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def bounds(low: int | str | None = 0, high: int | str | None = 10, group: str = GROUP) -> dict[str, str]:
-    """The two bound annotations; None leaves one out."""
+    """Returns the two bound annotations; None omits one."""
     keys = {"min": low, "max": high}
     return {
         f"{group}/cluster-api-autoscaler-node-group-{side}-size": str(value)
@@ -109,7 +109,7 @@ def machine_set(name: str, of: str = "", *, revision: str | None = "1", **more: 
 
 
 def pool(name: str, ids: Sequence[str] = (), *, managed_by: str | None = None, **more: Any) -> Json:
-    """A MachinePool that lists these provider ids; managed_by: who else sets its size."""
+    """A MachinePool that lists these provider ids; managed_by: the external controller of its size."""
     annotations = dict(more.pop("annotations", bounds()))
     if managed_by is not None:
         annotations[f"{GROUP}/replicas-managed-by"] = managed_by
@@ -154,7 +154,7 @@ def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, in
 
 
 def in_v1beta1(obj: Json) -> Json:
-    """The same object as the older version has it: references that name a version, conditions in another place."""
+    """Returns the same object in the older version: references that name a version, conditions at another path."""
     old: Json = json.loads(json.dumps(obj).replace(f"{GROUP}/v1beta2", f"{GROUP}/v1beta1"))
     spec = old["spec"]
     for holder in (spec, (spec.get("template") or {}).get("spec") or {}):
@@ -180,7 +180,8 @@ def machine(
     owners: tuple[Json, ...] | None = None,
     **status: Any,
 ) -> Json:
-    """of: the MachineSet that controls it; node: the Node its nodeRef names; status: any other status field."""
+    """A Machine. of: the MachineSet that controls it; node: the Node its nodeRef names; status: any other status
+    field."""
     status = dict(status)
     if node:
         status["nodeRef"] = {"name": node}
@@ -206,13 +207,13 @@ def machine(
 
 
 def leaving(obj: Json, since: str = "2026-11-21T07:20:54Z") -> Json:
-    """The same object after its deletion began."""
+    """The same object after the start of its deletion."""
     changed = {"deletionTimestamp": since, "finalizers": ["machine.cluster.x-k8s.io"]}
     return {**obj, "metadata": {**obj["metadata"], **changed}}
 
 
 def node(name: str, provider_id: str = "", *, of: str = "", namespace: str = "default", cluster: str = "c1") -> Node:
-    """A Node; of: the Machine it is, which Cluster API then wrote on it."""
+    """A Node; of: its Machine, which Cluster API then records on it."""
     annotations = {f"{GROUP}/cluster-name": cluster, f"{GROUP}/cluster-namespace": namespace}
     if of:
         annotations[f"{GROUP}/machine"] = of

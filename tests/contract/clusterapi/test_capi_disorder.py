@@ -1,7 +1,6 @@
-"""Removals side by side with lost answers, conflicts, controllers and growth in between, in an order drawn by a seed.
+"""Concurrent removals with lost answers, conflicts, controllers and scale-ups, in a random order drawn from a seed.
 
-Whatever happens: no machine is lost that was not to go, all that were to go are gone, and the size has gone down by as
-many (clusterapi.md D13, D28).
+Invariants: no other machine is lost, all machines to be removed are gone, and the size decreased by their number.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ SIZE, ROUNDS = 8, 400
 
 
 def disturb(there: Management, rng: random.Random) -> int:
-    """Something that happens to a cluster; by how many machines it was grown."""
+    """Applies a random event to the cluster; returns the number of machines that it added."""
     match rng.randrange(6):
         case 0 | 1:
             there.controllers.step()
@@ -36,20 +35,20 @@ def disturb(there: Management, rng: random.Random) -> int:
 
 
 def grown(there: Management) -> int:
-    """By one, by a growth planned a moment ago and repeated until it is known what came of it."""
+    """Grows by one, with a scale-up planned a moment ago and repeated until its result is known."""
     size, provider = there.size(), there.provider()
     for _ in range(20):
         try:
             return int(isinstance(provider.grow(operation(OperationKind.SCALE_UP, size, size + 1)), Succeeded))
         except Conflict:
-            return 0  # nothing was written; the next pass would plan it again
+            return 0  # nothing was written; the next reconcile pass would plan it again
         except ProviderError:
             continue
     return 0
 
 
 @pytest.mark.parametrize(("seed", "version"), [*((seed, "") for seed in range(6)), (6, "v1beta1"), (7, "v1beta1")])
-def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
+def test_capi_random_disturbance_never_loses_a_machine_not_to_be_removed(seed: int, version: str) -> None:
     rng = random.Random(seed)
     with management() as there:
         fill(there, SIZE, annotations=bounds(0, 50))
@@ -81,7 +80,7 @@ def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
                 break
         there.server.faults.clear()
         there.work()
-        there.clock.advance(60.0)  # those that are leaving are gone, and missing ones are made
+        there.clock.advance(60.0)  # leaving machines are gone, and missing ones are created
         there.work()
         assert not todo
         assert staying <= set(there.machines())

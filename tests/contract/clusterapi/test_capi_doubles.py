@@ -1,7 +1,8 @@
-"""A Node that takes another one's identity, Machines that claim the same, Machines that are another cluster's Nodes.
+"""Ambiguous identities: a Node with another Node's identity, Machines with equal claims, Machines of another cluster's
+Nodes.
 
-Neither is touched: not by a removal of the false Node, not by a repair of a Machine that seems never to have
-joined. It is looked at again right before marks and sizes are written.
+None of them is touched, whether by the removal of the false Node or by the repair of a Machine that seems never to have
+joined. Identities are checked again right before annotations and sizes are written.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def there() -> Iterator[Management]:
 
 
 def change(there: Management, name: str, *, spec: Json | None = None, status: Json | None = None) -> None:
-    """Fields of a Machine, as a controller or a person writes them."""
+    """Changes fields of a Machine, as a controller or a user does."""
     found = there.store.get("machines", name, "default", GROUP)
     assert found is not None
     there.store.update(
@@ -38,7 +39,7 @@ def change(there: Management, name: str, *, spec: Json | None = None, status: Js
 
 
 def renew(there: Management, name: str, provider_id: str, **annotations: str) -> None:
-    """The Node is deleted and registers anew with that id, as its kubelet can."""
+    """Deletes the Node and registers it again with that id, as its kubelet can."""
     there.store.delete("nodes", name)
     written = {f"{GROUP}/{key.replace('_', '-')}": value for key, value in annotations.items()}
     there.store.load(
@@ -55,7 +56,7 @@ def lose(there: Management, name: str) -> None:
     there.store.delete("nodes", name)
 
 
-# What happens to the objects -> the Machines that are in doubt then, and words of the gap.
+# A change of the objects -> the Machines that are then ambiguous, and words of the gap.
 ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
     "an idle Node takes a busy one's id": (
         lambda there: renew(there, "n-1", "c:///i-0"),
@@ -121,7 +122,7 @@ def machines(observed: Observation) -> dict[str, Instance]:
 
 
 @attacked
-def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
+def test_capi_ambiguous_machines_are_blocked_and_reported_and_others_unaffected(
     there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
 ) -> None:
     before = machines(there.provider().observe(there.nodes()))
@@ -140,7 +141,7 @@ def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
 
 
 def wanted(kind: OperationKind, name: str) -> Operation:
-    """Remove m-0 as node n-0, or discard m-3 as the Machine that never joined."""
+    """Removes m-0 as node n-0, or deletes m-3 as the Machine that never joined."""
     index = int(name[-1])
     named = (
         RemovalTarget(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
@@ -151,7 +152,7 @@ def wanted(kind: OperationKind, name: str) -> Operation:
 
 
 @attacked
-def test_an_attack_between_the_plan_and_the_change_stops_the_change(
+def test_capi_attack_between_the_plan_and_the_change_stops_the_change(
     there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
 ) -> None:
     del says
@@ -172,7 +173,7 @@ def test_an_attack_between_the_plan_and_the_change_stops_the_change(
 
 
 @attacked
-def test_honest_machines_are_removed_all_the_same(
+def test_capi_unambiguous_machines_are_removed_despite_an_attack(
     there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
 ) -> None:
     del says
@@ -186,7 +187,7 @@ def test_honest_machines_are_removed_all_the_same(
             return
 
 
-def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
+def test_capi_node_is_removed_only_as_the_machine_it_was_drained_for(there: Management) -> None:
     """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
     wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
         targets=(RemovalTarget("n-1", "c:///i-0", "default/m-0"),)
@@ -197,7 +198,7 @@ def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Ma
     assert (there.size(), there.marked()) == (4, {})
 
 
-def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
+def test_capi_node_with_a_machine_placeholder_as_id_is_not_that_machine(there: Management) -> None:
     placeholder = "pending-machine-default_m-3"
     renew_new(there, "evil", placeholder)
     wrong = operation(OperationKind.DELETE_NODES, 4, 3).with_spec(
@@ -207,8 +208,8 @@ def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(
     assert (there.size(), there.marked()) == (4, {})
 
 
-def test_a_mark_that_was_set_before_the_attack_is_taken_off(there: Management) -> None:
-    """The function died between mark and size; the Node changes its id before the next one goes on."""
+def test_capi_delete_annotation_set_before_the_attack_is_removed(there: Management) -> None:
+    """The function died between annotation and size; the Node changes its id before the next function continues."""
     there.fault("PATCH", "/scale", 500, times=-1)
     provider = there.provider()
     with pytest.raises(Exception, match="by the test"):
@@ -220,8 +221,8 @@ def test_a_mark_that_was_set_before_the_attack_is_taken_off(there: Management) -
     assert (there.size(), there.marked()) == (4, {})
 
 
-def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: Management) -> None:
-    """Who may write Machines in the management cluster does not thereby stop us."""
+def test_capi_foreign_machine_with_our_id_blocks_nothing_of_ours(there: Management) -> None:
+    """Write access to Machines in the management cluster must not suffice to stop us."""
     there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
     observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
     assert not [each for each in machines(observed).values() if each.held]
@@ -238,7 +239,7 @@ def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: M
     ],
     ids=["two Nodes", "two spellings"],
 )
-def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Management], None]) -> None:
+def test_capi_pool_instance_without_a_unique_node_is_blocked(attack: Callable[[Management], None]) -> None:
     with management() as there:
         there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2))
         there.join(pool_node("p-0", "c:///p-0", of="mp"), pool_node("p-1", "c:///p-1", of="mp"))
@@ -264,8 +265,8 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         ([{"name": "elsewhere", "kind": "Pod"}], False),
     ],
 )
-def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json], held: bool) -> None:
-    """Its status names Nodes, and does not say which instance each of them is."""
+def test_capi_pool_with_foreign_nodes_loses_no_instance(refs: list[Json], held: bool) -> None:
+    """The pool's status names Nodes without saying which instance each of them is."""
     with management() as there:
         there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2, status={"nodeRefs": refs}))
         there.join(pool_node("p-0", "c:///p-0", of="mp"))
@@ -281,7 +282,7 @@ def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json],
         assert there.size("mp", "MachinePool") == 2
 
 
-def test_the_whole_drain_of_an_honest_node_still_works(there: Management) -> None:
+def test_capi_complete_drain_of_an_unambiguous_node_works(there: Management) -> None:
     outcome = there.provider().remove(wanted(OperationKind.DELETE_NODES, "m-0"))
     assert isinstance(outcome, InProgress)
     there.work()

@@ -1,7 +1,7 @@
-"""A management cluster holds several clusters, and annotations of our Nodes may name another one.
+"""A management cluster can hold several clusters, and annotations of our Nodes may name another one.
 
-Whoever controls a kubelet writes the annotations and the providerID of its Node. The victim is another cluster of the
-same management cluster, whose Machines have Nodes of their own.
+An attacker who controls a kubelet writes the annotations and the providerID of its Node. The victim is another cluster
+of the same management cluster, whose Machines have their own Nodes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     "both": FULL,
     "autoDiscovery": {"autoDiscovery": "clusterapi:namespace=default,clusterName=c1"},
 }
-# What somebody writes on a Node of ours.
+# Annotations and ids that an attacker writes on one of our Nodes.
 LIES: dict[str, dict[str, str]] = {
     "another namespace": {SPACE: "victim"},
     "another cluster": {NAME: "victim"},
@@ -52,7 +52,7 @@ def in_namespace(obj: Json, namespace: str) -> Json:
 
 
 def add_victim(there: Management, name: str = "victim", size: int = 3) -> None:
-    """The other cluster: a MachineDeployment in its namespace, whose Machines have Nodes elsewhere."""
+    """Adds the other cluster: a MachineDeployment in its namespace, whose Machines have Nodes elsewhere."""
     there.add(
         in_namespace(cluster(name), "victim"),
         deployment("v", namespace="victim", cluster=name, replicas=size),
@@ -95,7 +95,7 @@ def ids(observed: Observation) -> list[str]:
 
 
 def apart(there: Management, settings: Mapping[str, str], secret: str = "management") -> Provider:
-    """As a policy has it whose management cluster is another one."""
+    """Returns the policy settings for a separate management cluster."""
     config = there.server.kubeconfig(there.user)
 
     def to(access: KubernetesAccess) -> object:
@@ -118,7 +118,7 @@ def apart(there: Management, settings: Mapping[str, str], secret: str = "managem
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_annotations_of_one_node_change_no_group(
+def test_capi_annotations_of_one_node_change_no_group(
     there: Management, lie: dict[str, str], settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -131,7 +131,7 @@ def test_annotations_of_one_node_change_no_group(
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_annotations_of_all_nodes_adopt_no_other_cluster(
+def test_capi_annotations_of_all_nodes_adopt_no_other_cluster(
     there: Management, lie: dict[str, str], settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -140,7 +140,7 @@ def test_annotations_of_all_nodes_adopt_no_other_cluster(
 
 @pytest.mark.parametrize("settings", [FULL, SETTINGS["autoDiscovery"]], ids=["settings", "autoDiscovery"])
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_with_a_management_cluster_the_settings_say_which_cluster_is_ours(
+def test_capi_settings_select_our_cluster_in_a_management_cluster(
     there: Management, lie: dict[str, str], settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -158,7 +158,7 @@ def test_with_a_management_cluster_the_settings_say_which_cluster_is_ours(
         {"autoDiscovery": "clusterapi:namespace=default,clusterName=c1 clusterapi:namespace=victim"},
     ],
 )
-def test_with_a_management_cluster_and_no_cluster_name_nothing_is_a_group(
+def test_capi_management_cluster_without_cluster_name_yields_no_groups(
     there: Management, settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -169,7 +169,7 @@ def test_with_a_management_cluster_and_no_cluster_name_nothing_is_a_group(
 
 
 @pytest.mark.parametrize("nodes_know", [True, False], ids=["annotated", "bare"])
-def test_a_name_that_two_namespaces_have_needs_the_namespace(there: Management, nodes_know: bool) -> None:
+def test_capi_cluster_name_used_in_two_namespaces_needs_the_namespace(there: Management, nodes_know: bool) -> None:
     nodes = fill(there, 3) if nodes_know else []
     if not nodes_know:
         there.add(deployment("md-0"))
@@ -185,31 +185,31 @@ def test_a_name_that_two_namespaces_have_needs_the_namespace(there: Management, 
     assert ids(apart(there, FULL).observe(nodes)) == OURS
 
 
-def test_a_namesake_is_not_adopted_where_our_cluster_has_no_group_yet(there: Management) -> None:
-    """Ours is there as a Cluster only, so the one group that bears its name is the victim's."""
+def test_capi_namesake_is_not_adopted_while_our_cluster_has_no_group(there: Management) -> None:
+    """Ours exists only as a Cluster, so the only group with its name is the victim's."""
     add_victim(there, "c1")
     observed = apart(there, {"clusterName": "c1"}).observe(())
     assert observed.groups == ()
     assert "set namespace" in observed.gaps[0].detail
 
 
-def test_settings_that_name_another_cluster_than_our_machines_are_of_are_told(there: Management) -> None:
-    """clusterName is mistyped: by Cluster API's own Machines, most Nodes are of another cluster."""
+def test_capi_cluster_name_differing_from_our_machines_is_reported(there: Management) -> None:
+    """clusterName is mistyped: according to Cluster API's own Machines, most Nodes belong to another cluster."""
     nodes = fill(there, 3)
     observed = apart(there, {"clusterName": "victim"}).observe(nodes)
     assert observed.groups == ()
     assert "correct clusterName" in observed.gaps[0].detail
 
 
-def test_a_node_that_takes_the_id_of_a_foreign_machine_does_not_move_us(there: Management) -> None:
+def test_capi_node_with_the_id_of_a_foreign_machine_keeps_our_cluster(there: Management) -> None:
     nodes = fill(there, 3)
     thief = msgspec.structs.replace(nodes[1], name="victim-0", provider_id="c:///v-0", annotations=VICTIM)
     for settings in ({}, {"clusterName": "c1"}):
         assert ids(there.provider(settings=settings).observe([nodes[0], thief, nodes[2]])) == OURS
 
 
-def test_nodes_without_machines_follow_the_annotation_of_most(there: Management) -> None:
-    """Without a Machine or a pool that has them, only the annotations are left; half is not most."""
+def test_capi_nodes_without_machines_follow_the_majority_annotation(there: Management) -> None:
+    """Without a Machine or a pool that lists them, only the annotations remain; half of the Nodes is not a majority."""
     there.add(deployment("md-0"))
     bare = [node(f"b-{at}") for at in range(3)]
     provider = there.provider()
@@ -219,13 +219,13 @@ def test_nodes_without_machines_follow_the_annotation_of_most(there: Management)
     assert "set clusterName and namespace" in torn.gaps[0].detail
 
 
-def test_a_pool_that_lists_our_nodes_outweighs_their_annotations(there: Management) -> None:
+def test_capi_pool_listing_our_nodes_outweighs_their_annotations(there: Management) -> None:
     there.add(pool("p", ["c:///p-0", "c:///p-1"]))
     nodes = lying([node("p-0", "c:///p-0"), node("p-1", "c:///p-1")], VICTIM, 0, 1)
     assert ids(there.provider().observe(nodes)) == ["MachinePool/default/p"]
 
 
-def test_odd_annotations_are_told_with_the_names_of_some_nodes(there: Management) -> None:
+def test_capi_unusual_annotations_are_reported_with_some_node_names(there: Management) -> None:
     nodes = fill(there, 9)
     [gap] = there.provider(settings=FULL).observe(lying(nodes, VICTIM, 1, 2, 3, 4)).gaps
     assert gap.kind == "Node"
@@ -233,8 +233,8 @@ def test_odd_annotations_are_told_with_the_names_of_some_nodes(there: Management
     assert "victim/victim" in gap.detail
 
 
-def test_a_group_is_the_same_in_the_world_by_whatever_secret_it_is_reached(there: Management) -> None:
-    """Two policies with secrets of their own for one management cluster claim the same key."""
+def test_capi_group_ownership_key_is_independent_of_the_secret(there: Management) -> None:
+    """Two policies with separate secrets for one management cluster claim the same key."""
     fill(there, 1)
     [one] = apart(there, FULL, secret="outscaler/one/management").observe(()).groups
     [two] = apart(there, {**FULL, "context": "simulated"}, secret="outscaler/two/kubeconfig").observe(()).groups
@@ -243,7 +243,7 @@ def test_a_group_is_the_same_in_the_world_by_whatever_secret_it_is_reached(there
     assert one.claim == two.claim == own.claim
 
 
-def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(there: Management) -> None:
+def test_capi_ownership_keys_differ_by_cluster_and_after_recreation(there: Management) -> None:
     fill(there, 1)
     with management() as elsewhere:
         fill(elsewhere, 1)
@@ -263,8 +263,8 @@ def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(ther
     assert anew.claim != here.claim
 
 
-def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(there: Management) -> None:
-    """A removal had marked its Machine when the version came that requires clusterName."""
+def test_capi_operations_of_an_old_policy_are_only_rolled_back(there: Management) -> None:
+    """A removal had annotated its Machine when the version that requires clusterName was deployed."""
     fill(there, 3)
     begun = operation(OperationKind.DELETE_NODES, 3, 2, 0)
     there.fault("PATCH", "/scale", 500, times=-1)

@@ -1,6 +1,6 @@
-"""Template nodes end to end: what stands in the management cluster, read by the real client over HTTP.
+"""Node templates end to end: the objects of the management cluster, read by the real client over HTTP.
 
-clusterapi.md §5, cases 18 to 21 and 25 of §11. golden/*.json are the nodes that come out.
+golden/*.json are the resulting nodes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FULL = {"capacity": {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "200Gi",
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[Management]:
-    """One server for all; each test has resources of its own name."""
+    """One server for all tests; each test uses its own resource name."""
     with management() as running:
         yield running
 
@@ -57,7 +57,7 @@ def add(
     reference: Json | None = None,
     **more: Any,
 ) -> None:
-    """A resource at 0 replicas and, with a status, its infrastructure object."""
+    """Adds a resource with 0 replicas and, if a status is given, its infrastructure object."""
     obj = made(kind, name, replicas=0, annotations={**bounds(0, 5), **annotations}, **more)
     template = obj["spec"]["template"]["spec"]
     template["infrastructureRef"] = reference or {"apiGroup": INFRA, "kind": infra_kind, "name": name}
@@ -83,14 +83,14 @@ def check(there: Management, name: str, kind: str = "MachineDeployment", **setti
     )
 
 
-def test_CAPI_18_golden_annotations_only(there: Management) -> None:
+def test_capi_golden_node_template_from_annotations_only(there: Management) -> None:
     add(there, "annotations-only", capacity(cpu="16000m", memory="128G", ephemeral_disk="100Gi", maxPods="200"))
     there.requests()
     check(there, "annotations-only")
     assert not [each for each in there.requests() if INFRA in each], "D9: nothing was left to ask"
 
 
-def test_CAPI_18_CAPI_25_golden_infra_only(there: Management) -> None:
+def test_capi_golden_node_template_from_infrastructure_only(there: Management) -> None:
     add(there, "infra-only", {}, {**FULL, "capacity": {**FULL["capacity"], "cpu": 8}})
     there.requests()
     check(there, "infra-only")
@@ -102,18 +102,18 @@ def test_CAPI_18_CAPI_25_golden_infra_only(there: Management) -> None:
     ]
 
 
-def test_CAPI_18_golden_split(there: Management) -> None:
+def test_capi_golden_node_template_split_between_sources(there: Management) -> None:
     add(there, "split", capacity(cpu="4", maxPods="30"), FULL)
     check(there, "split", reservedCpu="100m", reservedMemory="1Gi")
 
 
-def test_CAPI_19_golden_arm64(there: Management) -> None:
+def test_capi_golden_node_template_arm64(there: Management) -> None:
     node_info = {"architecture": "arm64", "operatingSystem": "linux"}
     add(there, "arm64", {}, {**FULL, "nodeInfo": node_info}, spec={"failureDomain": "eu-1a"})
     check(there, "arm64")
 
 
-def test_CAPI_18_golden_gpu(there: Management) -> None:
+def test_capi_golden_node_template_gpu(there: Management) -> None:
     add(
         there,
         "gpu",
@@ -125,7 +125,7 @@ def test_CAPI_18_golden_gpu(there: Management) -> None:
     check(there, "gpu")
 
 
-def test_CAPI_19_CAPI_20_D20_D21_D22_golden_taints_and_labels(there: Management) -> None:
+def test_capi_golden_node_template_taints_and_labels(there: Management) -> None:
     labels = {
         "node-restriction.kubernetes.io/x": "1",
         "a.node.cluster.x-k8s.io/y": "2",
@@ -151,7 +151,7 @@ def test_CAPI_19_CAPI_20_D20_D21_D22_golden_taints_and_labels(there: Management)
     check(there, "taints-and-labels")
 
 
-def test_CAPI_20_CAPI_21_golden_csi_and_dra(there: Management) -> None:
+def test_capi_golden_node_template_csi_and_dra(there: Management) -> None:
     add(
         there,
         "csi-and-dra",
@@ -166,14 +166,14 @@ def test_CAPI_20_CAPI_21_golden_csi_and_dra(there: Management) -> None:
     check(there, "csi-and-dra")
 
 
-def test_CAPI_18_golden_a_pool_and_its_infrastructure(there: Management) -> None:
+def test_capi_golden_node_template_of_a_pool_and_its_infrastructure(there: Management) -> None:
     add(there, "pool", {}, FULL, kind="MachinePool", infra_kind="LocalMachinePool", spec={"failureDomains": ["eu-1a"]})
     there.requests()
     check(there, "pool", "MachinePool")
     assert any(each.endswith("v1beta2/namespaces/default/localmachinepools/pool 200") for each in there.requests())
 
 
-def test_a_reference_of_v1beta1_by_its_version(there: Management) -> None:
+def test_capi_v1beta1_infrastructure_reference_uses_its_version(there: Management) -> None:
     reference = {"apiVersion": f"{INFRA}/v1beta1", "kind": "LocalMachineTemplate", "name": "old", "namespace": "x"}
     add(there, "old", {}, FULL, reference=reference)
     found = group(there, "old").template
@@ -181,14 +181,14 @@ def test_a_reference_of_v1beta1_by_its_version(there: Management) -> None:
     assert found.capacity["pods"] == 58
 
 
-def test_D19_an_infrastructure_object_without_node_info_keeps_the_default(there: Management) -> None:
+def test_capi_infrastructure_object_without_node_info_keeps_the_default(there: Management) -> None:
     add(there, "bare", {}, FULL)
     found = group(there, "bare", scaleZeroDefaultArch="arm64").template
     assert found is not None
     assert (found.labels["kubernetes.io/arch"], found.labels["kubernetes.io/os"]) == ("arm64", "linux")
 
 
-def test_CAPI_18_D9_a_missing_object_leaves_the_annotations(there: Management) -> None:
+def test_capi_missing_infrastructure_object_leaves_the_annotations(there: Management) -> None:
     add(there, "missing", capacity(cpu="1"))
     found = group(there, "missing")
     assert (found.template, found.error) == (None, "")
@@ -196,7 +196,7 @@ def test_CAPI_18_D9_a_missing_object_leaves_the_annotations(there: Management) -
     assert "localmachinetemplates" in found.template_error
 
 
-def test_D9_a_resource_without_bounds_is_not_looked_at(there: Management) -> None:
+def test_capi_infrastructure_of_a_resource_without_bounds_is_not_read(there: Management) -> None:
     add(there, "unbounded", {})
     there.add(machine_set("of-md", of="unbounded", replicas=0))
     there.store.update("machinedeployments", _without_bounds(there, "unbounded"), GROUP)
@@ -211,7 +211,7 @@ def _without_bounds(there: Management, name: str) -> Json:
     return {**found, "metadata": {**found["metadata"], "annotations": {}}}
 
 
-# -- servers that refuse or are silent
+# -- servers that refuse or do not answer
 
 
 READS = [
@@ -220,7 +220,7 @@ READS = [
 ]
 
 
-def test_CAPI_18_D9_without_the_permission_every_group_is_read_and_one_question_asked() -> None:
+def test_capi_missing_infrastructure_permission_costs_one_call() -> None:
     with management(READS) as there:
         for at in range(4):
             add(there, f"md-{at}", {}, FULL)
@@ -242,9 +242,7 @@ def test_CAPI_18_D9_without_the_permission_every_group_is_read_and_one_question_
         pytest.param({"status": 200}, id="empty-200"),
     ],
 )
-def test_CAPI_18_D9_an_infrastructure_that_does_not_answer_holds_no_group_up(
-    there: Management, fault: dict[str, Any]
-) -> None:
+def test_capi_silent_infrastructure_api_blocks_no_group(there: Management, fault: dict[str, Any]) -> None:
     name = "faulty"
     if there.store.get("machinedeployments", name, "default", GROUP) is None:
         add(there, name, {}, FULL)
@@ -258,8 +256,8 @@ def test_CAPI_18_D9_an_infrastructure_that_does_not_answer_holds_no_group_up(
     assert group(there, name).template is not None, "the next pass finds it"
 
 
-def test_the_definitions_of_the_simulation_are_complete() -> None:
-    """Both versions of the pool, one of the template: the case that a guessed version gets wrong."""
+def test_capi_simulated_definitions_are_complete() -> None:
+    """Both versions of the pool and one version of the template: the case in which a guessed version would be wrong."""
     store = ObjectStore(lambda: 0.0)
     crds.load(store, crds.OWN)
     versions = {
@@ -270,24 +268,24 @@ def test_the_definitions_of_the_simulation_are_complete() -> None:
     assert versions == {"LocalMachineTemplate": ["v1beta1"], "LocalMachinePool": ["v1beta2", "v1beta1"]}
 
 
-# -- as the planner takes them
+# -- as the planner uses them
 
 
 def planned(found: NodeGroup, count: int, **more: Any) -> Any:
-    """So many pods before a group that has no node yet; pods: what they ask for."""
+    """Plans that many pods for a group that has no node yet; pods: their requests."""
     build = cluster()
     build.groups.append(found)
     options = more.pop("options", {})
     return build.pending(count, "1", **more).plan(**options)
 
 
-def test_CAPI_18_a_group_at_zero_is_grown_by_what_the_infrastructure_says(there: Management) -> None:
+def test_capi_group_at_zero_is_grown_by_its_infrastructure_capacity(there: Management) -> None:
     add(there, "grown", {}, FULL)
     plan = planned(group(there, "grown"), 15)
     assert growth(plan) == {"MachineDeployment/default/grown": (2, 15)}, "eight cores each"
 
 
-def test_gpu_total_knows_the_type_from_the_labels_annotation(there: Management) -> None:
+def test_capi_gpu_total_takes_the_type_from_the_labels_annotation(there: Management) -> None:
     add(
         there,
         "counted",
@@ -302,7 +300,7 @@ def test_gpu_total_knows_the_type_from_the_labels_annotation(there: Management) 
     assert growth(planned(found, 6, extra=wants, options=limited)) == {found.id: (2, 4)}
 
 
-def test_CAPI_21_a_pod_with_a_claim_is_told_that_claims_are_not_simulated(there: Management) -> None:
+def test_capi_pod_with_a_resource_claim_reports_claims_as_not_simulated(there: Management) -> None:
     add(there, "devices", capacity(cpu="8", memory="64Gi", dra_driver="gpu.nvidia.com", gpu_count="2"))
     plan = planned(group(there, "devices"), 1, resource_claims=("gpu",))
     assert words(plan) == {"MachineDeployment/default/devices": ["NotSimulated(resource claims)"]}

@@ -1,7 +1,7 @@
-"""Any changes of any groups side by side, with requests that fail, functions that die and a person who meddles.
+"""Concurrent changes of all groups, with failing requests, dying functions and a user who changes objects.
 
-Everything goes through the executor's steps. Whatever happens: no Machine is deleted that nobody meant, no size leaves
-its bounds by our doing or is lowered for more than was asked, every operation ends, and no mark of ours stays.
+All changes go through the executor's steps. Invariants: no Machine is deleted that was not named, no size leaves its
+bounds through us or decreases by more than requested, every operation ends, and none of our annotations remains.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FAULTS = (
     KubeFault(status=403, body=b"{}"),
     KubeFault(status=200, body=b"<html>"),
 )
-# What may run beside what on one group (plan/repair.py); removals and growth do.
+# Operations that may run concurrently on one group (plan/repair.py); removals and scale-ups may.
 APART = {
     OperationKind.SCALE_UP: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},
     OperationKind.DELETE_INSTANCES: {OperationKind.SCALE_UP, OperationKind.DELETE_INSTANCES},
@@ -48,7 +48,7 @@ APART = {
 
 
 def groups(version: str) -> list[Json]:
-    """One of each kind: rolling, waiting for deletions, a set of its own, a pool with Machines."""
+    """One of each kind: rolling, waiting for deletions, a stand-alone set, a pool with Machines."""
     more: dict[str, Any] = {"cluster": "ours", "version": version}
     waits = objects.machine_deployment("waits", 3, LEAST, MOST, **more)
     waits["spec"] |= (
@@ -70,7 +70,7 @@ def groups(version: str) -> list[Json]:
 
 
 class Walk:
-    """One world, one seed. meant: Machines whose end somebody asked for."""
+    """One world with one seed. meant: Machines whose removal was requested."""
 
     def __init__(self, number: int, version: str, *, apart: bool) -> None:
         self.random, self.bench = random.Random(number), ClusterApiBench(apart=apart)
@@ -103,7 +103,7 @@ class Walk:
         return {each["metadata"]["name"]: each for each in found if "deletionTimestamp" not in each["metadata"]}
 
     def settle(self, seconds: float) -> None:
-        """Time passes; whoever goes meanwhile was meant, or had never joined and was not wanted any more."""
+        """Lets time pass; a Machine that goes meanwhile was named, or had never joined and was no longer wanted."""
         before = self.living()
         self.bench.settle(seconds)
         lost = {name for name in before.keys() - self.living().keys() if (before[name]["status"]).get("nodeRef")}
@@ -174,7 +174,7 @@ class Walk:
             del self.open[operation.spec.id]
 
     def check(self, operation: Operation, before: dict[str, int], after: dict[str, int]) -> None:
-        """What one step did to the sizes."""
+        """Checks how one step changed the sizes."""
         changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
         assert changed.keys() <= {operation.spec.group}
         for start, end in changed.values():
@@ -199,7 +199,7 @@ class Walk:
         return self.cluster
 
     def meddle(self) -> None:
-        """A person, or a machine health check, does something."""
+        """Simulates a change by a user or by a machine health check."""
         name = self.random.choice(sorted(self.ours()))
         match self.random.choice(("pause", "pause", "fail", "delete", "upgrade")):
             case "pause":
@@ -209,13 +209,13 @@ class Walk:
             case "delete" if alive := sorted(each for each in self.living() if "foreign" not in each):
                 victim = self.random.choice(alive)
                 self.meant.add(victim)
-                self.asked.update(dict.fromkeys(self.sizes(), 1))  # it may be the one that is not made up for
+                self.asked.update(dict.fromkeys(self.sizes(), 1))  # it may be the one that is not replaced
                 self.bench.store.delete("machines", victim, "default", GROUP)
             case "upgrade":
                 self.upgrade()
 
     def upgrade(self) -> None:
-        """The deployment that waits for deletions gets another template: nobody goes for it."""
+        """Gives the deployment that waits for deletions another template: no Machine is removed for that."""
         found = self.bench.store.get("machinedeployments", "waits", "default", GROUP)
         assert found is not None
         template = found["spec"]["template"]
@@ -239,12 +239,12 @@ class Walk:
                 self.act(operation)
         if self.random.random() < 0.2:
             self.meddle()
-        if self.random.random() < 0.5:  # else the controllers have not come round yet
+        if self.random.random() < 0.5:  # otherwise the controllers have not run yet
             self.settle(self.random.choice((0.0, 25.0, 50.0)))
         self.bench.clock.advance(5.0)
 
     def finish(self) -> None:
-        """Everybody calms down."""
+        """Ends all disturbances."""
         self.calm = True
         for name in self.sizes():
             self.annotate(name, on=False)
@@ -266,7 +266,7 @@ def _living(place: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 7))
-def test_CAPI_D13_D15_D28_whatever_happens_nobody_is_lost_who_was_not_meant(number: int) -> None:
+def test_capi_random_changes_and_faults_remove_only_named_machines(number: int) -> None:
     walk = Walk(number, "v1beta1" if number % 2 else "v1beta2", apart=number % 3 == 0)
     for _ in range(TURNS):
         walk.turn()

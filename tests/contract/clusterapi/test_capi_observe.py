@@ -1,4 +1,4 @@
-"""Reading everything through the real client: clusterapi.md §1.2, §2, §4; cases 2, 3, 4, 7 and 24 of §11."""
+"""Tests of reading all Cluster API objects through the real client."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.reference_data import SHARED, needs_shared
 OURS = [node("cp", "c:///cp")]
 
 
-def test_a_group_as_the_planner_gets_it() -> None:
+def test_capi_group_as_passed_to_the_planner() -> None:
     annotations = {
         **bounds(1, 5),
         **capacity(cpu="4", memory="8Gi"),
@@ -61,7 +61,7 @@ def test_a_group_as_the_planner_gets_it() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 25])
-def test_D12_the_number_of_calls_does_not_grow_with_groups_or_nodes(count: int) -> None:
+def test_capi_call_count_does_not_grow_with_groups_or_nodes(count: int) -> None:
     with management() as there:
         told = {**bounds(), **capacity(cpu="4", memory="8Gi")}
         nodes = fill(there, count, annotations=told)
@@ -79,7 +79,7 @@ def test_D12_the_number_of_calls_does_not_grow_with_groups_or_nodes(count: int) 
         ]
 
 
-def test_CAPI_2_the_preferred_version_is_used_unless_one_is_set() -> None:
+def test_capi_preferred_version_is_used_unless_one_is_set() -> None:
     with management() as there:
         fill(there, 1)
         there.provider().observe(OURS)
@@ -93,12 +93,12 @@ def _paths(requests: Iterable[ApiLoggedRequest]) -> set[str]:
 
 
 @pytest.mark.parametrize("settings", [{"group": "not.here"}, {"version": "v9"}])
-def test_CAPI_2_a_group_or_version_that_is_not_served_is_a_mistake_of_the_settings(settings: dict[str, str]) -> None:
+def test_capi_unserved_group_or_version_is_a_settings_error(settings: dict[str, str]) -> None:
     with management() as there, pytest.raises(InvalidRequest, match=r"providers\.clusterapi\."):
         there.provider(settings=settings).observe(OURS)
 
 
-def test_CAPI_2_without_machine_pools_the_rest_works() -> None:
+def test_capi_missing_machine_pool_api_does_not_block_other_kinds() -> None:
     with management() as there:
         there.store.resources.drop("machinepools", GROUP)
         nodes = fill(there, 1)
@@ -106,7 +106,7 @@ def test_CAPI_2_without_machine_pools_the_rest_works() -> None:
     assert (len(observed.groups), observed.gaps) == (1, ())
 
 
-def test_CAPI_4_D5_two_namespaces_are_both_read_and_nothing_is_there_twice() -> None:
+def test_capi_two_namespaces_are_read_without_duplicates() -> None:
     lines = ("namespace=default", "namespace=second,color=red", "namespace=default,color=red")
     settings = {"autoDiscovery": "\n".join(f"clusterapi:{line}" for line in lines)}
     with management() as there:
@@ -123,7 +123,7 @@ def test_CAPI_4_D5_two_namespaces_are_both_read_and_nothing_is_there_twice() -> 
     assert [group.id for group in second.groups] == ["MachineDeployment/second/md-2"]
 
 
-def test_CAPI_3_an_api_group_of_its_own_with_the_keys_that_follow_it(tmp_path: Path) -> None:
+def test_capi_custom_api_group_uses_annotation_keys_of_that_group(tmp_path: Path) -> None:
     own = "test.k8s.io"
     for path in crds.OWN.glob("m*.yaml"):
         (tmp_path / path.name).write_text(path.read_text().replace(GROUP, own))
@@ -149,7 +149,7 @@ def test_CAPI_3_an_api_group_of_its_own_with_the_keys_that_follow_it(tmp_path: P
         assert provider.observe([msgspec.structs.replace(here, annotations=named)]).groups == ()
 
 
-def test_one_malformed_object_is_a_gap() -> None:
+def test_capi_one_malformed_object_is_a_gap() -> None:
     broken = machine("broken", "md-0-ms")
     broken["status"] = {"nodeRef": "n-9"}
     with management() as there:
@@ -161,7 +161,7 @@ def test_one_malformed_object_is_a_gap() -> None:
     assert (gap.kind, gap.name) == ("Machine", "default/broken")
 
 
-def test_a_truncated_list_is_an_error_of_that_list_only() -> None:
+def test_capi_truncated_list_is_an_error_of_that_list_only() -> None:
     with management() as there:
         nodes = fill(there, 2)
         there.add(machine_set("alone"))
@@ -171,7 +171,7 @@ def test_a_truncated_list_is_an_error_of_that_list_only() -> None:
     assert [gap.kind for gap in observed.gaps] == ["MachineDeployment"]
 
 
-def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
+def test_capi_unlistable_machines_leave_groups_with_a_gap() -> None:
     readable = RbacRule(verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets"))
     urls = RbacRule(verbs=("get",), urls=("/apis/*",))
     with management([readable, urls]) as there:
@@ -183,7 +183,7 @@ def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
     assert sorted(gap.kind for gap in observed.gaps) == ["Cluster", "Machine", "MachinePool"]
 
 
-def test_nothing_readable_at_all_is_an_error() -> None:
+def test_capi_nothing_readable_is_an_error() -> None:
     with management([RbacRule(verbs=("get",), urls=("/apis/*",))]) as there, pytest.raises(Unauthorized):
         there.provider().observe(OURS)
     with management() as there:
@@ -192,7 +192,7 @@ def test_nothing_readable_at_all_is_an_error() -> None:
             there.provider().observe(OURS)
 
 
-def test_deleting_machines_keep_their_node() -> None:
+def test_capi_deleting_machines_keep_their_node() -> None:
     with management() as there:
         nodes = fill(there, 1)
         there.add(leaving(machine("old", "md-0-ms", provider_id="c:///i-9", node="n-9")))
@@ -204,7 +204,7 @@ def test_deleting_machines_keep_their_node() -> None:
     ]
 
 
-def test_CAPI_23_D11_pools_with_and_without_machines_as_their_controllers_make_them() -> None:
+def test_capi_pools_with_and_without_machines_match_their_controllers() -> None:
     made = [
         objects.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
         for name, machines in (("backed", True), ("bare", False))
@@ -220,7 +220,7 @@ def test_CAPI_23_D11_pools_with_and_without_machines_as_their_controllers_make_t
         assert group.template is not None
 
 
-def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
+def test_capi_paused_cluster_is_untouched_until_resumed() -> None:
     with management() as there:
         nodes = fill(there, 2)
         there.add(cluster("c1", paused=True))
@@ -235,7 +235,7 @@ def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
         assert isinstance(there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3)), Succeeded)
 
 
-def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:
+def test_capi_size_set_by_the_topology_is_reported_with_its_entry() -> None:
     with management() as there:
         there.add(
             deployment("w", labels={"topology.cluster.x-k8s.io/deployment-name": "big"}),
@@ -254,7 +254,7 @@ def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:
         ("provisioning-failure", "Unknown"),
     ],
 )
-def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: str, fault: str, cls: str) -> None:
+def test_capi_stockout_and_quota_errors_have_their_class(version: str, fault: str, cls: str) -> None:
     with management() as there:
         there.version = version
         there.controllers.fail_next("default/md-0", fault)
@@ -263,10 +263,10 @@ def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: st
         [found] = there.provider(settings={"stuckAfter": "30s"}).observe(OURS).groups[0].instances
         assert (found.state, found.error is not None and found.error.cls) == (InstanceState.CREATING, cls)
         [before] = there.provider().observe(OURS).groups[0].instances
-        assert (before.error is not None) is (version == "v1beta1")  # only there the phase says Failed
+        assert (before.error is not None) is (version == "v1beta1")  # only in this version does the phase say Failed
 
 
-def test_D3_D11_a_node_whose_machine_is_gone_is_nobodys_instance() -> None:
+def test_capi_node_of_a_deleted_machine_is_not_an_instance() -> None:
     with management() as there:
         nodes = fill(there, 2)
         there.store.remove("machines", "m-1", "default", GROUP)
@@ -276,7 +276,7 @@ def test_D3_D11_a_node_whose_machine_is_gone_is_nobodys_instance() -> None:
 
 
 @needs_shared
-def test_the_real_definitions_of_cluster_api_are_served_the_same_way() -> None:
+def test_capi_real_cluster_api_definitions_are_served_alike() -> None:
     with management(crds=SHARED / "data" / "capi-crds") as there:
         nodes = fill(there, 2)
         observed = there.provider().observe(nodes)

@@ -1,4 +1,4 @@
-"""The roles we ship are enough, and no more than enough (clusterapi.md §8)."""
+"""The shipped RBAC roles are sufficient and minimal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.reference_data import SHARED, needs_shared
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 WHOLE, NAMESPACED = FOLDER / "rbac-capi-management.yaml", FOLDER / "rbac-capi-namespaced.yaml"
-# What every authenticated user may read (system:discovery), and what rbac-workload.yaml gives.
+# Rights of every authenticated user (system:discovery), and those of rbac-workload.yaml.
 ELSEWHERE = [
     RbacRule(verbs=("get",), urls=("/apis", "/apis/*")),
     RbacRule(verbs=("list",), groups=("",), resources=("nodes",)),
@@ -33,7 +33,7 @@ def documents(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[RbacRule]:
-    """The rules of the role, one verb and resource each."""
+    """Returns the rules of the role, one verb and resource each."""
     found = documents(path)
     return [
         RbacRule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,), namespaces=namespaces)
@@ -44,7 +44,7 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[RbacRu
 
 
 def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
-    """Each of the provider's changes, with its rare paths; each step tells what came of it, refusals included."""
+    """Runs each change of the provider with its rare branches; each step records its result, refusals included."""
     nodes = [*fill(there, 4, joined=3), node("x"), node("y")]
     there.add(
         cluster(),
@@ -67,7 +67,7 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
     there.fault("PATCH", "/scale", 404, times=3)
     yield (
         lambda: f"{provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0))} {there.marked()}"
-    )  # takes its mark off again
+    )  # removes its annotation again
     there.server.faults.clear()
     yield lambda: str(provider.remove(operation(OperationKind.DELETE_NODES, 3, 2, 0)))
     there.add(cluster(paused=True))
@@ -75,7 +75,7 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
 
 
 def told(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
-    """The story under these rules."""
+    """Returns the results of the story under these rules."""
     said = []
     with management([*rules, *ELSEWHERE], crds=crds) as there:
         for step in story(there, settings):
@@ -94,7 +94,7 @@ ROLES = pytest.mark.parametrize(
 
 
 @ROLES
-def test_the_role_is_enough_and_every_rule_of_it_is_used(rules: list[RbacRule], settings: dict[str, str]) -> None:
+def test_capi_role_suffices_and_each_of_its_rules_is_used(rules: list[RbacRule], settings: dict[str, str]) -> None:
     said, server = told(rules, settings)
     assert [each for each in server.requests if each.status == 403] == []
     assert said[0].endswith(" []")
@@ -119,24 +119,24 @@ def with_all() -> list[str]:
     return told(granted(), {})[0]
 
 
-def test_the_same_story_is_told_the_same_way(with_all: list[str]) -> None:
+def test_capi_permission_story_is_deterministic(with_all: list[str]) -> None:
     assert told(granted(NAMESPACED), {})[0] == with_all
 
 
 @needs_shared
-def test_the_role_is_enough_for_the_real_definitions_of_cluster_api(with_all: list[str]) -> None:
+def test_capi_role_suffices_for_the_real_cluster_api_definitions(with_all: list[str]) -> None:
     said, server = told(granted(), {}, SHARED / "data" / "capi-crds")
     assert said == with_all
     assert [each for each in server.requests if each.status == 403] == []
 
 
 @pytest.mark.parametrize("missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}")
-def test_every_rule_of_the_role_is_needed(missing: RbacRule, with_all: list[str]) -> None:
+def test_capi_each_rule_of_the_role_is_needed(missing: RbacRule, with_all: list[str]) -> None:
     said, _ = told([rule for rule in granted() if rule != missing], {})
     assert said != with_all
 
 
-def test_the_role_of_one_namespace_has_the_same_rules() -> None:
+def test_capi_single_namespace_role_has_the_same_rules() -> None:
     whole, namespaced = documents(WHOLE), documents(NAMESPACED)
     assert whole["ClusterRole"]["rules"] == namespaced["Role"]["rules"]
     assert commented(WHOLE) == commented(NAMESPACED)
@@ -148,7 +148,7 @@ def test_the_role_of_one_namespace_has_the_same_rules() -> None:
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
 
 
-def test_the_role_of_one_namespace_needs_the_namespace_in_the_settings() -> None:
+def test_capi_single_namespace_role_needs_the_namespace_in_the_settings() -> None:
     with management([*granted(NAMESPACED, ("default",)), *ELSEWHERE]) as there:
         nodes = fill(there, 2)
         with pytest.raises(ProviderError, match="set namespace in providers"):
@@ -156,26 +156,26 @@ def test_the_role_of_one_namespace_needs_the_namespace_in_the_settings() -> None
         assert len(there.provider(settings={"namespace": "default"}).observe(nodes).groups) == 1
 
 
-def test_the_role_of_one_namespace_comes_first_in_the_documents() -> None:
+def test_capi_single_namespace_role_is_first_in_the_documents() -> None:
     for page in ("docs/providers/clusterapi.md", "docs/deploy.md"):
         text = (FOLDER.parents[1] / page).read_text("utf-8")
         assert 0 < text.index(NAMESPACED.name) < text.index(WHOLE.name)
 
 
-def test_the_service_account_is_that_of_the_workload_cluster() -> None:
+def test_capi_service_account_equals_that_of_the_workload_cluster() -> None:
     workload = documents(FOLDER / "rbac-workload.yaml")["ServiceAccount"]
     assert documents(WHOLE)["ServiceAccount"] == workload
 
 
 def commented(path: Path) -> dict[str, Any]:
-    """The rule for infrastructure objects, which is there as an example."""
+    """Returns the commented example rule for infrastructure objects."""
     lines = [line.strip().removeprefix("#")[1:] for line in path.read_text().splitlines()]
     start = next(at for at, line in enumerate(lines) if "infrastructure.cluster.x-k8s.io]" in line)
     rules: list[dict[str, Any]] = yaml.safe_load("\n".join(lines[start : start + 3]))
     return rules[0]
 
 
-def test_the_example_of_an_infrastructure_rule_is_what_reading_a_capacity_takes() -> None:
+def test_capi_example_infrastructure_rule_suffices_to_read_a_capacity() -> None:
     example = commented(WHOLE)
     assert example["verbs"] == ["get"]
     own = RbacRule(
@@ -205,7 +205,7 @@ def test_the_example_of_an_infrastructure_rule_is_what_reading_a_capacity_takes(
 
 
 @pytest.mark.parametrize("missing", ["machinedeployments/scale", "machines"])
-def test_without_the_right_to_write_the_refusal_names_what_is_missing(missing: str) -> None:
+def test_capi_refused_write_names_the_missing_permission(missing: str) -> None:
     kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", missing)]
     with management([*kept, *ELSEWHERE]) as there:
         fill(there, 2)

@@ -1,7 +1,7 @@
-"""Removals from a MachinePool with lost answers, conflicts, forgotten records and growth in between (D11, D28).
+"""Removals from a MachinePool with lost answers, conflicts, lost records and concurrent scale-ups.
 
-Where the provider of the pool heeds the marks, nobody is lost that was not to go. Where it does not, or cannot be told,
-the size goes down by no more than was asked for, however often a step is repeated.
+Where the pool's infrastructure provider honours the delete annotations, no other machine is lost. Where it does not, or
+cannot be given any, the size decreases by no more than requested, however often a step is repeated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SIZE, TURNS = 7, 200
 
 
 def disturb(there: Management, rng: random.Random) -> int:
-    """Something that happens to a cluster; by how many instances it was grown."""
+    """Applies a random event to the cluster; returns the number of instances that it added."""
     match rng.randrange(7):
         case 0 | 1:
             there.controllers.step()
@@ -55,7 +55,7 @@ def disturb(there: Management, rng: random.Random) -> int:
 
 
 def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tuple[int, list[str]]:
-    """Until all removals are over: (by how many it was grown, those that were done)."""
+    """Runs until all removals are over. Returns (instances added, removals that succeeded)."""
     added, done = 0, []
     for turn in range(TURNS):
         if turn < TURNS // 4:
@@ -70,7 +70,7 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
         except ProviderError:
             continue
         if isinstance(outcome, InProgress):
-            if rng.random() < 0.8:  # else: the function died before it wrote this down
+            if rng.random() < 0.8:  # otherwise the function died before it recorded this
                 todo[name] = todo[name].with_status(data=outcome.data)
             continue
         if isinstance(outcome, Succeeded):
@@ -85,7 +85,7 @@ def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tu
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_D28_where_marks_are_heeded_nobody_else_is_lost(seed: int) -> None:
+def test_capi_pool_honouring_delete_annotations_loses_no_other_machine(seed: int) -> None:
     rng = random.Random(seed)
     with management() as there:
         backed(there, SIZE, annotations=bounds(0, 50))
@@ -97,12 +97,12 @@ def test_D28_where_marks_are_heeded_nobody_else_is_lost(seed: int) -> None:
         assert not gone & set(there.machines())
         assert len(there.machines()) == there.size("mp", "MachinePool")
         assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE - len(done) + added
-        assert added or len(done) == len(going)  # only a growth in between can make one fail
+        assert added or len(done) == len(going)  # only a concurrent scale-up can make one fail
 
 
 @pytest.mark.parametrize("how", ["heedless", "instances"])
 @pytest.mark.parametrize("seed", range(3))
-def test_D11_where_they_are_not_the_size_goes_down_once_for_each_removal(seed: int, how: str) -> None:
+def test_capi_pool_ignoring_delete_annotations_shrinks_once_per_removal(seed: int, how: str) -> None:
     rng = random.Random(seed)
     with management() as there:
         if how == "heedless":

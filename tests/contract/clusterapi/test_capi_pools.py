@@ -1,4 +1,4 @@
-"""Resizing MachinePools and removing from them: clusterapi.md §4.3 step 5, D11, D28; case 23 of §11."""
+"""Tests of resizing MachinePools and of removals from them."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def of_instance(name: str) -> RemovalTarget:
 
 
 def step(provider: Provider, wanted: Operation) -> tuple[Operation, Outcome]:
-    """One call; the operation as it is stored after it."""
+    """Makes one call; returns the operation as it is stored afterwards."""
     outcome = provider.remove(wanted)
     data = outcome.data if isinstance(outcome, InProgress) else {}
     return wanted.with_status(data=data), outcome
 
 
 def finish(there: Management, wanted: Operation, **settings: str) -> Outcome:
-    """Ask, let the controllers work, ask again, until it is over."""
+    """Calls the provider and lets the controllers work in turn until the operation ends."""
     for _ in range(12):
         wanted, outcome = step(there.provider(settings=settings), wanted)
         if not isinstance(outcome, InProgress):
@@ -74,7 +74,7 @@ def nodes_left(there: Management) -> list[str]:
     return sorted(each["metadata"]["name"] for each in there.store.list("nodes"))
 
 
-def test_CAPI_23_grow_and_shrink_through_the_scale_subresource() -> None:
+def test_capi_pool_grows_and_shrinks_through_the_scale_subresource() -> None:
     with management() as there:
         backed(there, 2)
         provider = there.provider()
@@ -88,8 +88,8 @@ def test_CAPI_23_grow_and_shrink_through_the_scale_subresource() -> None:
         assert there.size("mp", "MachinePool") == 2
 
 
-def test_D11_a_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
-    """A MachineSet takes those without a Node first; a pool promises nothing."""
+def test_capi_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
+    """A MachineSet first removes machines without a Node; a pool does not guarantee any order."""
     with management() as there:
         backed(there, 2)
         there.add(pool_machine("coming", "mp"))
@@ -99,7 +99,7 @@ def test_D11_a_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
         assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
 
 
-def test_CAPI_23_with_machines_they_are_marked_then_the_size_is_lowered_once() -> None:
+def test_capi_pool_machines_are_annotated_before_one_size_decrease() -> None:
     with management() as there:
         backed(there, 4)
         done = finish(there, removal(of_machine(1), of_machine(3)))
@@ -108,7 +108,7 @@ def test_CAPI_23_with_machines_they_are_marked_then_the_size_is_lowered_once() -
         assert there.writes() == ["PATCH machines/m-1 200", "PATCH machines/m-3 200", f"PATCH {SCALE} 200"]
 
 
-def test_D28_what_is_to_be_done_is_recorded_before_the_size_is_written() -> None:
+def test_capi_pool_records_its_intent_before_the_size_is_written() -> None:
     with management() as there:
         backed(there, 3)
         wanted, outcome = step(there.provider(), removal(of_machine(1)))
@@ -121,7 +121,7 @@ def test_D28_what_is_to_be_done_is_recorded_before_the_size_is_written() -> None
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("how", ["machines", "instances"])
-def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, late: bool) -> None:
+def test_capi_pool_lost_answer_and_repeats_never_lower_the_size_twice(how: str, late: bool) -> None:
     with management() as there:
         if how == "machines":
             backed(there, 4)
@@ -132,7 +132,7 @@ def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, la
         there.fault("PATCH", "/scale", close=True, late=late)
         with pytest.raises(Transient):
             there.provider(settings=ALLOWED).remove(wanted)
-        for _ in range(3):  # the same message, several times over
+        for _ in range(3):  # the same message, delivered several times
             there.provider(settings=ALLOWED).remove(wanted)
         assert there.size("mp", "MachinePool") == 3
         there.touch("mp", "MachinePool")
@@ -141,7 +141,7 @@ def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, la
         assert there.size("mp", "MachinePool") == 3
 
 
-def test_D28_a_pool_that_changed_since_is_recorded_anew() -> None:
+def test_capi_pool_changed_since_its_record_is_recorded_again() -> None:
     with management() as there:
         backed(there, 3)
         wanted, _ = step(there.provider(), removal(of_machine(0)))
@@ -157,8 +157,8 @@ def test_D28_a_pool_that_changed_since_is_recorded_anew() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 @pytest.mark.parametrize("how", ["machines", "instances"])
-def test_D28_lowered_and_raised_again_it_is_not_lowered_a_second_time(how: str, lost: bool) -> None:
-    """Whatever the first time has cost, it may be on its way."""
+def test_capi_pool_lowered_and_raised_again_is_not_lowered_twice(how: str, lost: bool) -> None:
+    """The machine that the first decrease costs may already be on its way out."""
     with management() as there:
         if how == "machines":
             backed(there, 3)
@@ -178,8 +178,8 @@ def test_D28_lowered_and_raised_again_it_is_not_lowered_a_second_time(how: str, 
         assert (there.size("mp", "MachinePool"), there.marked()) == (3, {})
 
 
-def test_while_instances_are_still_being_made_the_size_stays() -> None:
-    """A lower one would only cancel those."""
+def test_capi_pool_size_stays_while_instances_are_being_created() -> None:
+    """A lower size would only cancel the creation of those."""
     with management() as there:
         backed(there, 3)
         there.change("mp", "MachinePool", replicas=4)
@@ -190,7 +190,7 @@ def test_while_instances_are_still_being_made_the_size_stays() -> None:
         assert (there.size("mp", "MachinePool"), there.marked()) == (4, {})
 
 
-def test_a_size_that_somebody_lowered_by_as_many_is_left_as_it_is() -> None:
+def test_capi_pool_already_lowered_by_others_is_left_unchanged() -> None:
     with management() as there:
         backed(there, 3)
         wanted, _ = step(there.provider(), removal(of_machine(2)))
@@ -203,7 +203,7 @@ def test_a_size_that_somebody_lowered_by_as_many_is_left_as_it_is() -> None:
         assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-1"])
 
 
-def test_D11_a_provider_that_ignores_marks_costs_one_machine_and_not_all() -> None:
+def test_capi_pool_ignoring_annotations_loses_one_machine_and_not_all() -> None:
     with management() as there:
         backed(there, 4, "heedless")
         cls, message = refused(finish(there, removal(of_machine(3))))
@@ -212,7 +212,7 @@ def test_D11_a_provider_that_ignores_marks_costs_one_machine_and_not_all() -> No
         assert (there.size("mp", "MachinePool"), there.machines(), there.marked()) == (3, ["m-1", "m-2", "m-3"], {})
 
 
-def test_removals_of_one_pool_go_one_after_the_other() -> None:
+def test_capi_removals_of_one_pool_run_one_after_another() -> None:
     with management() as there:
         backed(there, 5)
         ops = {name: removal(of_machine(at), op=name) for at, name in ((3, "a"), (1, "b"), (4, "c"))}
@@ -229,7 +229,7 @@ def test_removals_of_one_pool_go_one_after_the_other() -> None:
         assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-2"])
 
 
-def test_of_two_removals_that_marked_at_once_the_first_by_its_id_goes_on() -> None:
+def test_capi_first_of_two_concurrent_annotating_removals_by_id_proceeds() -> None:
     with management() as there:
         backed(there, 3)
         for index, op in ((0, "b"), (1, "a")):
@@ -248,7 +248,7 @@ def test_of_two_removals_that_marked_at_once_the_first_by_its_id_goes_on() -> No
         assert there.machines() == ["m-2"]
 
 
-def test_D11_an_instance_that_has_no_machine_yet_is_not_risked_in_a_pool_that_has() -> None:
+def test_capi_pool_with_machines_waits_for_an_instance_without_a_machine() -> None:
     with management() as there:
         backed(there, 2)
         there.change("mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"])
@@ -256,12 +256,12 @@ def test_D11_an_instance_that_has_no_machine_yet_is_not_risked_in_a_pool_that_ha
         cls, message = refused(there.provider(settings=ALLOWED).remove(removal(target)))
         assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
         assert there.writes() == []
-        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has
+        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))  # now it has one
         assert isinstance(finish(there, removal(target)), Succeeded)
         assert there.machines() == ["m-0", "m-1"]
 
 
-def test_CAPI_23_D11_without_machines_it_is_refused_by_default_naming_the_setting() -> None:
+def test_capi_pool_without_machines_refuses_removal_and_names_the_setting() -> None:
     with management() as there:
         bare(there, 3)
         cls, message = refused(there.provider().remove(removal(of_instance("mp-0001"))))
@@ -270,7 +270,7 @@ def test_CAPI_23_D11_without_machines_it_is_refused_by_default_naming_the_settin
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 3)
 
 
-def test_CAPI_23_without_machines_a_pool_may_become_empty() -> None:
+def test_capi_pool_without_machines_may_become_empty() -> None:
     with management() as there:
         bare(there, 2)
         names = [each.node for each in there.provider().observe(there.nodes()).groups[0].instances]
@@ -279,17 +279,15 @@ def test_CAPI_23_without_machines_a_pool_may_become_empty() -> None:
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (0, [])
 
 
-def test_CAPI_23_without_machines_it_is_allowed_by_the_setting() -> None:
+def test_capi_pool_without_machines_allows_removal_by_the_setting() -> None:
     with management() as there:
         bare(there, 3)
-        assert isinstance(
-            finish(there, removal(of_instance("mp-0000")), **ALLOWED), Succeeded
-        )  # the cloud's own choice
+        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Succeeded)  # chosen by the cloud
         assert there.writes() == [f"PATCH {SCALE} 200"]
         assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
 
 
-def test_D11_the_cloud_took_another_one_and_that_is_the_end_of_it() -> None:
+def test_capi_pool_removal_ends_when_the_cloud_removed_another_instance() -> None:
     with management() as there:
         bare(there, 3)
         cls, message = refused(finish(there, removal(of_instance("mp-0002")), **ALLOWED))
@@ -298,7 +296,7 @@ def test_D11_the_cloud_took_another_one_and_that_is_the_end_of_it() -> None:
 
 
 @pytest.mark.parametrize("handle", ["listed:local:///default/gone", "listed:bare"])
-def test_CAPI_23_an_instance_that_is_not_listed_is_gone(handle: str) -> None:
+def test_capi_pool_instance_that_is_not_listed_is_gone(handle: str) -> None:
     with management() as there:
         bare(there, 2)
         outcome = there.provider().remove(removal(RemovalTarget("gone", "local:///default/gone", handle)))
@@ -306,7 +304,7 @@ def test_CAPI_23_an_instance_that_is_not_listed_is_gone(handle: str) -> None:
         assert (there.writes(), there.size("mp", "MachinePool")) == ([], 2)
 
 
-def test_what_is_no_instance_of_the_pool_is_refused_before_any_write() -> None:
+def test_capi_pool_removal_of_a_foreign_instance_is_refused_before_any_write() -> None:
     with management() as there:
         backed(there, 2)
         there.add(pool("other", replicas=1), pool_machine("theirs", "other", provider_id="c:///t"))
@@ -319,7 +317,7 @@ def test_what_is_no_instance_of_the_pool_is_refused_before_any_write() -> None:
         assert (there.writes(), there.marked()) == ([], {})
 
 
-def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
+def test_capi_pool_keeps_its_minimum_except_for_unregistered_instances() -> None:
     with management() as there:
         backed(there, 2, annotations=bounds(2, 5))
         assert refused(there.provider().remove(removal(of_machine(0))))[0] == "InvalidRequest"
@@ -331,7 +329,7 @@ def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
         assert there.machines() == ["m-0", "m-1"]
 
 
-def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
+def test_capi_pool_instance_that_joined_meanwhile_is_not_deleted() -> None:
     with management() as there:
         bare(there, 2)
         cls, message = refused(
@@ -343,7 +341,7 @@ def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
         assert there.size("mp", "MachinePool") == 2
 
 
-def test_an_instance_that_never_joined_is_discarded_where_the_setting_allows_it() -> None:
+def test_capi_pool_unregistered_instance_is_deleted_if_the_setting_allows() -> None:
     with management() as there:
         there.controllers.fail_next("default/mp", "never-joins")
         bare(there, 2)
@@ -356,7 +354,7 @@ def test_an_instance_that_never_joined_is_discarded_where_the_setting_allows_it(
         assert (done.facts["never_joined"], nodes_left(there)) == (1, ["mp-0001"])
 
 
-def test_what_was_prepared_is_taken_back_until_the_size_is_lowered() -> None:
+def test_capi_pool_preparation_is_rolled_back_until_the_size_is_lowered() -> None:
     with management() as there:
         backed(there, 3)
         wanted, _ = step(there.provider(), removal(of_machine(1)))
@@ -366,11 +364,11 @@ def test_what_was_prepared_is_taken_back_until_the_size_is_lowered() -> None:
         step(there.provider(), wanted)
         assert there.provider().release(wanted.with_status(data={})) is False
         there.work()
-        assert there.provider().release(wanted) is False  # it is going
+        assert there.provider().release(wanted) is False  # its deletion has begun
         assert there.machines() == ["m-0", "m-2"]
 
 
-def test_without_machines_there_is_something_to_take_back_only_before() -> None:
+def test_capi_pool_without_machines_rolls_back_only_before_the_decrease() -> None:
     with management() as there:
         bare(there, 3)
         wanted, _ = step(there.provider(settings=ALLOWED), removal(of_instance("mp-0000")))
@@ -379,7 +377,7 @@ def test_without_machines_there_is_something_to_take_back_only_before() -> None:
         assert there.provider().release(wanted) is False
 
 
-def test_CAPI_23_a_pool_of_another_scaler_is_not_changed() -> None:
+def test_capi_pool_managed_by_another_scaler_is_not_changed() -> None:
     with management() as there:
         backed(there, 2, managed_by="karpenter")
         assert "karpenter" in refused(there.provider().remove(removal(of_machine(0))))[1]

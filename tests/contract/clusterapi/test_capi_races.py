@@ -1,4 +1,4 @@
-"""What changes between two requests of one change, and rows that came back spoilt: clusterapi.md §4.3, D28, D31."""
+"""Changes between two requests of one operation, and records that became unreadable."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def finish(there: Management, wanted: Operation) -> Outcome:
     raise AssertionError(f"still {outcome}")
 
 
-def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_gone() -> None:
+def test_capi_machine_deleted_before_its_annotation_counts_as_removed() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/machines/m-1", 404)
         outcome = there.provider().remove(operation(OperationKind.DELETE_NODES, 3, 1, 0, 1))
-        assert isinstance(outcome, InProgress)  # looked again, and it had only seemed so
+        assert isinstance(outcome, InProgress)  # the second read showed that the contradiction was only apparent
         assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
 
 
 @pytest.mark.parametrize("text", RUBBISH)
-def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> None:
+def test_capi_unreadable_attempt_count_is_treated_as_zero(text: str) -> None:
     with management() as there:
         fill(there, 1)
         gone = operation(OperationKind.DELETE_NODES, 2, 1, 7).with_status(data={"never_joined": text})
@@ -44,7 +44,7 @@ def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> N
 
 
 @pytest.mark.parametrize("text", RUBBISH)
-def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) -> None:
+def test_capi_unreadable_pool_record_is_written_again(text: str) -> None:
     with management() as there:
         there.add(pool("mp", replicas=2, annotations={**bounds(), "local.outscaler/pool": "machines"}))
         there.add(
@@ -64,8 +64,8 @@ PAUSE, UNBOUND = f"{GROUP}/paused", "no bounds"
 
 @pytest.mark.parametrize("kind", ["MachineDeployment", "MachinePool"])
 @pytest.mark.parametrize("meanwhile", [PAUSE, UNBOUND])
-def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind: str, meanwhile: str) -> None:
-    """They would choose these machines whenever somebody makes the group smaller later on."""
+def test_capi_delete_annotations_are_removed_from_paused_or_former_groups(kind: str, meanwhile: str) -> None:
+    """Left-over annotations would select these machines whenever a user makes the group smaller later."""
     with management() as there:
         if kind == "MachinePool":
             there.add(pool("md-0", replicas=2), pool_machine("m-0", "md-0", node="n-0"), pool_machine("m-1", "md-0"))
@@ -78,7 +78,7 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
             with pytest.raises(Transient):
                 there.provider().remove(wanted)
         else:
-            assert isinstance(there.provider().remove(wanted), InProgress)  # recorded and marked, not lowered
+            assert isinstance(there.provider().remove(wanted), InProgress)  # recorded and annotated, not lowered
         assert list(there.marked()) == ["m-0"]
         found = there.store.get(PLURALS[kind], "md-0", "default", GROUP)
         assert found is not None
@@ -89,8 +89,8 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
         assert (there.marked(), there.size("md-0", kind)) == ({}, 2)
 
 
-def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> None:
-    """A pod may have come to that node since anybody looked; the function that goes on with it looks first."""
+def test_capi_size_is_not_lowered_for_an_annotation_of_a_stopped_function() -> None:
+    """A pod may have been scheduled to that node meanwhile; the function that continues checks first."""
     with management() as there:
         fill(there, 4)
         first, second = (
@@ -99,7 +99,7 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
         )
         there.fault("PATCH", "/scale", 503, times=-1)
         with pytest.raises(Transient):
-            there.provider().remove(first)  # marked, and dies before the size
+            there.provider().remove(first)  # annotated, and dies before the size
         there.server.faults.clear()
         there.clock.advance(31.0)
 
@@ -114,7 +114,7 @@ def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> 
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
 
 
-def test_D28_a_mark_of_this_moment_is_a_neighbours_and_counts() -> None:
+def test_capi_recent_annotation_of_a_concurrent_removal_is_counted() -> None:
     with management() as there:
         fill(there, 4)
         there.fault("PATCH", "/scale", 503, times=-1)

@@ -1,4 +1,4 @@
-"""Removing named machines, also after a crash and beside others: clusterapi.md §4.3; cases 12, 13, 14 and 16 of §11."""
+"""Tests of removing named machines, also after a crash and with concurrent operations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def failed(outcome: Outcome) -> tuple[str, str]:
 
 
 def finish(there: Management, provider: Provider, wanted: Operation) -> Succeeded:
-    """Ask, let the controllers work, ask again, until it is done."""
+    """Calls the provider and lets the controllers work in turn until the operation is done."""
     outcome = provider.remove(wanted)
     for _ in range(5):
         if isinstance(outcome, Succeeded):
@@ -48,7 +48,7 @@ def finish(there: Management, provider: Provider, wanted: Operation) -> Succeede
     raise AssertionError(f"still {outcome}")
 
 
-def test_CAPI_12_five_of_ten_are_marked_then_the_size_is_lowered_once() -> None:
+def test_capi_removed_machines_are_annotated_before_one_size_decrease() -> None:
     with management() as there:
         fill(there, 10)
         provider, wanted = there.provider(), removal(10, 1, 3, 5, 7, 9)
@@ -61,7 +61,7 @@ def test_CAPI_12_five_of_ten_are_marked_then_the_size_is_lowered_once() -> None:
         assert there.machines() == ["m-0", "m-2", "m-4", "m-6", "m-8"]
 
 
-def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
+def test_capi_machine_of_another_group_stops_the_removal_before_any_write() -> None:
     with management() as there:
         fill(there, 3)
         there.add(
@@ -80,7 +80,7 @@ def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
         assert there.writes() == []
 
 
-def test_CAPI_12_below_the_minimum_nothing_is_written() -> None:
+def test_capi_removal_below_the_minimum_writes_nothing() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(1, 5))
         assert failed(there.provider().remove(removal(2, 0, 1)))[0] == "InvalidRequest"
@@ -88,7 +88,7 @@ def test_CAPI_12_below_the_minimum_nothing_is_written() -> None:
         assert there.marked() == {}
 
 
-def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
+def test_capi_repeated_removal_before_and_after_the_deletion_began() -> None:
     with management() as there:
         fill(there, 10)
         wanted = removal(10, 0, 1, 2)
@@ -103,7 +103,7 @@ def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
         assert there.size() == 7
 
 
-def test_a_machine_that_is_gone_counts_as_removed_and_the_size_is_left_alone() -> None:
+def test_capi_machine_already_gone_counts_as_removed_without_a_decrease() -> None:
     with management() as there:
         fill(there, 3)
         wanted = removal(3, 0).with_spec(targets=(RemovalTarget("gone", "c:///x", "default/gone"),))
@@ -111,16 +111,16 @@ def test_a_machine_that_is_gone_counts_as_removed_and_the_size_is_left_alone() -
         assert there.writes() == []
 
 
-def test_D30_only_machines_that_are_still_to_be_removed_count_against_the_minimum() -> None:
+def test_capi_only_machines_still_to_be_removed_count_against_the_minimum() -> None:
     with management() as there:
         fill(there, 4, annotations=bounds(2, 5))
         there.resize(3)
-        there.begin_deletion("m-0")  # by another: the size accounts for it
+        there.begin_deletion("m-0")  # by another writer; the size accounts for it
         assert isinstance(there.provider().remove(removal(4, 0, 1)), InProgress)
         assert there.size() == 2
 
 
-def test_CAPI_16_above_its_maximum_a_group_may_shrink() -> None:
+def test_capi_group_above_its_maximum_may_shrink() -> None:
     with management() as there:
         fill(there, 4, annotations=bounds(0, 2))
         finish(there, there.provider(), removal(4, 3))
@@ -128,7 +128,7 @@ def test_CAPI_16_above_its_maximum_a_group_may_shrink() -> None:
         assert there.machines() == ["m-0", "m-1", "m-2"]
 
 
-def test_CAPI_14_a_size_conflict_is_read_again_with_the_marks_on() -> None:
+def test_capi_size_conflict_is_read_again_with_annotations_in_place() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/scale", 409, times=2)
@@ -137,7 +137,7 @@ def test_CAPI_14_a_size_conflict_is_read_again_with_the_marks_on() -> None:
         assert there.size() == 2
 
 
-def test_CAPI_14_after_the_third_conflict_the_marks_come_off() -> None:
+def test_capi_third_size_conflict_removes_the_annotations() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/scale", 409, times=-1)
@@ -147,7 +147,7 @@ def test_CAPI_14_after_the_third_conflict_the_marks_come_off() -> None:
         assert (there.size(), there.marked()) == (3, {})
 
 
-def test_CAPI_14_a_mark_that_is_refused_leaves_size_and_other_marks_as_they_were() -> None:
+def test_capi_refused_annotation_leaves_size_and_other_annotations_unchanged() -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/machines/m-2", 409, times=-1)
@@ -158,7 +158,7 @@ def test_CAPI_14_a_mark_that_is_refused_leaves_size_and_other_marks_as_they_were
 
 
 @pytest.mark.parametrize("path", ["/scale", "/machines/m-1"])
-def test_a_write_that_is_forbidden_leaves_nothing_behind(path: str) -> None:
+def test_capi_forbidden_write_leaves_nothing_behind(path: str) -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", path, 403, times=1)
@@ -168,7 +168,7 @@ def test_a_write_that_is_forbidden_leaves_nothing_behind(path: str) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("path", ["/machines/m-1", "/scale"])
-def test_CAPI_14_D28_cut_off_anywhere_the_next_call_completes_it_once(path: str, late: bool) -> None:
+def test_capi_interrupted_removal_is_completed_once_by_the_next_call(path: str, late: bool) -> None:
     with management() as there:
         fill(there, 4)
         there.fault("PATCH", path, close=True, late=late)
@@ -178,14 +178,15 @@ def test_CAPI_14_D28_cut_off_anywhere_the_next_call_completes_it_once(path: str,
         assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
 
 
-def test_D28_a_crash_after_the_change_and_a_growth_before_the_next_call() -> None:
-    """The mark is not used up then, and the size no longer accounts for it: it is lowered again, and only once."""
+def test_capi_crash_after_the_decrease_and_scale_up_before_the_next_call() -> None:
+    """The annotation has not been consumed and the size no longer accounts for it: the size is lowered again, exactly
+    once."""
     with management() as there:
         fill(there, 4)
         there.provider().remove(removal(4, 1))
         there.resize(6)
         assert isinstance(there.provider().remove(removal(4, 1)), InProgress)
-        assert there.size() == 6  # machines are still to be made: not now
+        assert there.size() == 6  # machines are still to be created, so the removal waits
         there.work()
         finish(there, there.provider(), removal(4, 1))
         assert there.size() == 5
@@ -194,8 +195,8 @@ def test_D28_a_crash_after_the_change_and_a_growth_before_the_next_call() -> Non
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_removals_side_by_side_each_take_their_own(order: tuple[int, ...]) -> None:
-    """Planned together, so each was planned from 5 to 4; whoever comes first."""
+def test_capi_concurrent_removals_each_remove_their_own_machines(order: tuple[int, ...]) -> None:
+    """Both were planned together, so each planned to go from 5 to 4; the order does not matter."""
     with management() as there:
         fill(there, 5)
         wanted = {index: removal(5, index, op=f"op-{index}") for index in order}
@@ -208,12 +209,12 @@ def test_removals_side_by_side_each_take_their_own(order: tuple[int, ...]) -> No
         assert (there.size(), there.machines()) == (2, ["m-3", "m-4"])
 
 
-def test_a_mark_of_a_removal_that_runs_beside_is_counted_whoever_lowers_first() -> None:
+def test_capi_annotation_of_a_concurrent_removal_counts_in_either_order() -> None:
     with management() as there:
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
         with pytest.raises(Transient):
-            there.provider().remove(removal(5, 0, op="first"))  # stopped between mark and size
+            there.provider().remove(removal(5, 0, op="first"))  # stopped between annotation and size
         assert isinstance(there.provider().remove(removal(5, 1, op="second")), InProgress)
         assert there.size() == 3
         there.work()
@@ -223,7 +224,7 @@ def test_a_mark_of_a_removal_that_runs_beside_is_counted_whoever_lowers_first() 
         assert there.size() == 3
 
 
-def test_D28_a_forgotten_mark_does_not_kill_its_machine_later() -> None:
+def test_capi_leftover_delete_annotation_never_removes_its_machine_later() -> None:
     with management() as there:
         fill(there, 5)
         there.fault("PATCH", "/scale", close=True)
@@ -235,7 +236,7 @@ def test_D28_a_forgotten_mark_does_not_kill_its_machine_later() -> None:
         assert "m-0" not in there.marked()
 
 
-def test_a_mark_of_somebody_else_is_not_risked() -> None:
+def test_capi_delete_annotation_of_another_writer_blocks_the_removal() -> None:
     with management() as there:
         fill(there, 2)
         there.add(finalized(machine("theirs", "md-0-ms", node="n", mark="by hand")))
@@ -244,13 +245,13 @@ def test_a_mark_of_somebody_else_is_not_risked() -> None:
         assert cls == "Conflict"
         assert "default/theirs" in message
         assert there.marked() == {"theirs": "by hand"}
-        # on a target it does the same as ours, and stays as it is
+        # on a target it has the same effect as ours, and stays unchanged
         own = removal(3, 0).with_spec(targets=(RemovalTarget("n", "", "default/theirs"),))
         finish(there, there.provider(), own)
         assert there.machines() == ["m-0", "m-1"]
 
 
-def test_D15_nothing_is_removed_while_a_rollout_runs() -> None:
+def test_capi_removals_wait_for_a_rollout() -> None:
     with management() as there:
         fill(there, 3)
         there.add(machine_set("older", of="md-0", revision="0", replicas=1))
@@ -260,7 +261,7 @@ def test_D15_nothing_is_removed_while_a_rollout_runs() -> None:
         assert there.writes() == []
 
 
-def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
+def test_capi_recreated_machine_with_a_targets_name_is_untouched() -> None:
     with management() as there:
         fill(there, 2)
         wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///before", "default/m-0"),))
@@ -268,7 +269,7 @@ def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
         assert there.writes() == []
 
 
-def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so() -> None:
+def test_capi_unregistered_machines_are_removed_by_placeholder_and_reported() -> None:
     with management() as there:
         fill(there, 3, joined=2)
         target = RemovalTarget("", "pending-machine-default_m-2")
@@ -283,7 +284,7 @@ def _discard(*names: str) -> Any:
     return removal(3, 0).with_spec(kind=OperationKind.DELETE_INSTANCES, targets=targets)
 
 
-def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_minimum() -> None:
+def test_capi_unregistered_machine_is_deleted_at_the_group_minimum() -> None:
     with management() as there:
         fill(there, 3, joined=2, annotations=bounds(3, 10))
         finish(there, there.provider(), _discard("m-2"))
@@ -291,7 +292,7 @@ def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_mini
         assert there.size() == 2
 
 
-def test_a_machine_that_has_joined_meanwhile_is_not_discarded_nor_is_any_other() -> None:
+def test_capi_machine_that_joined_meanwhile_stops_unregistered_deletions() -> None:
     with management() as there:
         fill(there, 3, joined=2)
         cls, message = failed(there.provider().remove(_discard("m-1", "m-2")))
@@ -299,8 +300,8 @@ def test_a_machine_that_has_joined_meanwhile_is_not_discarded_nor_is_any_other()
         assert (there.marked(), there.size()) == ({}, 3)
 
 
-def test_a_machine_that_has_joined_is_not_discarded_though_its_node_is_gone() -> None:
-    """A nodeRef to no Node of ours may be another cluster's Node."""
+def test_capi_joined_machine_whose_node_is_gone_is_not_unregistered() -> None:
+    """A nodeRef that names none of our Nodes may name another cluster's Node."""
     with management() as there:
         fill(there, 3)
         there.store.delete("nodes", "n-2")
@@ -310,7 +311,7 @@ def test_a_machine_that_has_joined_is_not_discarded_though_its_node_is_gone() ->
         assert (there.machines(), there.marked(), there.size()) == (["m-0", "m-1", "m-2"], {}, 3)
 
 
-def test_a_machine_whose_drained_node_is_gone_meanwhile_is_removed() -> None:
+def test_capi_machine_whose_drained_node_vanished_is_removed() -> None:
     with management() as there:
         fill(there, 3)
         there.store.delete("nodes", "n-2")
@@ -318,14 +319,14 @@ def test_a_machine_whose_drained_node_is_gone_meanwhile_is_removed() -> None:
         assert there.machines() == ["m-0", "m-1"]
 
 
-def test_a_target_that_no_machine_is_known_for_is_refused() -> None:
+def test_capi_target_without_a_known_machine_is_refused() -> None:
     with management() as there:
         fill(there, 2)
         wanted = removal(2, 0).with_spec(targets=(RemovalTarget("n-0", "c:///i-0"),))
         assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
 
 
-def test_a_stand_alone_set_loses_the_machine_that_is_named() -> None:
+def test_capi_stand_alone_set_loses_the_named_machine() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=2))
         there.add(*(finalized(machine(name, "alone", node=name)) for name in ("a", "b")))

@@ -1,4 +1,4 @@
-"""Growing and lowering sizes: clusterapi.md §4.1, §4.2, §4.4; cases 11, 14, 15 and 16 of §11."""
+"""Tests of raising and lowering sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def failed(outcome: object) -> tuple[str, str]:
     return outcome.error_class, outcome.message
 
 
-def test_grow_writes_the_size_once_however_often_it_is_asked() -> None:
+def test_capi_repeated_scale_up_writes_the_size_once() -> None:
     with management() as there:
         fill(there, 2)
         provider = there.provider()
@@ -43,7 +43,7 @@ def test_grow_writes_the_size_once_however_often_it_is_asked() -> None:
         assert provider.poll(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
 
 
-def test_a_size_that_is_neither_is_a_conflict_and_stays() -> None:
+def test_capi_size_neither_old_nor_requested_is_a_conflict_and_stays() -> None:
     with management() as there:
         fill(there, 3)
         cls, message = failed(there.provider().grow(grow(2, 5)))
@@ -52,7 +52,7 @@ def test_a_size_that_is_neither_is_a_conflict_and_stays() -> None:
         assert there.writes() == []
 
 
-def test_above_the_maximum_nothing_is_written() -> None:
+def test_capi_scale_up_above_the_maximum_writes_nothing() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(0, 4))
         assert failed(there.provider().grow(grow(2, 5)))[0] == "InvalidRequest"
@@ -62,14 +62,14 @@ def test_above_the_maximum_nothing_is_written() -> None:
         assert there.size() == 5
 
 
-def test_CAPI_16_D14_below_its_minimum_a_group_may_grow() -> None:
+def test_capi_group_below_its_minimum_may_grow() -> None:
     with management() as there:
         fill(there, 2, annotations=bounds(6, 10))
         assert isinstance(there.provider().grow(grow(2, 4)), Succeeded)
         assert there.size() == 4
 
 
-def test_CAPI_14_D13_a_conflict_is_read_and_decided_again() -> None:
+def test_capi_size_conflict_is_read_and_decided_again() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", 409, times=2)
@@ -77,7 +77,7 @@ def test_CAPI_14_D13_a_conflict_is_read_and_decided_again() -> None:
         assert there.writes() == [f"PATCH {SCALE} 409"] * 2 + [f"PATCH {SCALE} 200"]
 
 
-def test_CAPI_14_D13_the_third_conflict_ends_it() -> None:
+def test_capi_third_size_conflict_ends_the_scale_up() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", 409, times=-1)
@@ -86,7 +86,7 @@ def test_CAPI_14_D13_the_third_conflict_ends_it() -> None:
         assert there.writes() == [f"PATCH {SCALE} 409"] * 3
 
 
-def test_D13_a_size_is_only_written_over_the_version_that_was_read() -> None:
+def test_capi_size_is_written_only_over_the_version_read() -> None:
     with management() as there:
         fill(there, 2)
         api = CapiApi(there.kube(), CapiAnnotations(), "v1beta2")
@@ -97,19 +97,19 @@ def test_D13_a_size_is_only_written_over_the_version_that_was_read() -> None:
         assert there.size() == 2
 
 
-def test_an_answer_that_is_lost_is_asked_about_before_it_is_repeated() -> None:
+def test_capi_lost_answer_is_checked_before_the_write_is_repeated() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", close=True, late=True)
         with pytest.raises(Transient):
             there.provider().grow(grow(2, 3))
-        assert there.size() == 3  # it had happened
+        assert there.size() == 3  # the write had happened
         there.requests()
         assert isinstance(there.provider().grow(grow(2, 3)), Succeeded)
         assert there.writes() == []
 
 
-def test_throttling_says_when_to_come_back() -> None:
+def test_capi_throttled_write_states_when_to_retry() -> None:
     with management() as there:
         fill(there, 2)
         there.fault("PATCH", "/scale", 429, headers={"Retry-After": "7"}, times=-1)
@@ -118,7 +118,7 @@ def test_throttling_says_when_to_come_back() -> None:
         assert raised.value.retry_after == 7.0
 
 
-def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
+def test_capi_scale_up_waits_until_a_removal_has_deleted_its_machines() -> None:
     with management() as there:
         fill(there, 3)
         provider = there.provider()
@@ -134,7 +134,7 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
     ("group", "cls"),
     [
         ("MachineDeployment/default/gone", "NotFound"),
-        ("MachineSet/default/md-0-ms", "InvalidRequest"),  # D8: it belongs to a MachineDeployment
+        ("MachineSet/default/md-0-ms", "InvalidRequest"),  # it belongs to a MachineDeployment
         ("MachineDeployment/default/paused", "Conflict"),
         ("MachineDeployment/default/bare", "InvalidRequest"),
         ("MachineDeployment/elsewhere/md-0", "NotFound"),
@@ -143,7 +143,7 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
         ("md-0", "InvalidRequest"),
     ],
 )
-def test_what_is_no_group_of_ours_is_not_resized(group: str, cls: str) -> None:
+def test_capi_object_that_is_not_our_group_is_not_resized(group: str, cls: str) -> None:
     with management() as there:
         fill(there, 2)
         paused = {**bounds(), "cluster.x-k8s.io/paused": ""}
@@ -152,25 +152,25 @@ def test_what_is_no_group_of_ours_is_not_resized(group: str, cls: str) -> None:
         assert there.writes() == []
 
 
-def test_a_group_outside_the_discovery_is_not_resized() -> None:
+def test_capi_group_outside_the_discovery_is_not_resized() -> None:
     with management() as there:
         fill(there, 2)
         assert failed(there.provider(settings={"clusterName": "c2"}).grow(grow(2, 3)))[0] == "InvalidRequest"
 
 
-def test_a_stand_alone_set_is_resized_like_a_deployment() -> None:
+def test_capi_stand_alone_set_is_resized_like_a_deployment() -> None:
     with management() as there:
         there.add(machine_set("alone", replicas=1))
         assert isinstance(there.provider().grow(grow(1, 2, group="MachineSet/default/alone")), Succeeded)
         assert there.size("alone", "MachineSet") == 2
 
 
-def test_CAPI_15_zero_is_sent_and_read() -> None:
+def test_capi_size_zero_is_written_and_read() -> None:
     with management() as there:
         fill(there, 1, joined=0)
         assert there.provider().shrink_target(shrink(1, 0)) == Succeeded({"from": 1, "to": 0})
         assert there.size() == 0
-        assert there.provider().grow(grow(0, 2)) == Succeeded({"from": 0, "to": 2})  # a Scale without replicas is 0
+        assert there.provider().grow(grow(0, 2)) == Succeeded({"from": 0, "to": 2})  # a Scale without replicas means 0
         assert there.size() == 2
 
 
@@ -178,17 +178,19 @@ def test_CAPI_15_zero_is_sent_and_read() -> None:
     ("size", "running", "odd", "down", "left"),
     [
         (4, 3, [], 1, 3),
-        (3, 3, [], 1, None),  # would delete a running one
+        (3, 3, [], 1, None),  # would delete a running machine
         (4, 3, ["pending"], 1, 3),
         (4, 3, ["failed"], 1, 3),
         (4, 3, ["deleting"], 1, 3),
         (5, 3, ["pending", "failed"], 2, 3),
         (5, 2, ["pending", "failed", "deleting"], 3, 2),
         (5, 3, ["pending", "failed"], 3, None),
-        (4, 3, ["registered"], 1, None),  # D26: pending to Cluster API, yet its Node is there
+        (4, 3, ["registered"], 1, None),  # Cluster API reports it as pending, yet its Node exists
     ],
 )
-def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, left: int | None) -> None:
+def test_capi_decrease_target_is_safe_or_refused(
+    size: int, running: int, odd: list[str], down: int, left: int | None
+) -> None:
     shapes = {
         "pending": machine("pending", "md-0-ms", provider_id="c:///p"),
         "failed": machine("failed", "md-0-ms", phase="Failed", failureMessage="no"),
@@ -210,8 +212,8 @@ def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, le
 
 
 @pytest.mark.parametrize("odd", ["unhealthy", "failed", "registered"])
-def test_CAPI_11_D26_a_decrease_does_not_take_an_ailing_node_for_a_machine_that_never_joined(odd: str) -> None:
-    """To a MachineSet both are unhealthy, and the name decides which of them goes."""
+def test_capi_decrease_target_counts_an_unhealthy_node_as_joined(odd: str) -> None:
+    """To a MachineSet both machines are unhealthy, and the name decides which of them is deleted."""
     shapes = {
         "unhealthy": machine("a", "md-0-ms", node="n", conditions=[{"type": "NodeHealthy", "status": "Unknown"}]),
         "failed": machine("a", "md-0-ms", node="n", deprecated={"v1beta1": {"failureMessage": "no"}}),
@@ -223,12 +225,13 @@ def test_CAPI_11_D26_a_decrease_does_not_take_an_ailing_node_for_a_machine_that_
         there.join(node("n", "c:///a"))
         there.change("md-0-ms", kind="MachineSet", replicas=5)
         there.resize(5)
-        assert there.provider().shrink_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})  # nobody goes for this
+        # no machine is deleted for this
+        assert there.provider().shrink_target(shrink(5, 4)) == Succeeded({"from": 5, "to": 4})
         cls, message = failed(there.provider().shrink_target(shrink(4, 3)))
         assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
 
 
-def test_CAPI_11_machines_without_ids_count_by_their_nodes() -> None:
+def test_capi_machines_without_provider_ids_are_counted_by_their_nodes() -> None:
     with management() as there:
         there.add(deployment("md-0", replicas=4), machine_set("md-0-ms", of="md-0", replicas=4))
         for index in range(3):
@@ -239,7 +242,7 @@ def test_CAPI_11_machines_without_ids_count_by_their_nodes() -> None:
         assert isinstance(there.provider().shrink_target(shrink(3, 2)), Failed)
 
 
-def test_a_decrease_below_the_minimum_or_beside_marked_machines_is_refused() -> None:
+def test_capi_decrease_below_minimum_or_with_annotated_machines_is_refused() -> None:
     with management() as there:
         fill(there, 3, joined=1, annotations=bounds(2, 5))
         assert failed(there.provider().shrink_target(shrink(3, 1)))[0] == "InvalidRequest"
@@ -250,7 +253,7 @@ def test_a_decrease_below_the_minimum_or_beside_marked_machines_is_refused() -> 
         assert there.writes() == []
 
 
-def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_cost_its_machine() -> None:
+def test_capi_leftover_annotation_neither_blocks_a_decrease_nor_costs_a_machine() -> None:
     with management() as there:
         fill(there, 4, joined=3)
         there.fault("PATCH", "/scale", close=True)
@@ -258,16 +261,16 @@ def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_
             there.provider().remove(operation(OperationKind.DELETE_NODES, 4, 3, 0))
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))
-        assert list(there.marked()) == ["m-0"]  # it may still be under way
+        assert list(there.marked()) == ["m-0"]  # its removal may still be in progress
         there.clock.advance(FORGOTTEN_AFTER + 1)
         with pytest.raises(Conflict):
-            there.provider().shrink_target(shrink(4, 3))  # taken off; the next look finds it gone
+            there.provider().shrink_target(shrink(4, 3))  # removed; the next read does not find it
         assert there.provider().shrink_target(shrink(4, 3)) == Succeeded({"from": 4, "to": 3})
         there.work()
         assert there.machines() == ["m-0", "m-1", "m-2"]
 
 
-def test_D15_with_two_sets_a_decrease_could_cost_a_running_machine() -> None:
+def test_capi_decrease_with_two_machine_sets_is_refused() -> None:
     with management() as there:
         there.add(
             deployment("md-0", replicas=3),
@@ -283,7 +286,7 @@ def test_D15_with_two_sets_a_decrease_could_cost_a_running_machine() -> None:
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_D28_a_growth_sweeps_forgotten_marks_on_its_way(refused: bool) -> None:
+def test_capi_scale_up_removes_leftover_delete_annotations(refused: bool) -> None:
     with management() as there:
         fill(there, 3)
         there.fault("PATCH", "/scale", close=True)

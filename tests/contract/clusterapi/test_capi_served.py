@@ -1,4 +1,4 @@
-"""Which group and version is spoken, and how often that is asked: clusterapi.md §1.2, D12; case 2 of §11."""
+"""Tests of the choice of API group and version, and of the number of discovery calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.clusterapi.objects import GROUP
 
 
 def definitions(folder: Path, *versions: str) -> Path:
-    """Cluster API's kinds, served in these versions only; objects are kept in the first."""
+    """Returns Cluster API's kinds, served in these versions only; the first one is the storage version."""
     for path in crds.OWN.glob("*.yaml"):
         crd = yaml.safe_load(path.read_text())
         if crd["spec"]["group"] != GROUP:
@@ -30,7 +30,7 @@ def definitions(folder: Path, *versions: str) -> Path:
 
 
 def discovery(there: Management) -> list[str]:
-    """The paths of discovery that were asked for."""
+    """Returns the discovery paths that were requested."""
     base = f"/apis/{GROUP}"
     return [each.path for each in there.server.requests if each.path.count("/") <= 3 and each.path.startswith(base)]
 
@@ -40,7 +40,7 @@ def versions_spoken(there: Management) -> set[str]:
 
 
 def everything(there: Management, settings: dict[str, str]) -> None:
-    """A pass and two changes by one provider object."""
+    """Runs one reconcile pass and two changes with one provider object."""
     nodes = fill(there, 2)
     provider = there.provider(settings=settings)
     [group] = provider.observe(nodes).groups
@@ -54,21 +54,21 @@ def everything(there: Management, settings: dict[str, str]) -> None:
     ("settings", "asked"),
     [({}, ["", "/v1beta2"]), ({"version": "v1beta2"}, ["/v1beta2"]), ({"version": "v1beta1"}, ["/v1beta1"])],
 )
-def test_CAPI_2_D12_discovery_is_asked_once_for_a_pass(settings: dict[str, str], asked: list[str]) -> None:
+def test_capi_discovery_runs_once_per_pass(settings: dict[str, str], asked: list[str]) -> None:
     with management() as there:
         everything(there, settings)
         assert discovery(there) == [f"/apis/{GROUP}{path}" for path in asked]
         assert versions_spoken(there) == {asked[-1].lstrip("/")}
 
 
-def test_D12_a_change_by_itself_asks_for_the_version_alone() -> None:
+def test_capi_single_change_requests_only_the_version() -> None:
     with management() as there:
         fill(there, 2)
         there.provider().grow(operation(OperationKind.SCALE_UP, 2, 3))
         assert discovery(there) == [f"/apis/{GROUP}"]
 
 
-def test_discovery_that_failed_is_asked_again() -> None:
+def test_capi_failed_discovery_is_retried() -> None:
     with management() as there:
         nodes = fill(there, 2)
         provider = there.provider()
@@ -79,14 +79,14 @@ def test_discovery_that_failed_is_asked_again() -> None:
         assert len(provider.observe(nodes).groups) == 1
 
 
-def test_CAPI_2_a_server_of_the_old_version_only(tmp_path: Path) -> None:
+def test_capi_server_with_the_old_version_only(tmp_path: Path) -> None:
     with management(crds=definitions(tmp_path, "v1beta1")) as there:
         everything(there, {})
         assert versions_spoken(there) == {"v1beta1"}
 
 
-def test_CAPI_2_a_version_that_is_not_served_changes_nothing_and_forgets_nothing(tmp_path: Path) -> None:
-    """Every object seems to be gone in it: a mark that is to be taken off must not count as taken off."""
+def test_capi_unserved_version_changes_nothing_and_loses_no_annotation(tmp_path: Path) -> None:
+    """In that version every object seems absent: an annotation to be removed must not count as removed."""
     with management(crds=definitions(tmp_path, "v1beta1")) as there:
         nodes = fill(there, 2)
         provider = there.provider(settings={"version": "v1beta2"})

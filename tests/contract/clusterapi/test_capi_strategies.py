@@ -1,5 +1,6 @@
-"""Removals under a MachineDeployment of several MachineSets, where it chooses who becomes smaller: clusterapi.md §4.3,
-§9, D15. The emulated controllers shrink as the real ones do; nobody may lose a machine that was not named.
+"""Removals under a MachineDeployment with several MachineSets, where the deployment chooses which set shrinks.
+
+The emulated controllers shrink as the real ones do; no machine may be lost that was not named.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 
 def start(there: Management, size: int, *, version: str = "v1beta2", **strategy: Any) -> None:
-    """A MachineDeployment as a person writes it, and its machines, joined."""
+    """Creates a MachineDeployment as a user writes it, and its machines, joined."""
     made = objects.machine_deployment("md-0", size, 0, 10, cluster="c1", version=version)
     made["spec"].update({"strategy": strategy} if version == "v1beta1" else {"rollout": {"strategy": strategy}})
     there.version = version
@@ -67,13 +68,13 @@ def held(there: Management) -> str:
 
 
 def holds(there: Management) -> dict[str, str]:
-    """Machine -> why it is held by itself."""
+    """Machine -> the reason why it is blocked by itself."""
     [group] = there.provider().observe(there.nodes()).groups
     return {each.handle.partition("/")[2]: each.held for each in group.instances}
 
 
 @VERSIONS
-def test_CAPI_17_D15_outdated_machines_of_an_on_delete_deployment_are_removed_by_name(version: str) -> None:
+def test_capi_outdated_machines_of_an_on_delete_deployment_are_removed_by_name(version: str) -> None:
     with management() as there:
         start(there, 3, version=version, type="OnDelete")
         change_template(there)
@@ -85,11 +86,11 @@ def test_CAPI_17_D15_outdated_machines_of_an_on_delete_deployment_are_removed_by
 
 
 @VERSIONS
-def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay(version: str) -> None:
+def test_capi_partly_replaced_on_delete_deployment_loses_only_outdated_ones(version: str) -> None:
     with management() as there:
         start(there, 4, version=version, type="OnDelete")
         change_template(there)
-        there.begin_deletion(there.machines()[0])  # what the owner does to replace one
+        there.begin_deletion(there.machines()[0])  # as the owner does to replace one
         there.work(80)
         [current] = set(there.machines()) - set(outdated(there))
         assert held(there) == ""
@@ -111,8 +112,8 @@ def test_CAPI_17_D15_once_some_are_replaced_the_outdated_go_and_the_current_stay
         assert there.marked() == {}
 
 
-def test_D15_a_set_that_is_about_to_lose_a_machine_anyway_is_waited_for() -> None:
-    """Of its two machines one goes whatever we do; with a smaller size both would."""
+def test_capi_machine_set_about_to_lose_a_machine_is_awaited() -> None:
+    """One of its two machines goes anyway; with a smaller size both would."""
     waits = deployment("md-0", replicas=3)
     waits["spec"]["rollout"] = {"strategy": {"type": "OnDelete"}}
     with management() as there:
@@ -127,7 +128,7 @@ def test_D15_a_set_that_is_about_to_lose_a_machine_anyway_is_waited_for() -> Non
         assert (there.size(), there.marked()) == (3, {})
 
 
-def test_D15_a_pause_in_the_middle_of_a_rollout_holds_removals_which_would_cost_others() -> None:
+def test_capi_rollout_paused_midway_blocks_removals_that_cost_other_machines() -> None:
     with management() as there:
         start(there, 4, type="RollingUpdate", rollingUpdate={"maxSurge": 1, "maxUnavailable": 0})
         change_template(there)
@@ -143,7 +144,7 @@ def test_D15_a_pause_in_the_middle_of_a_rollout_holds_removals_which_would_cost_
         assert there.machines() == before
 
 
-def test_D15_a_paused_deployment_of_one_set_scales_all_the_same() -> None:
+def test_capi_paused_deployment_with_one_set_still_scales() -> None:
     with management() as there:
         start(there, 3)
         there.change("md-0", paused=True)
@@ -154,7 +155,7 @@ def test_D15_a_paused_deployment_of_one_set_scales_all_the_same() -> None:
         assert there.machines() == [names[0], names[2]]
 
 
-def test_CAPI_17_D15_during_a_rollout_removal_is_refused_and_after_it_works() -> None:
+def test_capi_removal_is_refused_during_a_rollout_and_works_after_it() -> None:
     with management() as there:
         start(there, 2, type="RollingUpdate")
         change_template(there)
@@ -170,19 +171,19 @@ def test_CAPI_17_D15_during_a_rollout_removal_is_refused_and_after_it_works() ->
 
 
 def _report_ready(there: Management) -> None:
-    """As kubelets do: a rollout goes on once the new machines serve."""
+    """Sets the nodes ready, as kubelets do: a rollout continues once the new machines are ready."""
     for node in there.store.list("nodes"):
         ready: Json = {"conditions": [{"type": "Ready", "status": "True"}]}
         there.store.update("nodes", {**node, "status": {**(node.get("status") or {}), **ready}})
 
 
 @pytest.mark.parametrize("seed_number", range(3))
-def test_D15_whatever_the_owner_deletes_meanwhile_no_other_machine_is_lost(seed_number: int) -> None:
+def test_capi_concurrent_deletions_by_the_owner_lose_no_other_machine(seed_number: int) -> None:
     rng = random.Random(seed_number)
     with management() as there:
         start(there, 6, type="OnDelete")
         change_template(there)
-        meant: set[str] = set()  # whose end somebody asked for
+        meant: set[str] = set()  # whose removal was requested
         seen = set(there.machines())
         todo: dict[str, Operation] = {}
         for turn in range(60):

@@ -1,7 +1,7 @@
-"""The five ways to the two clusters, over two API servers: clusterapi.md §1.1; case 1 of §11.
+"""The five ways to reach the two clusters, over two API servers.
 
-Nodes are read from the workload cluster and from nowhere else, sizes are written to the management cluster. The servers
-answer by different rules, so that a request to the wrong one is refused.
+Nodes are read only from the workload cluster; sizes are written to the management cluster. The servers have different
+RBAC rules, so that a request to the wrong one is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NODES = RbacRule(verbs=("list",), groups=("",), resources=("nodes",))
 
 
 class Two:
-    """A management and a workload cluster; secrets name -> kubeconfig of one of them."""
+    """A management and a workload cluster. secrets: name -> kubeconfig of one of them."""
 
     def __init__(self, manager: Management, worker: Management) -> None:
         self.manager, self.worker = manager, worker
@@ -49,7 +49,7 @@ class Two:
         return self.secrets[name]
 
     def provider(self, settings: dict[str, str], access: KubernetesAccess, **secrets: str) -> Provider:
-        """As a pass builds it. secrets: name -> `manager` or `worker`."""
+        """Builds the provider as a reconcile pass does. secrets: name -> `manager` or `worker`."""
         self.secrets = {name: self.of[which].server.kubeconfig(self.of[which].user) for name, which in secrets.items()}
         connection = Connection(
             "test",
@@ -97,7 +97,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     ],
     ids=["in the workload cluster", "in the management cluster", "anywhere", "C with A"],
 )
-def test_CAPI_1_sizes_go_to_the_management_cluster_and_nodes_come_from_the_workload_cluster(
+def test_capi_sizes_go_to_management_cluster_and_nodes_come_from_workload_cluster(
     two: Two, settings: dict[str, str], access: KubernetesAccess, secrets: dict[str, str]
 ) -> None:
     provider = two.provider(settings, access, **secrets)
@@ -107,7 +107,9 @@ def test_CAPI_1_sizes_go_to_the_management_cluster_and_nodes_come_from_the_workl
     two.manager.requests()
     assert isinstance(provider.grow(operation(OperationKind.SCALE_UP, before, before + 1)), Succeeded)
     assert two.manager.size() == before + 1
-    # A Machine without a nodeRef, whose Node has joined: only the workload cluster knows, so the size may not sink.
+    # The Machine has no nodeRef although its Node has joined. Only the workload cluster knows that, so the size must
+    # not
+    # decrease.
     unnoticed(two.manager, "m-1")
     two.worker.requests()
     assert isinstance(provider.shrink_target(operation(OperationKind.DECREASE_TARGET, before + 1, 2)), Succeeded)
@@ -117,7 +119,7 @@ def test_CAPI_1_sizes_go_to_the_management_cluster_and_nodes_come_from_the_workl
 
 
 def unnoticed(there: Management, name: str) -> None:
-    """The management cluster has lost sight of the Node: no nodeRef, the providerID stays."""
+    """The management cluster has lost the Node: no nodeRef, the providerID stays."""
     found: Json | None = there.store.get("machines", name, "default", GROUP)
     assert found is not None
     there.store.update("machines", {**found, "status": {}}, GROUP)
@@ -132,7 +134,7 @@ def unnoticed(there: Management, name: str) -> None:
     ],
     ids=["joined cluster", "joined cluster with A", "one kubeconfig"],
 )
-def test_CAPI_1_one_cluster_for_both_is_asked_over_one_connection(
+def test_capi_single_cluster_for_both_roles_uses_one_connection(
     settings: dict[str, str], access: KubernetesAccess
 ) -> None:
     with management() as there:
@@ -143,14 +145,14 @@ def test_CAPI_1_one_cluster_for_both_is_asked_over_one_connection(
     assert group.target == 1
 
 
-def test_CAPI_1_a_workload_cluster_taken_for_the_management_cluster_names_the_setting(two: Two) -> None:
+def test_capi_workload_cluster_used_as_management_cluster_names_the_setting(two: Two) -> None:
     provider = two.provider({}, KubernetesAccess(kubeconfig_secret="K"), K="worker")
     with pytest.raises(InvalidRequest, match=r"providers\.clusterapi\.kubeconfigSecret"):
         provider.observe([])
 
 
-def test_a_management_cluster_that_cannot_be_reached_stops_this_provider_and_no_other(two: Two) -> None:
-    """The policy's other providers are built and asked; this one says what is wrong."""
+def test_capi_unreachable_management_cluster_stops_only_this_provider(two: Two) -> None:
+    """The policy's other providers are built and called; this one reports the error."""
     from chalicelib.model.policy import Policy
 
     policy = Policy(
@@ -164,7 +166,7 @@ def test_a_management_cluster_that_cannot_be_reached_stops_this_provider_and_no_
 
 
 class Rotated:
-    """A secret reader that still has the credential of yesterday."""
+    """A secret reader that still returns the previous credential."""
 
     def __init__(self, old: str, new: str) -> None:
         self._old, self._new = old, new
@@ -177,7 +179,7 @@ class Rotated:
 
 
 @pytest.mark.parametrize("settings", [{"kubeconfigSecret": "C"}, {"cloudConfigAuthoritative": "true"}])
-def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, settings: dict[str, str]) -> None:
+def test_capi_rotated_management_credential_is_read_again(two: Two, settings: dict[str, str]) -> None:
     good = two.manager.server.kubeconfig(two.manager.user)
     reader = Rotated(good.replace("token-of", "yesterdays-token-of"), good)
     access = KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I")

@@ -1,7 +1,7 @@
-"""Both versions of the API from one end to the other, and each alone: clusterapi.md §1.2, §3, §12.
+"""Both API versions together and each alone, end to end.
 
-Where Cluster API's real definitions are at hand, everything that the provider and the emulated controllers wrote must
-satisfy them, and nothing of it may be dropped.
+Where Cluster API's real definitions are available, everything that the provider and the emulated controllers wrote must
+satisfy them, and no field of it may be dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("clusters", "machinedeployments", "machinesets", "machinepools", "machi
 
 
 def only(version: str, directory: Path, into: Path) -> Path:
-    """The definitions of a directory as a server has them that serves and stores nothing else."""
+    """Returns a directory's definitions as a server has them that serves and stores only this version."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     into.mkdir()
     for path in sorted(directory.glob("*.yaml")):
@@ -39,7 +39,7 @@ def only(version: str, directory: Path, into: Path) -> Path:
 
 
 def populate(there: Management, version: str) -> None:
-    """One of each kind of group, as people write them."""
+    """Adds one group of each kind, as users write them."""
     objects.apply(
         there.store,
         objects.cluster("c1", version=version),
@@ -63,7 +63,7 @@ def removed(there: Management, wanted: Operation) -> Succeeded:
 
 
 def use(there: Management, version: str) -> None:
-    """See, grow, remove, see a failure, in every group."""
+    """Reads, scales up, removes and reads a failure in every group."""
     provider = there.provider()
     groups = {group.id: group for group in provider.observe(there.nodes()).groups}
     assert {name: len(group.instances) for name, group in groups.items()} == {
@@ -96,7 +96,7 @@ def use(there: Management, version: str) -> None:
 
 
 def wrong(there: Management, version: str) -> Iterator[str]:
-    """What the server's definitions say against what is stored."""
+    """Validates the stored objects against the server's definitions and returns the errors."""
     for plural in KINDS:
         resource = there.store.resources.find(plural, GROUP)
         served = resource.version(version) if resource else None
@@ -109,7 +109,7 @@ def wrong(there: Management, version: str) -> Iterator[str]:
 
 
 @VERSIONS
-def test_CAPI_2_a_server_of_one_version_is_used_from_one_end_to_the_other(version: str, tmp_path: Path) -> None:
+def test_capi_server_of_one_version_works_end_to_end(version: str, tmp_path: Path) -> None:
     with management(crds=only(version, crds.OWN, tmp_path / "crds")) as there:
         populate(there, version)
         use(there, version)
@@ -119,7 +119,7 @@ def test_CAPI_2_a_server_of_one_version_is_used_from_one_end_to_the_other(versio
 @needs_shared
 @pytest.mark.shared
 @VERSIONS
-def test_all_that_is_written_satisfies_the_real_definitions(version: str, tmp_path: Path) -> None:
+def test_capi_all_written_objects_satisfy_the_real_definitions(version: str, tmp_path: Path) -> None:
     with management(crds=only(version, SHARED / "data" / "capi-crds", tmp_path / "crds")) as there:
         populate(there, version)
         assert list(wrong(there, version)) == []

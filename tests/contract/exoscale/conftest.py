@@ -1,4 +1,4 @@
-"""A desk for the emulator's own tests, a bench for those of the provider."""
+"""Provides a desk for the emulator's own tests and a bench for the provider's tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 @pytest.fixture
 def desk() -> Iterator[ZoneClient]:
-    """A zone and its API without a network. At the end, all that passed is as the vendor's document has it."""
+    """A zone and its API without a network. At the end, all traffic must match the vendor's document."""
     made = ZoneClient()
     yield made
     assert not made.front.crashes, made.front.crashes

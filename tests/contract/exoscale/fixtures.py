@@ -1,4 +1,4 @@
-"""An emulated zone on a clock, a client of it that signs by itself, and operations as a plan would write them."""
+"""An emulated zone on a test clock, a client for it with its own signing, and operations as a plan builds them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ _MOST = 60
 
 
 class ZoneClient:
-    """A zone and its API without a network: requests are made by hand. All of it is compared with the document."""
+    """A zone and its API without a network: tests build requests themselves. All traffic is compared with the
+    document."""
 
     def __init__(self, times: ExoscaleDurations | None = None) -> None:
         self.clock = ManualClock(START)
@@ -58,7 +59,7 @@ class ZoneClient:
         key: str = KEY,
         secret: str = SECRET,
     ) -> Answer:
-        """One request, signed."""
+        """Sends one signed request."""
         raw = b"" if body is None else json.dumps(body).encode()
         return self.front.served(
             signed(method, f"/v2{path}", raw, query or {}, key=key, secret=secret, expires=int(self.clock()) + 600)
@@ -67,14 +68,14 @@ class ZoneClient:
     def ask(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
     ) -> dict[str, Any]:
-        """Its answer, which must have that status."""
+        """Returns the body of an answer that must have that status."""
         answer = self.send(method, path, body, query=query)
         assert answer.status == status, answer.body
         found: dict[str, Any] = json.loads(answer.body)
         return found
 
     def after(self, seconds: float) -> None:
-        """Time passes."""
+        """Advances the clock."""
         self.clock.advance(seconds)
         self.zone.step()
 
@@ -82,7 +83,7 @@ class ZoneClient:
 def signed(
     method: str, path: str, body: bytes, query: Mapping[str, str], *, key: str = KEY, secret: str = SECRET, expires: int
 ) -> Incoming:
-    """A request with its signature (exoscale.md §4)."""
+    """Builds a request signed with EXO2-HMAC-SHA256."""
     values = "".join(query[name] for name in sorted(query))
     text = b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
     found = base64.b64encode(hmac.new(secret.encode(), text, hashlib.sha256).digest()).decode()
@@ -102,7 +103,7 @@ def order(
     *handles: str,
     op: str = "op-0123456789abcdef",
 ) -> Operation:
-    """handles: of the instances to remove."""
+    """Builds an operation. handles: the instances to remove."""
     nodes = {node.provider_id: node.name for node in bench.nodes()}
     ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
     targets = tuple(RemovalTarget(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
@@ -124,14 +125,14 @@ def order(
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
-    """The first call of an operation, or the next one of one that is under way."""
+    """Makes the first call of an operation, or the next call of one in progress."""
     made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
 def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
-    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
-    again after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
+    retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)
@@ -146,11 +147,11 @@ def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
 
 
 def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
-    """The group as the next pass sees it."""
+    """Returns the group as the next reconcile pass reads it."""
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
 
 
 def shelf(bench: ExoscaleBench) -> SharedCache:
-    """One in a table, as all functions of a deployment share it."""
+    """Returns a cache in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.cache

@@ -1,4 +1,4 @@
-"""Growing, evicting and lowering over the wire: operations that take long, fail, conflict, or lose their answers."""
+"""Scale-up, eviction and target decrease over HTTP: operations that are slow, fail, conflict, or lose their answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _writes(bench: ExoscaleBench) -> list[str]:
 
 
 def _ask(bench: ExoscaleBench, operation: Operation) -> Outcome | ProviderError:
-    """By a provider that has just been built; an error that is raised is an answer too."""
+    """Calls a newly built provider; an error that it raises is returned as the answer."""
     try:
         return ask(bench.provider(), operation)
     except ProviderError as error:
@@ -39,7 +39,7 @@ def _ask(bench: ExoscaleBench, operation: Operation) -> Outcome | ProviderError:
 
 
 @KINDS
-def test_EXO_7_a_growth_names_the_absolute_size_at_its_kinds_own_endpoint(standalone: bool) -> None:
+def test_exoscale_scale_up_sends_the_absolute_size_to_the_kinds_endpoint(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=2, least=1, most=5)
         for start, end in ((2, 6), (2, 2), (3, 2)):
@@ -53,7 +53,7 @@ def test_EXO_7_a_growth_names_the_absolute_size_at_its_kinds_own_endpoint(standa
 
 
 @KINDS
-def test_EXO_7_an_eviction_takes_the_named_at_its_kinds_own_endpoint(standalone: bool) -> None:
+def test_exoscale_eviction_sends_the_named_instances_to_the_kinds_endpoint(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         first, second, third = bench.machines(group)
@@ -64,7 +64,7 @@ def test_EXO_7_an_eviction_takes_the_named_at_its_kinds_own_endpoint(standalone:
 
 
 @KINDS
-def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_waited_for(standalone: bool) -> None:
+def test_exoscale_slow_operation_is_polled_without_waiting(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone, times=SLOW) as bench:
         group = bench.add_group("g", size=1, least=1, most=9)
         operation = order(bench, OperationKind.SCALE_UP, group, 1, 3)
@@ -86,7 +86,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
 
 
 @KINDS
-def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_size_is_taken_back(
+def test_exoscale_missing_capacity_is_reported_at_once_and_size_restored(
     standalone: bool,
 ) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
@@ -113,7 +113,7 @@ def test_EXO_9_EXO_DEFECT_8_EXO_DEFECT_12_no_capacity_is_told_at_once_and_the_si
         assert len(seen(bench, group).instances) == 2
 
 
-def test_EXO_9_a_partial_failure_keeps_what_has_come(bench: ExoscaleBench) -> None:
+def test_exoscale_partial_failure_keeps_created_instances(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
     bench.zone.spoil(group, UNAVAILABLE, 2)
     failed = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 5))
@@ -125,8 +125,8 @@ def test_EXO_9_a_partial_failure_keeps_what_has_come(bench: ExoscaleBench) -> No
 
 
 @pytest.mark.parametrize(("done", "size"), [(True, 3), (False, 1)])
-def test_EXO_9_a_timeout_of_the_vendor_is_no_verdict(bench: ExoscaleBench, done: bool, size: int) -> None:
-    """What came of it is seen in the pool."""
+def test_exoscale_vendor_timeout_is_not_taken_as_failure(bench: ExoscaleBench, done: bool, size: int) -> None:
+    """The pool shows the result."""
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("timeout", done=done))
     outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
@@ -138,7 +138,7 @@ def test_EXO_9_a_timeout_of_the_vendor_is_no_verdict(bench: ExoscaleBench, done:
     "reason",
     ["busy", "conflict", "fault", "forbidden", "incorrect", "interrupted", "not-found", "unknown", "unsupported"],
 )
-def test_EXO_DEFECT_12_the_reason_and_the_message_of_a_failure_are_kept(bench: ExoscaleBench, reason: str) -> None:
+def test_exoscale_reason_and_message_of_a_failure_are_kept(bench: ExoscaleBench, reason: str) -> None:
     group = bench.add_group("g", size=1)
     bench.zone.end_next(group, Ending("failure", reason, "the vendor's own words"))
     failed = _driven(bench, order(bench, OperationKind.SCALE_UP, group, 1, 3))
@@ -148,7 +148,7 @@ def test_EXO_DEFECT_12_the_reason_and_the_message_of_a_failure_are_kept(bench: E
 
 
 def _driven(bench: ExoscaleBench, operation: Operation) -> Outcome:
-    """Until it is over; a second try of a change that the vendor has dropped would succeed."""
+    """Runs to the end; a second attempt at a change that the vendor has dropped would succeed."""
     begun = _ask(bench, operation)
     assert isinstance(begun, InProgress)
     bench.settle(120.0)
@@ -157,7 +157,7 @@ def _driven(bench: ExoscaleBench, operation: Operation) -> Outcome:
     return outcome
 
 
-def test_EXO_10_what_is_busy_throttled_or_down_is_met_again_without_a_failure(bench: ExoscaleBench) -> None:
+def test_exoscale_busy_throttled_or_unavailable_calls_are_retried(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
     operation = order(bench, OperationKind.SCALE_UP, group, 1, 2)
     bench.server.faults.next(VendorFault.CONFLICT, on="write")
@@ -174,7 +174,7 @@ def test_EXO_10_what_is_busy_throttled_or_down_is_met_again_without_a_failure(be
 
 
 @KINDS
-def test_EXO_11_EXO_DEFECT_9_members_and_the_minimum_are_checked_before_anything_is_asked(standalone: bool) -> None:
+def test_exoscale_membership_and_minimum_are_checked_before_any_request(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group, other = bench.add_group("g", size=3, least=2), bench.add_group("h", size=2, least=1)
         first, second, _ = bench.machines(group)
@@ -206,9 +206,7 @@ def test_EXO_11_EXO_DEFECT_9_members_and_the_minimum_are_checked_before_anything
     ],
     ids=lambda fault: fault.name,
 )
-def test_EXO_11_an_eviction_whose_answer_is_lost_is_looked_up_and_never_sent_twice(
-    standalone: bool, fault: VendorFault
-) -> None:
+def test_exoscale_eviction_with_a_lost_answer_is_looked_up_and_not_resent(standalone: bool, fault: VendorFault) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=4, least=1)
         first, *_, last = before = bench.machines(group)
@@ -223,7 +221,7 @@ def test_EXO_11_an_eviction_whose_answer_is_lost_is_looked_up_and_never_sent_twi
 
 
 @KINDS
-def test_EXO_12_EXO_DEFECT_8_lowering_takes_only_what_is_missing(standalone: bool) -> None:
+def test_exoscale_decrease_target_removes_only_missing_instances(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         before = bench.machines(group)
@@ -235,7 +233,7 @@ def test_EXO_12_EXO_DEFECT_8_lowering_takes_only_what_is_missing(standalone: boo
         assert len(_writes(bench)) == 1
 
 
-def test_EXO_13_a_pool_that_is_deleted_in_the_middle_ends_its_operation(bench: ExoscaleBench) -> None:
+def test_exoscale_pool_deleted_midway_ends_its_operation(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     operation = order(bench, OperationKind.SCALE_UP, group, 2, 3)
     begun = _ask(bench, operation)
@@ -249,7 +247,7 @@ def test_EXO_13_a_pool_that_is_deleted_in_the_middle_ends_its_operation(bench: E
     assert gone.error_class == "NotFound"
 
 
-def test_EXO_15_an_instance_that_does_not_start_is_discarded(bench: ExoscaleBench) -> None:
+def test_exoscale_instance_that_does_not_start_is_deleted(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=1)
     before = bench.machines(group)
     bench.zone.spoil(group, NOT_STARTING)
@@ -262,7 +260,7 @@ def test_EXO_15_an_instance_that_does_not_start_is_discarded(bench: ExoscaleBenc
 
 
 @KINDS
-def test_EXO_17_two_functions_at_once_scale_once_and_evict_once(standalone: bool) -> None:
+def test_exoscale_two_concurrent_functions_scale_once_and_evict_once(standalone: bool) -> None:
     with ExoscaleBench(standalone=standalone) as bench:
         group = bench.add_group("g", size=3, least=1)
         growth = order(bench, OperationKind.SCALE_UP, group, 3, 5)
@@ -289,7 +287,7 @@ def _both(bench: ExoscaleBench, operation: Operation) -> list[type]:
         return [type(future.result(timeout=60)) for future in [pool.submit(one) for _ in range(2)]]
 
 
-def test_a_quota_that_is_met_has_its_class_whichever_way_it_is_told(bench: ExoscaleBench) -> None:
+def test_exoscale_exhausted_quota_has_its_class_in_every_error_form(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     bench.zone.limit = 3
     refused = drive(bench, order(bench, OperationKind.SCALE_UP, group, 2, 4))
@@ -302,8 +300,8 @@ def test_a_quota_that_is_met_has_its_class_whichever_way_it_is_told(bench: Exosc
     assert failed.error_class == "QuotaExceeded"
 
 
-def test_nobody_scales_down_by_the_vendors_choice(bench: ExoscaleBench) -> None:
-    """Whatever is done to a group with all its machines: only evictions take members."""
+def test_exoscale_never_scales_down_by_the_vendors_choice(bench: ExoscaleBench) -> None:
+    """Whatever is done to a complete group, only evictions remove members."""
     group = bench.add_group("g", size=4)
     victim = bench.machines(group)[2]
     drive(bench, order(bench, OperationKind.DECREASE_TARGET, group, 4, 2))

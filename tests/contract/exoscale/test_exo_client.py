@@ -1,4 +1,4 @@
-"""The vendor's own client drives the emulated zone, so what our client meets there is what the vendor's would meet."""
+"""The vendor's own client drives the emulated zone, which shows that the emulator behaves as that client expects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
 
 
 class ExoClientClock:
-    """The wall's, since the client signs with that, and what a test lets pass beside it."""
+    """The wall clock, which the client signs with, plus the time that a test lets pass."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -42,7 +42,7 @@ class Drive:
 
 @pytest.fixture(scope="module")
 def official() -> tuple[Any, Any]:
-    """The client's class and its errors; loading them is dear."""
+    """The client's class and its errors; importing them is slow."""
     from exoscale.api import exceptions
     from exoscale.api.v2 import Client
 
@@ -60,7 +60,7 @@ def drive(official: tuple[Any, Any]) -> Iterator[Drive]:
     assert not watching.problems
 
 
-def test_EXO_2_the_official_client_is_let_in_and_reads_everything(drive: Drive) -> None:
+def test_exoscale_sdk_is_authenticated_and_reads_everything(drive: Drive) -> None:
     pool = drive.zone.add_pool("own", size=2)
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1, labels={"tier": "web"})
     client = drive.client
@@ -76,7 +76,7 @@ def test_EXO_2_the_official_client_is_let_in_and_reads_everything(drive: Drive) 
     assert client.list_zones()["zones"][0]["name"] == drive.zone.name
 
 
-def test_the_official_client_scales_and_evicts_both_kinds(drive: Drive) -> None:
+def test_exoscale_sdk_scales_and_evicts_both_kinds_of_pools(drive: Drive) -> None:
     pool = drive.zone.add_pool("own", size=1)
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1)
     client, place = drive.client, {"id": drive.cluster.id, "sks_nodepool_id": web.id}
@@ -94,7 +94,7 @@ def test_the_official_client_scales_and_evicts_both_kinds(drive: Drive) -> None:
     assert second not in web.pool.members
 
 
-def test_the_official_client_sees_an_operation_fail(drive: Drive) -> None:
+def test_exoscale_sdk_sees_an_operation_fail(drive: Drive) -> None:
     web = drive.zone.add_nodepool(drive.cluster.id, "web", size=1)
     drive.zone.spoil(web.pool.id, UNAVAILABLE)
     work = drive.client.scale_sks_nodepool(id=drive.cluster.id, sks_nodepool_id=web.id, size=2)
@@ -103,7 +103,7 @@ def test_the_official_client_sees_an_operation_fail(drive: Drive) -> None:
         drive.client.wait(work["id"])
 
 
-def test_the_official_client_meets_errors_as_it_knows_them(drive: Drive) -> None:
+def test_exoscale_sdk_raises_its_own_errors(drive: Drive) -> None:
     nobody = "e5000000-0000-4000-8000-000000009999"
     pool = drive.zone.add_pool("own", size=1)
     with pytest.raises(drive.errors.ExoscaleAPIClientException) as missing:

@@ -1,4 +1,4 @@
-"""The comparison with the vendor's document notices what is wrong, in requests and in answers."""
+"""The comparison with the vendor's document detects errors in requests and in answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _problems(method: str, target: str, answer: object = None, *, body: object =
     return watching.problems
 
 
-def test_what_is_right_is_let_through() -> None:
+def test_exoscale_document_check_accepts_correct_traffic() -> None:
     assert not _problems("GET", "/instance?manager-type=instance-pool", {})
     assert not _problems("GET", f"/instance-pool/{ID}", {"id": ID, "state": "scaling-up", "size": 0})
     assert not _problems("PUT", f"/instance-pool/{ID}:scale", WORK, body={"size": 0})
@@ -38,7 +38,7 @@ def test_what_is_right_is_let_through() -> None:
     [
         ("/instance-pool", {"instance-pools": {}}),  # not a list
         ("/instance-pool", {"pools": []}),  # misspelt
-        (f"/instance-pool/{ID}", {"id": "x"}),  # no uuid
+        (f"/instance-pool/{ID}", {"id": "x"}),  # not a uuid
         (f"/instance-pool/{ID}", {"id": ID, "state": "scaling"}),  # a Nodepool's state
         (f"/instance-pool/{ID}", {"id": ID, "min_available": 0}),  # not kebab-case
         (f"/instance-pool/{ID}", {"id": ID, "instances": [{"id": 5}]}),
@@ -47,13 +47,13 @@ def test_what_is_right_is_let_through() -> None:
         (f"/instance/{ID}", {"id": ID, "public-ip": "1.2.3.4.5"}),
         ("/sks-cluster", {"sks-clusters": [{"id": ID, "nodepools": [{"id": ID, "taints": {"a": {"value": "b"}}}]}]}),
         (f"/instance-type/{ID}", {"id": ID, "memory": "4294967296"}),
-        (f"/instance-type/{ID}", {"id": ID, "gpus": 0}),  # left out where there are none
+        (f"/instance-type/{ID}", {"id": ID, "gpus": 0}),  # omitted where there are none
         (f"/operation/{ID}", {"id": ID, "state": "done"}),
         ("/quota/instance", {"resource": "instance", "usage": 1.5, "limit": 3}),
         ("/zone", [1, 2]),
     ],
 )
-def test_a_wrong_answer_is_noticed(path: str, answer: Any) -> None:
+def test_exoscale_document_check_detects_a_wrong_answer(path: str, answer: Any) -> None:
     assert _problems("GET", path, answer)
 
 
@@ -66,24 +66,24 @@ def test_a_wrong_answer_is_noticed(path: str, answer: Any) -> None:
         ("PUT", f"/instance-pool/{ID}:scale", {"Size": 1}),
         ("PUT", f"/instance-pool/{ID}:scale", None),  # without a body
         ("PUT", f"/instance-pool/{ID}:evict", {"instances": ["x"]}),
-        ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),  # unique, says the document
+        ("PUT", f"/sks-cluster/{ID}/nodepool/{ID}:evict", {"instances": [ID, ID]}),  # unique, according to the document
         ("GET", "/instance-pool/x", None),
         ("GET", "/instance?manager=x", None),
         ("GET", "/instance?manager-type=nobody", None),
         ("GET", "/quota/instance", {"a": "body"}),
     ],
 )
-def test_a_wrong_request_is_noticed(method: str, target: str, body: object) -> None:
+def test_exoscale_document_check_detects_a_wrong_request(method: str, target: str, body: object) -> None:
     assert _problems(method, target, "refused", body=body, status=400)
 
 
-def test_a_bench_fails_for_what_the_document_does_not_know() -> None:
+def test_exoscale_bench_fails_for_traffic_outside_the_document() -> None:
     bench = ExoscaleBench()
     with pytest.raises(AssertionError, match="bogus"), bench:
         bench.server.front.served(Incoming("GET", "/v2/instance?bogus=1", {}))
 
 
-def test_every_operation_of_the_emulator_is_one_of_the_document() -> None:
+def test_exoscale_emulator_serves_only_documented_operations() -> None:
     desk = ZoneClient()
     pool, cluster = desk.zone.add_pool("own", size=2), desk.zone.add_cluster("prod")
     web = desk.zone.add_nodepool(cluster.id, "web", size=2)

@@ -1,4 +1,4 @@
-"""The emulated zone on its own: what it takes, what it refuses, and how it moves in time."""
+"""Tests of the emulated zone alone: accepted and refused requests, and its changes over time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NOBODY = "e5000000-0000-4000-8000-000000009999"
 
 
 def _web(desk: ZoneClient, size: int = 2) -> tuple[Nodepool, str]:
-    """A Nodepool, and its address."""
+    """Returns a Nodepool and its address."""
     cluster = desk.zone.add_cluster("prod")
     made = desk.zone.add_nodepool(cluster.id, "web", size=size)
     return made, f"/sks-cluster/{cluster.id}/nodepool/{made.id}"
 
 
-def test_lists_name_what_there_is_and_leave_out_what_is_empty(desk: ZoneClient) -> None:
+def test_exoscale_emulator_lists_omit_empty_fields(desk: ZoneClient) -> None:
     assert (desk.ask("GET", "/instance-pool"), desk.ask("GET", "/instance"), desk.ask("GET", "/sks-cluster")) == (
         {},
         {},
@@ -44,7 +44,7 @@ def test_lists_name_what_there_is_and_leave_out_what_is_empty(desk: ZoneClient) 
     assert [each["name"] for each in cluster["nodepools"]] == ["web"]
 
 
-def test_a_nodepool_tells_its_labels_taints_and_pods(desk: ZoneClient) -> None:
+def test_exoscale_emulator_nodepool_shows_labels_taints_and_pods(desk: ZoneClient) -> None:
     cluster = desk.zone.add_cluster("prod")
     made = desk.zone.add_nodepool(
         cluster.id,
@@ -68,7 +68,7 @@ def test_a_nodepool_tells_its_labels_taints_and_pods(desk: ZoneClient) -> None:
     assert plain["memory"] == 4 * 2**30
 
 
-def test_a_growth_takes_its_time_and_is_told_by_its_operation(desk: ZoneClient) -> None:
+def test_exoscale_emulator_scale_up_takes_time_and_its_operation_reports_it(desk: ZoneClient) -> None:
     web, path = _web(desk)
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})
     assert work["state"] == "pending"
@@ -84,7 +84,7 @@ def test_a_growth_takes_its_time_and_is_told_by_its_operation(desk: ZoneClient) 
     assert desk.ask("GET", path)["state"] == "running"
 
 
-def test_an_operation_may_be_final_at_once_and_the_size_may_follow_later() -> None:
+def test_exoscale_emulator_operation_may_end_before_the_size_changes() -> None:
     quick = ZoneClient(ExoscaleDurations(operation=0.0))
     pool = quick.zone.add_pool("own", size=1)
     assert quick.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})["state"] == "success"
@@ -99,7 +99,7 @@ def test_an_operation_may_be_final_at_once_and_the_size_may_follow_later() -> No
     assert pool.size == 2
 
 
-def test_a_second_order_while_one_runs_is_a_conflict(desk: ZoneClient) -> None:
+def test_exoscale_emulator_second_order_during_a_first_is_a_conflict(desk: ZoneClient) -> None:
     web, path = _web(desk)
     desk.ask("PUT", f"{path}:scale", {"size": 3})
     desk.ask("PUT", f"{path}:scale", {"size": 4}, status=409)
@@ -109,7 +109,7 @@ def test_a_second_order_while_one_runs_is_a_conflict(desk: ZoneClient) -> None:
 
 
 @pytest.mark.parametrize("state", ["creating", "updating", "suspended", "destroying"])
-def test_a_pool_that_is_not_running_takes_no_order(desk: ZoneClient, state: str) -> None:
+def test_exoscale_emulator_pool_that_is_not_running_refuses_orders(desk: ZoneClient, state: str) -> None:
     web, path = _web(desk)
     desk.zone.set_state(web.pool.id, state)
     desk.ask("PUT", f"{path}:scale", {"size": 3}, status=409)
@@ -118,7 +118,7 @@ def test_a_pool_that_is_not_running_takes_no_order(desk: ZoneClient, state: str)
     desk.ask("PUT", f"{path}:scale", {"size": 3})
 
 
-def test_an_eviction_takes_the_named_and_lowers_the_size(desk: ZoneClient) -> None:
+def test_exoscale_emulator_eviction_removes_the_named_and_lowers_the_size(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=4)
     first, second, third, fourth = pool.members
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third, second]})
@@ -132,7 +132,7 @@ def test_an_eviction_takes_the_named_and_lowers_the_size(desk: ZoneClient) -> No
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third]}, status=400)
 
 
-def test_scaling_down_takes_whom_the_vendor_chooses(desk: ZoneClient) -> None:
+def test_exoscale_emulator_scale_down_removes_instances_of_its_choice(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=3)
     members = list(pool.members)
     desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 1})
@@ -151,7 +151,7 @@ def test_scaling_down_takes_whom_the_vendor_chooses(desk: ZoneClient) -> None:
         ({"size": 0}, 400),
     ],
 )
-def test_a_size_that_is_none_is_refused(body: object, status: int) -> None:
+def test_exoscale_emulator_refuses_an_invalid_size(body: object, status: int) -> None:
     desk = ZoneClient()
     pool = desk.zone.add_pool("own", size=1)
     desk.ask("PUT", f"/instance-pool/{pool.id}:scale", body, status=status)
@@ -159,14 +159,14 @@ def test_a_size_that_is_none_is_refused(body: object, status: int) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], [NOBODY], ["../x"], "text", None])
-def test_an_eviction_of_nobody_is_refused(ids: object) -> None:
+def test_exoscale_emulator_refuses_an_empty_eviction(ids: object) -> None:
     desk = ZoneClient()
     pool = desk.zone.add_pool("own", size=2)
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": ids}, status=400)
     assert (pool.size, len(pool.staying)) == (2, 2)
 
 
-def test_a_hidden_pool_is_changed_through_its_nodepool_only(desk: ZoneClient) -> None:
+def test_exoscale_emulator_hidden_pool_changes_only_through_its_nodepool(desk: ZoneClient) -> None:
     web, path = _web(desk)
     desk.ask("PUT", f"/instance-pool/{web.pool.id}:scale", {"size": 3}, status=400)
     desk.ask("PUT", f"/instance-pool/{web.pool.id}:evict", {"instances": list(web.pool.members)[:1]}, status=400)
@@ -186,11 +186,11 @@ def test_a_hidden_pool_is_changed_through_its_nodepool_only(desk: ZoneClient) ->
         "/quota/nothing",
     ],
 )
-def test_what_there_is_not_is_not_found(desk: ZoneClient, path: str) -> None:
+def test_exoscale_emulator_absent_objects_are_not_found(desk: ZoneClient, path: str) -> None:
     assert "message" in desk.ask("GET", path, status=404)
 
 
-def test_what_is_no_id_or_no_operation_is_refused() -> None:
+def test_exoscale_emulator_refuses_invalid_ids_and_operations() -> None:
     desk = ZoneClient()
     desk.ask("GET", "/instance/x", status=400)
     desk.ask("GET", "/nothing", status=404)
@@ -198,7 +198,7 @@ def test_what_is_no_id_or_no_operation_is_refused() -> None:
     assert len(desk.checker.problems) == 3, "the document knows none of these either"
 
 
-def test_why_an_instance_cannot_be_had_comes_out_at_the_end(desk: ZoneClient) -> None:
+def test_exoscale_emulator_reports_missing_capacity_when_the_operation_ends(desk: ZoneClient) -> None:
     web, path = _web(desk)
     desk.zone.spoil(web.pool.id, UNAVAILABLE, 3)
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})
@@ -214,7 +214,7 @@ def test_why_an_instance_cannot_be_had_comes_out_at_the_end(desk: ZoneClient) ->
     assert len(web.pool.staying) == 3
 
 
-def test_an_instance_that_does_not_start_ends_in_error(desk: ZoneClient) -> None:
+def test_exoscale_emulator_instance_that_does_not_start_ends_in_error(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.zone.spoil(pool.id, NOT_STARTING)
     work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
@@ -232,7 +232,9 @@ def test_an_instance_that_does_not_start_ends_in_error(desk: ZoneClient) -> None
         (Ending("failure", "fault", done=True), 3, 3),
     ],
 )
-def test_an_operation_ends_as_a_test_orders_it(desk: ZoneClient, ending: Ending, size: int, members: int) -> None:
+def test_exoscale_emulator_operation_ends_as_configured(
+    desk: ZoneClient, ending: Ending, size: int, members: int
+) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.zone.end_next(pool.id, ending)
     work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 3})
@@ -242,7 +244,7 @@ def test_an_operation_ends_as_a_test_orders_it(desk: ZoneClient, ending: Ending,
     assert (pool.size, len(pool.staying)) == (size, members)
 
 
-def test_the_quota_counts_everything_and_refuses_at_once_or_in_the_end(desk: ZoneClient) -> None:
+def test_exoscale_emulator_quota_refuses_at_once_or_at_the_end(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=2)
     desk.zone.add_lonely()
     desk.zone.other_usage, desk.zone.limit = 4, 8
@@ -261,7 +263,7 @@ def test_the_quota_counts_everything_and_refuses_at_once_or_in_the_end(desk: Zon
     assert desk.ask("GET", "/quota/instance")["limit"] == -1
 
 
-def test_sks_heals_only_where_it_is_told_to(desk: ZoneClient) -> None:
+def test_exoscale_emulator_sks_heals_only_where_configured(desk: ZoneClient) -> None:
     web, path = _web(desk, size=0)
     desk.zone.spoil(web.pool.id, UNAVAILABLE, 3)
     desk.ask("PUT", f"{path}:scale", {"size": 2})
@@ -275,7 +277,7 @@ def test_sks_heals_only_where_it_is_told_to(desk: ZoneClient) -> None:
     assert (len(web.pool.staying), web.state_now) == (2, "running")
 
 
-def test_a_deleted_pool_is_gone_a_while_later(desk: ZoneClient) -> None:
+def test_exoscale_emulator_deleted_pool_vanishes_after_a_while(desk: ZoneClient) -> None:
     web, path = _web(desk)
     own = desk.zone.add_pool("own", size=1)
     desk.zone.delete_pool(web.pool.id)
@@ -288,7 +290,7 @@ def test_a_deleted_pool_is_gone_a_while_later(desk: ZoneClient) -> None:
 
 
 @pytest.mark.parametrize("form", ["message", "error", "problem", "text"])
-def test_bodies_of_errors_have_all_the_vendors_forms(desk: ZoneClient, form: str) -> None:
+def test_exoscale_emulator_error_bodies_have_all_vendor_forms(desk: ZoneClient, form: str) -> None:
     desk.front.form = form
     answer = desk.send("GET", f"/instance/{NOBODY}")
     assert answer.status == 404
@@ -301,7 +303,7 @@ def test_bodies_of_errors_have_all_the_vendors_forms(desk: ZoneClient, form: str
     assert NOBODY in told
 
 
-def test_a_rate_limit_says_when_to_come_back(desk: ZoneClient) -> None:
+def test_exoscale_emulator_rate_limit_states_when_to_retry(desk: ZoneClient) -> None:
     desk.front.throttle.limits["list-instances"] = (2, 10.0)
     for _ in range(2):
         desk.ask("GET", "/instance")
@@ -312,7 +314,7 @@ def test_a_rate_limit_says_when_to_come_back(desk: ZoneClient) -> None:
     desk.ask("GET", "/instance")
 
 
-def test_faults_meet_the_calls_they_were_ordered_for(desk: ZoneClient) -> None:
+def test_exoscale_emulator_faults_meet_the_configured_calls(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.front.faults.next(VendorFault.SERVER_ERROR, on="write", times=2)
     desk.front.faults.next(VendorFault.LOST_ANSWER, on="scale-instance-pool")
@@ -330,7 +332,7 @@ def test_faults_meet_the_calls_they_were_ordered_for(desk: ZoneClient) -> None:
     assert [call.status for call in desk.front.log if call.writes][:2] == [500, 500]
 
 
-def test_the_log_tells_what_was_asked_and_no_secret(desk: ZoneClient) -> None:
+def test_exoscale_emulator_log_shows_requests_and_no_secret(desk: ZoneClient) -> None:
     pool = desk.zone.add_pool("own", size=1)
     desk.send("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
     (call,) = desk.front.log

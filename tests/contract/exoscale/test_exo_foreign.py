@@ -1,4 +1,5 @@
-"""A node with the id of another cluster's machine: that cluster's pools keep their sizes, whatever the policy says."""
+"""A node with the id of another cluster's machine never changes the size of that cluster's pools, whatever the policy
+says."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def _play(bench: ExoscaleBench, busy: list[Node], minutes: int = 48) -> Passes:
 @POLICIES
 @pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
 @pytest.mark.parametrize("size", [4, 3, 1])
-def test_one_foreign_id_leaves_a_foreign_pool_its_size(
+def test_exoscale_one_foreign_id_never_resizes_a_foreign_pool(
     bench: ExoscaleBench, policy: str, standalone: bool, size: int
 ) -> None:
     ours, theirs = _ours(bench, policy), _foreign(bench, size, standalone=standalone)
@@ -73,7 +74,7 @@ def test_one_foreign_id_leaves_a_foreign_pool_its_size(
 
 @POLICIES
 @pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
-def test_an_id_that_is_taken_while_passes_are_made_leaves_all_pools_their_size(
+def test_exoscale_id_taken_over_between_passes_never_resizes_any_pool(
     bench: ExoscaleBench, policy: str, standalone: bool
 ) -> None:
     ours, theirs = _ours(bench, policy), _foreign(bench, 4, standalone=standalone)
@@ -81,15 +82,15 @@ def test_an_id_that_is_taken_while_passes_are_made_leaves_all_pools_their_size(
     passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in rest))
     passes.once()
     bench.settle(1000.0)
-    for at in range(3):  # another machine each time
+    for at in range(3):  # another machine in each pass
         _steal(bench, thief, theirs, at)
         passes.make(20)
     assert (len(theirs.staying), len(ours.staying)) == (4, 4)
 
 
 @pytest.mark.parametrize("name", ["000", "zzz"])
-def test_a_discovered_pool_of_which_few_machines_are_nodes_is_not_changed(bench: ExoscaleBench, name: str) -> None:
-    """Under a name of nobody's, so that no name contradicts the id."""
+def test_exoscale_discovered_pool_with_few_joined_machines_is_not_changed(bench: ExoscaleBench, name: str) -> None:
+    """The Node's name belongs to no machine, so that no name contradicts the id."""
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 4, standalone=True)
     first, second, *rest = _nodes(bench, ours)
     for at, thief in enumerate((first, second)):
@@ -101,7 +102,7 @@ def test_a_discovered_pool_of_which_few_machines_are_nodes_is_not_changed(bench:
     assert "only 2 of its 4 machines are nodes of this cluster" in str(skipped.params["detail"])
 
 
-def test_machines_that_a_foreign_pool_gains_later_are_not_discarded(bench: ExoscaleBench) -> None:
+def test_exoscale_new_machines_of_a_foreign_pool_are_not_deleted(bench: ExoscaleBench) -> None:
     ours, theirs = _ours(bench, "discovered"), _foreign(bench, 1, standalone=True)
     thief, *rest = _nodes(bench, ours)
     _steal(bench, thief, theirs, name="000-thief")
@@ -113,7 +114,7 @@ def test_machines_that_a_foreign_pool_gains_later_are_not_discarded(bench: Exosc
     assert (len(theirs.staying), theirs.size) == (4, 4)
 
 
-def test_a_named_pool_of_somebody_else_keeps_the_machines_that_it_had(bench: ExoscaleBench) -> None:
+def test_exoscale_named_foreign_pool_keeps_its_previous_machines(bench: ExoscaleBench) -> None:
     """A policy may name the wrong pool: none of its machines is a node of this cluster."""
     _ours(bench, "named")
     theirs = _foreign(bench, 4)
@@ -125,7 +126,7 @@ def test_a_named_pool_of_somebody_else_keeps_the_machines_that_it_had(bench: Exo
 
 
 @POLICIES
-def test_a_machine_that_never_joins_goes_where_most_have_joined(bench: ExoscaleBench, policy: str) -> None:
+def test_exoscale_never_joining_machine_is_deleted_where_most_have_joined(bench: ExoscaleBench, policy: str) -> None:
     pool = _ours(bench, policy)
     nodes = _nodes(bench, pool)
     passes = Passes(OperationDriver(bench, Ear()), frozenset(node.name for node in nodes))
@@ -141,7 +142,7 @@ def test_a_machine_that_never_joins_goes_where_most_have_joined(bench: ExoscaleB
         assert len(pool.staying) == 3
 
 
-def test_a_named_pool_whose_first_machine_never_joins_is_rid_of_it(bench: ExoscaleBench) -> None:
+def test_exoscale_named_pool_loses_its_first_machine_if_it_never_joins(bench: ExoscaleBench) -> None:
     pool = _ours(bench, "named", size=0)
     anchor = bench.add_nodepool("anchor", size=2).pool
     bench.bind(anchor.id, 2, 2)

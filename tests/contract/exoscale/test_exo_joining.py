@@ -1,4 +1,4 @@
-"""How the zone's instances become Nodes of a simulated cluster, and whose Nodes are left alone."""
+"""Tests how the zone's instances become Nodes of a simulated cluster, and which Nodes stay untouched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class ExoJoiningFixture:
-    """A cluster and a zone, moved together."""
+    """A cluster and a zone that advance together."""
 
     def __init__(self, ways: ExoscaleRegistrationOptions | None = None) -> None:
         self.clock = ManualClock(1_800_000_000.0)
@@ -35,7 +35,7 @@ class ExoJoiningFixture:
         return {node["spec"]["providerID"]: node for node in self.store.list("nodes")}
 
 
-def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
+def test_exoscale_running_instance_becomes_a_ready_node_after_a_delay() -> None:
     bed = ExoJoiningFixture(ExoscaleRegistrationOptions(boot=30.0))
     pool = bed.zone.add_pool("own", size=0)
     ExoscaleMutations(bed.zone).scale(pool, 1)
@@ -51,7 +51,7 @@ def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
     assert node["status"]["nodeInfo"]["systemUUID"] == vm.id
 
 
-def test_labels_capacity_and_taints_are_those_of_the_instance_and_its_nodepool() -> None:
+def test_exoscale_node_labels_capacity_and_taints_match_instance_and_nodepool() -> None:
     bed = ExoJoiningFixture(ExoscaleRegistrationOptions(reserve={"cpu": "100m", "memory": "1Gi"}))
     cluster = bed.zone.add_cluster("prod")
     web = bed.zone.add_nodepool(
@@ -80,7 +80,7 @@ def test_labels_capacity_and_taints_are_those_of_the_instance_and_its_nodepool()
     assert status["capacity"]["ephemeral-storage"] == "100Gi"
 
 
-def test_a_standalone_pools_node_says_nothing_of_its_pool() -> None:
+def test_exoscale_node_of_a_standalone_pool_has_no_pool_label() -> None:
     bed = ExoJoiningFixture()
     bed.zone.add_pool("own", size=1, labels={"cloud": "label"})
     bed.after(0.0)
@@ -90,7 +90,7 @@ def test_a_standalone_pools_node_says_nothing_of_its_pool() -> None:
 
 
 @pytest.mark.parametrize("how", ["vanish", "delete"])
-def test_the_node_of_an_instance_that_is_gone_goes_and_no_other(how: str) -> None:
+def test_exoscale_only_the_node_of_a_deleted_instance_is_deleted(how: str) -> None:
     bed = ExoJoiningFixture()
     bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
     pool = bed.zone.add_pool("own", size=2)
@@ -106,7 +106,7 @@ def test_the_node_of_an_instance_that_is_gone_goes_and_no_other(how: str) -> Non
     assert set(bed.nodes()) == {first, second, "kind://x"} - gone
 
 
-def test_instances_of_another_cluster_or_of_nobody_do_not_join() -> None:
+def test_exoscale_instances_of_other_clusters_or_none_do_not_join() -> None:
     bed = ExoJoiningFixture(ExoscaleRegistrationOptions(never=frozenset({"b2000000-0000-4000-8000-000000000001"})))
     bed.zone.add_pool("theirs", size=3)
     bed.zone.add_lonely()

@@ -1,6 +1,7 @@
-"""infra/exoscale: each role's policy holds exactly the operations that are used, and with it alone everything works.
+"""Each role policy in infra/exoscale lists exactly the operations that the provider uses, and it suffices for all of
+them.
 
-Those of upstream's list (exoscale.md §1) suffice, too, with calls per pool instead of whole lists.
+The operations of upstream's documented role also suffice, with calls per pool instead of complete lists.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 FOLDER = Path(__file__).parents[3] / "infra" / "exoscale"
 OURS = {"iam-sks": False, "iam-instance-pool": True}  # policy -> whether it is for standalone pools
 UPSTREAMS = {f"{name}-as-upstream": standalone for name, standalone in OURS.items()}
-# What is asked besides, and done without where the key may not.
+# Operations that are used if allowed and replaced if the key lacks them.
 BULK = {"list-instances", "list-instance-pools", "get-instance-type"}
 
 
@@ -40,7 +41,7 @@ def rules(name: str) -> list[dict[str, str]]:
 
 
 def operations(name: str) -> frozenset[str]:
-    """What a policy allows, read as the vendor's expressions are: `operation in ['a', 'b']`."""
+    """Returns the operations that a policy allows, parsed from the vendor's expressions: `operation in ['a', 'b']`."""
     found: list[str] = []
     for rule in rules(name):
         assert rule.keys() == {"action", "expression"}
@@ -57,7 +58,7 @@ def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleBench
 
 
 def everything(bench: ExoscaleBench) -> list[ExoscaleLoggedRequest]:
-    """All that this provider ever does; the calls that it made."""
+    """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
     assert isinstance(
@@ -93,9 +94,7 @@ def denied(calls: list[ExoscaleLoggedRequest]) -> set[str]:
     return {call.operation for call in calls if call.status == 403}
 
 
-def test_EXO_16_a_role_holds_exactly_the_operations_that_are_used_and_suffices(
-    named: str, bench: ExoscaleBench
-) -> None:
+def test_exoscale_role_lists_exactly_the_used_operations_and_suffices(named: str, bench: ExoscaleBench) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
     assert {call.operation for call in calls} == operations(named)
@@ -105,7 +104,7 @@ def test_EXO_16_a_role_holds_exactly_the_operations_that_are_used_and_suffices(
     ("name", "missing"),
     [(name, each) for name in sorted(OURS) for each in sorted(operations(name) - BULK - {"get-quota"})],
 )
-def test_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
+def test_exoscale_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         with pytest.raises((AssertionError, Unauthorized)):
             everything(bench)
@@ -115,13 +114,13 @@ def test_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
 @pytest.mark.parametrize(
     ("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(BULK | {"get-quota"})]
 )
-def test_EXO_16_what_can_be_done_without_is_asked_for_and_its_refusal_stops_nothing(name: str, missing: str) -> None:
+def test_exoscale_refusal_of_an_optional_operation_stops_nothing(name: str, missing: str) -> None:
     with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
         assert denied(everything(bench)) - {"list-sks-clusters"} == {missing}
 
 
 @pytest.mark.parametrize("name", sorted(UPSTREAMS))
-def test_EXO_16_a_key_with_upstreams_list_sees_and_scales_all_the_same(name: str) -> None:
+def test_exoscale_key_with_upstreams_operations_reads_and_scales(name: str) -> None:
     with bench_with(name, standalone=UPSTREAMS[name]) as bench:
         calls = everything(bench)
         assert denied(calls) <= BULK | {"list-sks-clusters"}
@@ -130,25 +129,25 @@ def test_EXO_16_a_key_with_upstreams_list_sees_and_scales_all_the_same(name: str
 
 
 @pytest.mark.parametrize("name", sorted({**OURS, **UPSTREAMS}))
-def test_the_vendors_document_knows_every_operation_of_a_role(name: str) -> None:
+def test_exoscale_document_defines_every_operation_of_a_role(name: str) -> None:
     text = (importlib.resources.files("exoscale") / "openapi.json").read_text("utf-8")
     assert operations(name) <= set(re.findall(r'"operationId"\s*:\s*"([a-z-]+)"', text))
 
 
-def test_reads_and_changes_are_allowed_apart_so_that_changes_can_be_taken_away() -> None:
+def test_exoscale_role_separates_reads_from_changes() -> None:
     for name in (*OURS, *UPSTREAMS):
         reads, changes = (rule["expression"] for rule in rules(name))
         assert not re.search(r"scale-|evict-", reads)
         assert not re.search(r"'(get|list)-", changes)
 
 
-def test_ours_are_upstreams_and_the_whole_lists() -> None:
+def test_exoscale_role_equals_upstreams_operations_plus_complete_lists() -> None:
     for name in OURS:
         assert operations(name) - operations(f"{name}-as-upstream") == BULK
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes(name: str) -> None:
+def test_exoscale_key_without_permissions_is_refused_and_nothing_changes(name: str) -> None:
     with ExoscaleBench(standalone=OURS[name], operations=frozenset()) as bench:
         group = bench.add_group("web", size=2)
         with pytest.raises(ProviderError) as raised:

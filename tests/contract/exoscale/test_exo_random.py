@@ -1,7 +1,8 @@
-"""Growth, removal and misfortune in any order, at a vendor that behaves in one of several ways that are documented.
+"""Scale-ups, removals and faults in random order, with a vendor that behaves in one of several documented ways.
 
-What an operation comes to is free; what may never be is not: a machine that was not named goes, more machines are
-bought than were ever wanted, or a group ends with a size that is not what is there.
+An operation may end in any way, but three things must never happen: a machine goes that was not named, more machines
+are
+bought than were wanted, or a group ends with a size that differs from its machines.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _heals(zone: Zone) -> None:
 
 
 def _as_it_is(_: Zone) -> None:
-    """The emulator's own ways."""
+    """The emulator's default behaviour."""
 
 
 WAYS: tuple[tuple[Callable[[Zone], None], ExoscaleDurations], ...] = (
@@ -66,7 +67,7 @@ WAYS: tuple[tuple[Callable[[Zone], None], ExoscaleDurations], ...] = (
 
 
 class _ExoRandomWalk:
-    """One group and one that must never change. alive: the machines that nobody has given leave to go."""
+    """One group, and one that must never change. alive: the machines that were never allowed to go."""
 
     def __init__(self, bench: ExoscaleBench, seed: int) -> None:
         self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
@@ -76,7 +77,7 @@ class _ExoRandomWalk:
         self.wanted = 3
 
     def step(self, number: int) -> None:
-        """One operation with something going wrong, then what the core would do about what is missing."""
+        """Runs one operation with a fault, then the repair that the core would do for what is missing."""
         running = self.yard.instances(self.group)
         for _ in range(self.random.randint(0, 2)):
             self.bench.trouble(self.random.choice(KINDS), on=self.random.choice(("read", "write", "any")))
@@ -118,7 +119,7 @@ class _ExoRandomWalk:
         assert self.bench.machines(self.beside) == self.others
 
     def _mend(self, number: int) -> None:
-        """Discard what carries an error, as the core does; afterwards the size is what is there."""
+        """Deletes instances with errors, as the core does; afterwards the size equals the number of machines."""
         for turn in range(3):
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
@@ -137,9 +138,7 @@ class _ExoRandomWalk:
 
 @pytest.mark.parametrize("way", range(len(WAYS)))
 @pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
-def test_EXO_17_EXO_DEFECT_9_whatever_happens_no_other_goes_and_none_is_bought_twice(
-    way: int, standalone: bool
-) -> None:
+def test_exoscale_random_faults_remove_no_other_machine_and_never_buy_twice(way: int, standalone: bool) -> None:
     change, times = WAYS[way]
     with ExoscaleBench(standalone=standalone, times=times) as bench:
         change(bench.zone)

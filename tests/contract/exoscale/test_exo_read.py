@@ -1,4 +1,5 @@
-"""What a pass sees of the emulated zone, over the wire: discovery, calls, templates, states, and narrow keys."""
+"""Tests of what a reconcile pass reads from the emulated zone over HTTP: discovery, calls, templates, states, narrow
+keys."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def _operations(bench: ExoscaleBench) -> list[str]:
 
 
 def _grown_old(bench: ExoscaleBench, nodes: int) -> None:
-    """Half of the nodes in four Nodepools of a cluster, half in two pools of their own; nothing in the policy."""
+    """Half of the nodes are in four Nodepools of a cluster, half in two standalone pools; the policy names none of
+    them."""
     for number in range(4):
         bench.add_nodepool(f"sks-{number}", size=nodes // 8)
     for number in range(2):
@@ -48,9 +50,9 @@ def _grown_old(bench: ExoscaleBench, nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [8, 200])
-def test_EXO_3_EXO_DEFECT_1_EXO_DEFECT_2_a_cold_start_sees_all_in_four_calls(bench: ExoscaleBench, nodes: int) -> None:
-    """Discovery alone, nothing is named; calls do not depend on how many nodes there are. The one type comes from the
-    shelf after the first pass of a deployment."""
+def test_exoscale_cold_start_reads_everything_in_four_calls(bench: ExoscaleBench, nodes: int) -> None:
+    """Discovery finds all groups, none is named; the number of calls does not depend on the number of nodes. The single
+    instance type comes from the shared cache after the first pass of a deployment."""
     _grown_old(bench, nodes)
     bench.shelf = shelf(bench)
     first = bench.provider().observe(bench.nodes())
@@ -72,7 +74,7 @@ def test_EXO_3_EXO_DEFECT_1_EXO_DEFECT_2_a_cold_start_sees_all_in_four_calls(ben
         assert not [group.error for group in observed.groups if group.error]
 
 
-def test_EXO_4_EXO_DEFECT_14_groups_by_pool_nodepool_or_name_and_one_name_for_two_is_told(bench: ExoscaleBench) -> None:
+def test_exoscale_groups_named_by_pool_nodepool_or_name_report_ambiguity(bench: ExoscaleBench) -> None:
     by_id, by_nodepool, by_name = (bench.add_nodepool(name, size=1) for name in ("a", "b", "c"))
     twins = [bench.zone.add_pool("twin", size=1) for _ in range(2)]
     bench.bind(by_id.pool.id, 1, 2)
@@ -89,7 +91,7 @@ def test_EXO_4_EXO_DEFECT_14_groups_by_pool_nodepool_or_name_and_one_name_for_tw
     assert all(found[twin.id].error for twin in twins)
 
 
-def test_EXO_5_EXO_DEFECT_4_the_maximum_comes_from_what_the_quota_leaves(bench: ExoscaleBench) -> None:
+def test_exoscale_maximum_is_derived_from_the_remaining_quota(bench: ExoscaleBench) -> None:
     group = bench.add_nodepool("web", size=3).pool.id
     bench.zone.add_lonely()
     bench.zone.other_usage, bench.zone.limit = 6, 20
@@ -106,17 +108,17 @@ def test_EXO_5_EXO_DEFECT_4_the_maximum_comes_from_what_the_quota_leaves(bench: 
     assert seen(bench, group).max == 3, "nothing is left, and never less than there is"
 
 
-def test_EXO_6_EXO_DEFECT_3_nodes_of_others_stop_nothing(bench: ExoscaleBench) -> None:
+def test_exoscale_foreign_nodes_block_nothing(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     nodes = bench.nodes()
-    bench.zone.vanish(bench.machines(group)[0])  # its Node is still there
+    bench.zone.vanish(bench.machines(group)[0])  # its Node still exists
     bench.zone.add_lonely()
     found = bench.provider().observe(nodes)
     assert [each.id for each in found.groups] == [group]
     assert len(seen(bench, group).instances) >= 1
 
 
-def test_EXO_DEFECT_11_what_somebody_else_resized_is_seen_by_the_next_pass(bench: ExoscaleBench) -> None:
+def test_exoscale_resize_by_others_is_seen_by_the_next_pass(bench: ExoscaleBench) -> None:
     group = bench.add_group("g", size=2)
     assert seen(bench, group).target == 2
     bench.pool(group).size = 3
@@ -126,7 +128,7 @@ def test_EXO_DEFECT_11_what_somebody_else_resized_is_seen_by_the_next_pass(bench
 
 
 @pytest.mark.parametrize("fault", [VendorFault.UNAUTHORIZED, VendorFault.FORBIDDEN], ids=lambda fault: fault.name)
-def test_EXO_1_a_key_that_is_refused_ends_the_pass_without_more_tries(bench: ExoscaleBench, fault: VendorFault) -> None:
+def test_exoscale_refused_key_ends_the_pass_without_retries(bench: ExoscaleBench, fault: VendorFault) -> None:
     bench.add_group("g", size=30)
     provider, nodes = bench.provider(), bench.nodes()
     bench.server.faults.next(fault, times=-1)
@@ -136,7 +138,7 @@ def test_EXO_1_a_key_that_is_refused_ends_the_pass_without_more_tries(bench: Exo
 
 
 @pytest.mark.parametrize(("state", "visible"), [("updating", True), ("suspended", True), ("destroying", False)])
-def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
+def test_exoscale_pool_that_is_not_running_blocks_no_other_pool(
     bench: ExoscaleBench, state: str, visible: bool
 ) -> None:
     odd, other = bench.add_group("odd", size=1), bench.add_group("other", size=1)
@@ -153,7 +155,7 @@ def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
     assert [group.id for group in bench.provider().observe(bench.nodes()).groups] == [other]
 
 
-def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_template(bench: ExoscaleBench) -> None:
+def test_exoscale_empty_nodepool_scales_up_from_its_template(bench: ExoscaleBench) -> None:
     cluster = bench.zone.add_cluster("prod")
     web = bench.zone.add_nodepool(
         cluster.id,
@@ -196,7 +198,7 @@ def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_tem
         ("error", InstanceState.CREATING, True),
     ],
 )
-def test_EXO_15_EXO_DEFECT_16_every_state_of_an_instance_has_a_meaning(
+def test_exoscale_every_instance_state_is_mapped(
     bench: ExoscaleBench, state: str, known: InstanceState, failed: bool
 ) -> None:
     group = bench.add_group("g", size=1)
@@ -209,7 +211,7 @@ def test_EXO_15_EXO_DEFECT_16_every_state_of_an_instance_has_a_meaning(
 
 
 @pytest.mark.parametrize("sks", [True, False])
-def test_EXO_16_a_key_with_upstreams_list_of_operations_sees_and_scales(sks: bool) -> None:
+def test_exoscale_reads_and_scales_with_upstreams_operation_list(sks: bool) -> None:
     with ExoscaleBench(standalone=not sks, operations=UPSTREAM_SKS if sks else UPSTREAM_POOLS) as bench:
         group = bench.add_group("g", size=20, least=1, most=30)
         found = seen(bench, group)

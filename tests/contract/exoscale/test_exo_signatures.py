@@ -1,4 +1,4 @@
-"""Who the emulated zone lets in (exoscale.md §4): the vendor's vectors, and everything that must be turned away."""
+"""Tests of the emulated zone's signature check with the vendor's vectors and every request that must be refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"
         ),
     ],
 )
-def test_EXO_2_the_published_vectors(incoming: Incoming, secret: str, expires: str, expected: str) -> None:
+def test_exoscale_published_signature_vectors(incoming: Incoming, secret: str, expires: str, expected: str) -> None:
     assert signature(incoming, expires, secret) == expected
 
 
@@ -57,17 +57,17 @@ def _request(*, left: float = 600.0, query: dict[str, str] | None = None, **more
     return signed("GET", "/v2/instance", b"", query or {}, expires=int(START + left), **more)
 
 
-def test_EXO_2_what_is_signed_rightly_is_let_in() -> None:
+def test_exoscale_emulator_accepts_correctly_signed_requests() -> None:
     assert _status(_request()) == 200
     assert _status(_request(query={"manager-type": "instance-pool", "manager-id": POOL})) == 200
 
 
 @pytest.mark.parametrize("left", [0.0, -1.0, 3601.0])
-def test_EXO_2_a_signature_that_is_over_or_good_for_too_long_is_refused(left: float) -> None:
+def test_exoscale_emulator_refuses_expired_or_overlong_signatures(left: float) -> None:
     assert _status(_request(left=left)) == 401
 
 
-def test_EXO_2_an_unknown_or_revoked_key_or_another_secret_is_refused() -> None:
+def test_exoscale_emulator_refuses_unknown_or_revoked_keys_and_wrong_secrets() -> None:
     assert _status(_request(key="EXO-EXAMPLE-NOBODY")) == 401
     assert _status(_request(secret="another-secret")) == 401
     desk = ZoneClient()
@@ -75,7 +75,7 @@ def test_EXO_2_an_unknown_or_revoked_key_or_another_secret_is_refused() -> None:
     assert desk.front.served(_request()).status == 401
 
 
-def test_EXO_2_a_tampered_request_is_refused() -> None:
+def test_exoscale_emulator_refuses_a_tampered_request() -> None:
     good = signed("PUT", f"/v2/instance-pool/{POOL}:scale", b'{"size": 5}', {}, expires=int(START + 600))
     assert _status(good) == 404, "the signature is right, the pool is not there"
     assert _status(msgspec.structs.replace(good, body=b'{"size": 50}')) == 401
@@ -83,7 +83,7 @@ def test_EXO_2_a_tampered_request_is_refused() -> None:
     assert _status(msgspec.structs.replace(good, target=good.target.replace(":scale", ":evict"))) == 401
 
 
-def test_EXO_2_a_query_parameter_that_is_not_signed_is_refused() -> None:
+def test_exoscale_emulator_refuses_an_unsigned_query_parameter() -> None:
     whole = _request(query={"manager-type": "instance-pool"})
     assert _status(msgspec.structs.replace(whole, target=f"{whole.target}&manager-id={POOL}")) == 401
     assert _status(msgspec.structs.replace(_request(), target="/v2/instance?labels=x")) == 401
@@ -101,15 +101,15 @@ def test_EXO_2_a_query_parameter_that_is_not_signed_is_refused() -> None:
         "EXO2-HMAC-SHA256 credential=EXO-EXAMPLE-KEY-0001,expires=soon,signature=x",
     ],
 )
-def test_rubbish_for_a_signature_is_refused(header: str) -> None:
+def test_exoscale_emulator_refuses_a_malformed_signature(header: str) -> None:
     assert _status(Incoming("GET", "/v2/instance", {"authorization": header} if header else {})) == 401
 
 
-def test_zones_are_told_to_everybody() -> None:
+def test_exoscale_emulator_lists_zones_without_authentication() -> None:
     assert _status(Incoming("GET", "/v2/zone", {})) == 200
 
 
-def test_a_role_allows_what_it_names_and_nothing_else() -> None:
+def test_exoscale_emulator_role_allows_exactly_its_operations() -> None:
     ring = ExoscaleKeyRing()
     ring.add(KEY, "example-secret-0001", frozenset({"list-instances"}))
     gate = ExoscaleAuthenticator(ring, lambda: START)

@@ -1,4 +1,4 @@
-"""A whole world with an Exoscale zone beside its cluster: instances are bought, join, work, and go again."""
+"""A complete simulated world with an Exoscale zone: instances are bought, join, run pods, and are removed again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ spec:
 
 
 class ExoWorldFixture:
-    """The world with its zone, an SKS Nodepool that is preferred, and a pool of its own."""
+    """The world with its zone, a preferred SKS Nodepool, and a standalone pool."""
 
     def __init__(self, world: LocalWorld, account: ExoscaleAccount) -> None:
         self.world, self.account, self.zone = world, account, account.zone
@@ -59,7 +59,7 @@ class ExoWorldFixture:
         return not self.world.pending()
 
 
-def test_EXO_9_EXO_14_first_choice_unavailable_the_other_is_bought_and_all_goes_again() -> None:
+def test_exoscale_world_unavailable_first_choice_buys_second_and_scales_down() -> None:
     account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = ExoWorldFixture(world, account)
@@ -81,7 +81,7 @@ def test_EXO_9_EXO_14_first_choice_unavailable_the_other_is_bought_and_all_goes_
 
 
 @pytest.mark.parametrize("place", ["grow:called", "act:stepped"])
-def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed(place: str) -> None:
+def test_exoscale_world_dying_functions_and_lost_answers_buy_exactly_the_need(place: str) -> None:
     account = ExoscaleAccount(
         ways=ExoscaleRegistrationOptions(boot=20.0), times=ExoscaleDurations(operation=300.0, create=240.0)
     )
@@ -98,7 +98,7 @@ def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_w
 
 
 @pytest.mark.parametrize("trouble", ["updating", "success", "timeout"])
-def test_EXO_13_a_pool_that_takes_no_change_or_only_says_so_keeps_no_pod_from_the_others(trouble: str) -> None:
+def test_exoscale_world_pool_refusing_changes_keeps_no_pod_from_other_pools(trouble: str) -> None:
     account = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=20.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = ExoWorldFixture(world, account)

@@ -1,4 +1,4 @@
-"""A desk for the emulator's own tests, a bench for those of the provider."""
+"""Provides a desk for the emulator's own tests and a bench for the provider's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An emulated project on a clock without a network, and operations as a plan would write them."""
+"""An emulated project on a test clock without a network, and operations as a plan builds them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST = 60
 
 
 class ProjectClient:
-    """A project with one cluster and its API: requests are made by hand, with a token."""
+    """A project with one cluster and its API: tests build requests themselves, with a token."""
 
     def __init__(self, times: CceDurations | None = None) -> None:
         self.clock = ManualClock(START)
@@ -45,7 +45,7 @@ class ProjectClient:
         self.base = f"/api/v3/projects/{PROJECT}/clusters/{self.cluster}"
 
     def send(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None) -> Answer:
-        """One request. path: below the cluster's, or from the root if it begins with `//`."""
+        """Sends one request. path: below the cluster's, or from the root if it begins with `//`."""
         raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         place = path[1:] if path.startswith("//") else f"{self.base}{path}"
         target = f"{place}?{urlencode(query)}" if query else place
@@ -54,14 +54,14 @@ class ProjectClient:
     def ask(
         self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None, status: int = 200
     ) -> dict[str, Any]:
-        """Its answer, which must have that status."""
+        """Returns the body of an answer that must have that status."""
         answer = self.send(method, path, body, query=query)
         assert answer.status == status, answer.body
         found: dict[str, Any] = json.loads(answer.body or b"{}")
         return found
 
     def scale(self, pool: str, total: int, *groups: str, status: int = 200, **options: str) -> dict[str, Any]:
-        """To an absolute total."""
+        """Scales to an absolute total."""
         spec = {"desiredNodeCount": total, "scaleGroups": list(groups), "options": options}
         return self.ask(
             "POST",
@@ -71,16 +71,16 @@ class ProjectClient:
         )
 
     def pool(self, uid: str) -> dict[str, Any]:
-        """As the list shows it."""
+        """Returns the pool as the list shows it."""
         listed = self.ask("GET", "/nodepools", query={"advanceStatus": "true"})["items"]
         return next(each for each in listed if each["metadata"]["uid"] == uid)
 
     def nodes(self) -> list[dict[str, Any]]:
-        """All of them."""
+        """Returns all nodes."""
         return list(self.ask("GET", "/nodes")["items"])
 
     def after(self, seconds: float) -> None:
-        """Time passes."""
+        """Advances the clock."""
         self.clock.advance(seconds)
         self.cloud.step()
 
@@ -94,7 +94,7 @@ def order(
     *handles: str,
     op: str = "op-0123456789abcdef",
 ) -> Operation:
-    """handles: of the nodes to remove."""
+    """Builds an operation. handles: the nodes to remove."""
     names = {node.provider_id: node.name for node in bench.nodes()}
     targets = tuple(RemovalTarget(names.get(each, ""), each, each) for each in handles)
     now = bench.now()
@@ -115,13 +115,13 @@ def order(
 
 
 def ask(provider: Provider, operation: Operation) -> Outcome:
-    """The first call of an operation, or the next one of one that is under way."""
+    """Makes the first call of an operation, or the next call of one in progress."""
     made: Outcome = getattr(provider, "poll" if operation.status.step else _VERBS[operation.spec.kind])(operation)
     return made
 
 
 def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
-    """By a provider that has just been built; an error that is raised is an answer too."""
+    """Calls a newly built provider; an error that it raises is returned as the answer."""
     try:
         return ask(bench.provider(), operation)
     except ProviderError as error:
@@ -129,14 +129,14 @@ def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
 
 
 def carried(operation: Operation, outcome: object) -> Operation:
-    """As the table has it after a Pending."""
+    """Returns the operation as the table stores it after InProgress."""
     assert isinstance(outcome, InProgress), outcome
     return operation.with_status(step=outcome.step, data=outcome.data)
 
 
 def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
-    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
-    again after ten seconds."""
+    """Runs an operation to its end; each step uses a newly built provider, as after a cold start. Temporary errors are
+    retried after ten seconds."""
     for _ in range(_MOST):
         try:
             outcome = ask(bench.provider(), operation)
@@ -151,17 +151,17 @@ def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
 
 
 def seen(bench: HuaweiBench, group: str) -> NodeGroup:
-    """The group as the next pass sees it."""
+    """Returns the group as the next reconcile pass reads it."""
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
 
 
 def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
-    """The totals and groups that were asked for since the last look."""
+    """Returns the totals and groups that were requested since the previous call."""
     specs = [json.loads(call.body)["spec"] for call in bench.look() if call.operation == "scale-pool"]
     return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
 
 
 def shelf(bench: HuaweiBench) -> SharedCache:
-    """One in a table, as all functions of a deployment share it."""
+    """Returns a cache in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.cache

@@ -17,7 +17,7 @@ KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 
 
 class SdkClock:
-    """The wall's, since the client signs with that, and what a test lets pass beside it."""
+    """The wall clock, which the client signs with, plus the time that a test lets pass."""
 
     def __init__(self) -> None:
         self.passed = 0.0
@@ -27,7 +27,7 @@ class SdkClock:
 
 
 class Official:
-    """The SDK's modules. Loading them is dear, and writes a file into the home directory."""
+    """The SDK's modules. Importing them is slow and writes a file into the home directory."""
 
     def __init__(self) -> None:
         self.cce: Any = importlib.import_module("huaweicloudsdkcce.v3")
@@ -39,7 +39,7 @@ class Official:
 
 
 def load(home: str) -> Official:
-    """With another home directory while it loads."""
+    """Imports the SDK with a temporary home directory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "environ", {**os.environ, "HOME": home})
         return Official()
@@ -54,7 +54,7 @@ class Drive:
         self.client = self.client_for(KEY, SECRET)
 
     def client_for(self, key: str, secret: str, token: str = "") -> Any:
-        """token: of temporary keys."""
+        """Builds a client. token: of temporary keys."""
         credentials = self.official.credentials(key, secret, self.cloud.project)
         if token:
             credentials = credentials.with_security_token(token)
@@ -69,28 +69,28 @@ class Drive:
         )
 
     def after(self, seconds: float) -> None:
-        """Time passes."""
+        """Advances the clock."""
         self.clock.passed += seconds
 
     def ask(self, call: str, request: str, client: Any = None, **values: Any) -> Any:
-        """One call for the cluster; values: the request's fields."""
+        """Makes one call for the cluster; values: the request's fields."""
         made = getattr(self.official.cce, f"{request}Request")(cluster_id=self.cluster.uid, **values)
         return getattr(client or self.client, call)(made)
 
     def pools(self, **values: Any) -> list[Any]:
-        """The list of pools."""
+        """Returns the list of pools."""
         return list(self.ask("list_node_pools", "ListNodePools", **values).items)
 
     def pool(self, uid: str) -> Any:
-        """One of them."""
+        """Returns one pool."""
         return self.ask("show_node_pool", "ShowNodePool", nodepool_id=uid)
 
     def nodes(self, **values: Any) -> Any:
-        """A page of nodes."""
+        """Returns a page of nodes."""
         return self.ask("list_nodes", "ListNodes", **values)
 
     def scale(self, uid: str, total: int | None, *groups: str, client: Any = None, **options: Any) -> Any:
-        """total: None to leave it out."""
+        """Scales a pool. total: None to omit it."""
         cce = self.official.cce
         spec = cce.ScaleNodePoolSpec(
             desired_node_count=total,
@@ -106,7 +106,7 @@ class Drive:
         )
 
     def update(self, uid: str, **spec: Any) -> Any:
-        """spec: of the update."""
+        """Updates a pool. spec: of the update."""
         cce = self.official.cce
         body = cce.NodePoolUpdate(
             metadata=cce.NodePoolMetadataUpdate(name="renamed"), spec=cce.NodePoolSpecUpdate(**spec)
@@ -114,7 +114,7 @@ class Drive:
         return self.ask("update_node_pool", "UpdateNodePool", nodepool_id=uid, body=body)
 
     def refused(self, call: Callable[[], Any]) -> Any:
-        """The SDK's error for a 4xx."""
+        """Returns the SDK's error for a 4xx."""
         with pytest.raises(self.official.errors.ClientRequestException) as raised:
             call()
         return raised.value

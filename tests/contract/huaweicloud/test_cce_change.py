@@ -1,4 +1,4 @@
-"""Growing, deleting and lowering over the wire: absolute totals, other writers, lost answers (B6)."""
+"""Scale-up, deletion and target decrease over HTTP: absolute totals, other writers, lost answers."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def leaving(bench: HuaweiBench) -> list[str]:
 
 
 def raise_by(group: ScaleGroup, count: int) -> None:
-    """Somebody else does, in CCE's console."""
+    """Raises the pool as another user does in CCE's console."""
     group.desired += count
 
 
 def step(bench: HuaweiBench, operation: Operation) -> tuple[Outcome | ProviderError, Operation]:
-    """One call; the operation as the table has it then."""
+    """Makes one call; returns the operation as the table stores it then."""
     outcome = tried(bench, operation)
     return outcome, carried(operation, outcome) if isinstance(outcome, InProgress) else operation
 
 
-# -- growth
+# -- scale-up
 
 
-def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: HuaweiBench) -> None:
+def test_CCE_18_scale_up_names_the_pool_total_and_its_own_group(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     assert scalings(bench) == [(7, ["az2"])]
@@ -65,7 +65,7 @@ def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: Hu
         VendorFault.SERVER_ERROR,
     ],
 )
-def test_CCE_18_after_a_time_out_one_looks_before_one_asks_again(bench: HuaweiBench, fault: VendorFault) -> None:
+def test_CCE_18_timed_out_scale_up_reads_before_it_retries(bench: HuaweiBench, fault: VendorFault) -> None:
     own, other = two_groups(bench)
     bench.server.faults.next(fault, on="scale-pool")
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
@@ -76,7 +76,7 @@ def test_CCE_18_after_a_time_out_one_looks_before_one_asks_again(bench: HuaweiBe
 
 @pytest.mark.parametrize("arrives", [True, False])
 def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arrives: bool) -> None:
-    """He raises the pool to 9 while our answer is on its way, or before we ask again."""
+    """Another user raises the pool to 9 while our answer is in flight, or before we retry."""
     own, other = two_groups(bench)
     bench.server.faults.next(VendorFault.LOST_ANSWER if arrives else VendorFault.HANGS_UP, on="scale-pool")
     operation = order(bench, OperationKind.SCALE_UP, other, 2, 4)
@@ -91,7 +91,7 @@ def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arr
     assert (sizes(bench, own, other), leaving(bench)) == ([7, 4], [])
 
 
-def test_CCE_18_another_writers_increase_before_the_first_request_is_added_to(bench: HuaweiBench) -> None:
+def test_CCE_18_scale_up_adds_to_another_writers_earlier_increase(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     outcome, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert isinstance(outcome, InProgress)
@@ -102,7 +102,7 @@ def test_CCE_18_another_writers_increase_before_the_first_request_is_added_to(be
     assert (sizes(bench, own, other), leaving(bench)) == ([7, 4], [])
 
 
-def test_CCE_18_an_increase_of_our_own_group_by_another_is_left_as_it_is(bench: HuaweiBench) -> None:
+def test_CCE_18_another_writers_increase_of_our_group_is_left_unchanged(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     outcome, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     assert isinstance(outcome, InProgress)
@@ -112,8 +112,8 @@ def test_CCE_18_an_increase_of_our_own_group_by_another_is_left_as_it_is(bench: 
     assert (failed.error_class, scalings(bench), sizes(bench, own, other)) == ("Conflict", [], [3, 3])
 
 
-def test_CCE_DANGER_1_the_pool_is_the_last_thing_read_before_it_is_scaled(bench: HuaweiBench) -> None:
-    """Whatever is asked in between is time in which somebody else may raise it."""
+def test_CCE_DANGER_1_pool_is_the_last_thing_read_before_scaling(bench: HuaweiBench) -> None:
+    """Any call in between is time in which another writer may raise the pool."""
     own, other = two_groups(bench)
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Succeeded)
     bench.group(own).fates += [SOLD_OUT] * 9
@@ -126,7 +126,7 @@ def test_CCE_DANGER_1_the_pool_is_the_last_thing_read_before_it_is_scaled(bench:
     assert [call.operation for call in before] == ["show-pool"] * 3
 
 
-def test_CCE_DANGER_1_no_total_is_ever_left_out_or_below_what_there_is(bench: HuaweiBench) -> None:
+def test_CCE_DANGER_1_total_is_never_omitted_or_below_the_existing_size(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 5, op="a-0123456789abcdef"))
     bench.group(other).fates += [SOLD_OUT] * 9
@@ -138,7 +138,7 @@ def test_CCE_DANGER_1_no_total_is_ever_left_out_or_below_what_there_is(bench: Hu
 
 
 def test_CCE_DANGER_2_no_put_is_ever_sent(bench: HuaweiBench) -> None:
-    """The suite of changes that a pass can ask for needs none."""
+    """The changes that a pass can request need no PUT."""
     own, other = two_groups(bench)
     drive(bench, order(bench, OperationKind.SCALE_UP, own, 3, 5))
     drive(
@@ -147,12 +147,12 @@ def test_CCE_DANGER_2_no_put_is_ever_sent(bench: HuaweiBench) -> None:
     assert not [call for call in bench.server.log if call.method == "PUT"]
 
 
-def test_two_growths_of_one_pool_in_turns_both_get_all_they_want(bench: HuaweiBench) -> None:
+def test_huawei_interleaved_scale_ups_of_one_pool_both_get_all_nodes(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     first = order(bench, OperationKind.SCALE_UP, own, 3, 5, op="a-0123456789abcdef")
     second = order(bench, OperationKind.SCALE_UP, other, 2, 5, op="b-0123456789abcdef")
     _, first = step(bench, first)
-    _, second = step(bench, second)  # both have announced a total from the same reading
+    _, second = step(bench, second)  # both have sent a total computed from the same reading
     _, first = step(bench, first)
     _, second = step(bench, second)
     assert isinstance(drive(bench, second), Succeeded)
@@ -162,10 +162,8 @@ def test_two_growths_of_one_pool_in_turns_both_get_all_they_want(bench: HuaweiBe
 
 
 @pytest.mark.parametrize("reading", [1, 2])
-def test_two_requests_from_the_same_reading_lose_no_node_and_the_one_that_got_nothing_says_so(
-    bench: HuaweiBench, reading: int
-) -> None:
-    """The other's request for the same total comes right after one of our readings, before our request."""
+def test_huawei_scale_ups_from_one_reading_lose_no_node_and_report_the_loser(bench: HuaweiBench, reading: int) -> None:
+    """Another writer's request for the same total arrives right after one of our readings, before our request."""
     own, other = two_groups(bench)
     _, operation = step(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4))
     readings: list[str] = []
@@ -183,7 +181,7 @@ def test_two_requests_from_the_same_reading_lose_no_node_and_the_one_that_got_no
 
 
 @pytest.mark.parametrize("lag", [8.0, 40.0])
-def test_a_status_that_lags_behind_buys_nothing_twice(bench: HuaweiBench, lag: float) -> None:
+def test_huawei_lagging_status_never_buys_twice(bench: HuaweiBench, lag: float) -> None:
     own, other = two_groups(bench)
     bench.cloud.lag = lag
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="scale-pool")
@@ -194,7 +192,7 @@ def test_a_status_that_lags_behind_buys_nothing_twice(bench: HuaweiBench, lag: f
 
 
 @pytest.mark.parametrize(("most", "to", "said"), [(6, 4, "of its pool"), (20, 9, "maximum")])
-def test_CCE_18_past_a_maximum_nothing_is_sent(bench: HuaweiBench, most: int, to: int, said: str) -> None:
+def test_CCE_18_scale_up_past_a_maximum_sends_nothing(bench: HuaweiBench, most: int, to: int, said: str) -> None:
     own, other = two_groups(bench, most=most)
     bench.group(other).most = 6
     failed = drive_quietly(bench, order(bench, OperationKind.SCALE_UP, other, 2, to))
@@ -203,7 +201,7 @@ def test_CCE_18_past_a_maximum_nothing_is_sent(bench: HuaweiBench, most: int, to
 
 
 def drive_quietly(bench: HuaweiBench, operation: Operation) -> Failed:
-    """To its end, which must be a failure, whichever way it is said."""
+    """Runs to the end, which must be a failure, raised or returned."""
     try:
         outcome = drive(bench, operation)
     except ProviderError as error:
@@ -242,7 +240,7 @@ def _late_quota(bench: HuaweiBench, pool: CcePool) -> None:
         (_late_quota, "QuotaExceeded"),
     ],
 )
-def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
+def test_CCE_A9_1_failed_node_creation_is_reported_with_its_class(
     bench: HuaweiBench, trouble: Callable[[HuaweiBench, CcePool], None], cls: str
 ) -> None:
     own, other = two_groups(bench)
@@ -255,7 +253,7 @@ def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
 
 
 @pytest.mark.parametrize("phase", ["Upgrading", "Hibernation", "Unavailable"])
-def test_a_cluster_that_takes_no_order_is_not_given_one(bench: HuaweiBench, phase: str) -> None:
+def test_huawei_cluster_that_refuses_orders_is_sent_none(bench: HuaweiBench, phase: str) -> None:
     own, _ = two_groups(bench)
     bench.cloud.clusters[bench.cluster].phase = phase
     for operation in (
@@ -268,7 +266,7 @@ def test_a_cluster_that_takes_no_order_is_not_given_one(bench: HuaweiBench, phas
     assert not [call for call in bench.server.log if call.writes]
 
 
-def test_a_pool_that_another_order_holds_is_met_again(bench: HuaweiBench) -> None:
+def test_huawei_pool_locked_by_another_order_is_retried(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     bench.cloud.holds = 30.0
     first, second = bench.machines(own)[:2]
@@ -293,7 +291,7 @@ def test_CCE_19_CCE_DANGER_3_two_nodes_are_two_deletions_by_id_without_a_query(b
     assert (bench.machines(own), sizes(bench, own, other)) == ([second], [1, 2])
 
 
-def test_CCE_19_a_node_of_another_group_pool_or_cluster_stops_the_whole_removal(bench: HuaweiBench) -> None:
+def test_CCE_19_node_of_another_group_pool_or_cluster_stops_the_whole_removal(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     beside = bench.add_group("beside", size=1)
     theirs = bench.add_group("theirs", size=1, cluster="theirs")
@@ -310,7 +308,7 @@ def test_CCE_19_a_node_of_another_group_pool_or_cluster_stops_the_whole_removal(
 
 
 def drive_all(bench: HuaweiBench, operation: Operation) -> None:
-    """To its end, whatever that is: a node that our cluster does not know is as good as gone."""
+    """Runs to the end, whatever it is: a node that our cluster does not know counts as gone."""
     try:
         drive(bench, operation)
     except ProviderError:
@@ -318,7 +316,7 @@ def drive_all(bench: HuaweiBench, operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("of", ["group", "pool"])
-def test_CCE_19_below_a_minimum_nothing_is_sent(bench: HuaweiBench, of: str) -> None:
+def test_CCE_19_removal_below_a_minimum_sends_nothing(bench: HuaweiBench, of: str) -> None:
     own, other = two_groups(bench)
     if of == "pool":
         bench.pool(own).least = 5
@@ -336,7 +334,7 @@ def test_CCE_19_a_size_below_what_exists_is_refused(bench: HuaweiBench) -> None:
     assert sizes(bench, own, other) == [3, 2]
 
 
-def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: HuaweiBench) -> None:
+def test_CCE_19_decrease_target_removes_only_nodes_never_created(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     bench.group(other).fates += [SOLD_OUT] * 20
     assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, other, 2, 4)), Failed)
@@ -355,7 +353,7 @@ def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: H
     assert (scalings(bench), leaving(bench), sizes(bench, own, other)) == ([], [], [3, 2])
 
 
-def test_CCE_A9_2_a_node_that_was_not_installed_is_told_and_deleted_by_its_id(bench: HuaweiBench) -> None:
+def test_CCE_A9_2_node_with_failed_installation_is_reported_and_deleted_by_id(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     before = bench.machines(other)
     bench.group(other).fates += [NOT_INSTALLED]
@@ -372,8 +370,8 @@ def test_CCE_A9_2_a_node_that_was_not_installed_is_told_and_deleted_by_its_id(be
 
 
 @pytest.mark.parametrize("marked", [1, 3])
-def test_CCE_A8_3_what_is_protected_survives(bench: HuaweiBench, marked: int) -> None:
-    """Only a count of protected nodes is told: where all are, none may go."""
+def test_CCE_A8_3_protected_nodes_survive(bench: HuaweiBench, marked: int) -> None:
+    """CCE reports only the number of protected nodes: where all are protected, none may be removed."""
     own, _ = two_groups(bench)
     machines = bench.machines(own)
     for uid in machines[:marked]:
@@ -386,7 +384,7 @@ def test_CCE_A8_3_what_is_protected_survives(bench: HuaweiBench, marked: int) ->
     assert machines[0] in bench.machines(own)
 
 
-def test_a_deletion_that_loses_its_answer_lowers_the_size_once(bench: HuaweiBench) -> None:
+def test_huawei_deletion_with_a_lost_answer_lowers_the_size_once(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     first, second, third = bench.machines(own)
     bench.server.faults.next(VendorFault.LOST_ANSWER, on="delete-node")
@@ -397,7 +395,7 @@ def test_a_deletion_that_loses_its_answer_lowers_the_size_once(bench: HuaweiBenc
     assert (bench.machines(own), sizes(bench, own, other)) == ([third], [1, 2])
 
 
-def test_one_that_somebody_else_has_deleted_counts_as_removed(bench: HuaweiBench) -> None:
+def test_huawei_node_deleted_by_others_counts_as_removed(bench: HuaweiBench) -> None:
     own, _ = two_groups(bench)
     first, second, third = bench.machines(own)
     operation = order(bench, OperationKind.DELETE_NODES, own, 3, 1, first, second)
@@ -407,7 +405,7 @@ def test_one_that_somebody_else_has_deleted_counts_as_removed(bench: HuaweiBench
     assert not [call for call in bench.look() if call.operation == "delete-node" and first in call.path]
 
 
-def test_conflicts_and_limits_are_met_again_without_a_failure(bench: HuaweiBench) -> None:
+def test_huawei_conflicts_and_limits_are_retried_without_a_failure(bench: HuaweiBench) -> None:
     own, other = two_groups(bench)
     for fault in (VendorFault.CONFLICT, VendorFault.THROTTLED, VendorFault.THROTTLED_FOR):
         bench.server.faults.next(fault, on="write")
@@ -418,7 +416,7 @@ def test_conflicts_and_limits_are_met_again_without_a_failure(bench: HuaweiBench
     } == {7}
 
 
-def test_with_a_shelf_a_growth_costs_few_calls(bench: HuaweiBench) -> None:
+def test_huawei_shared_cache_reduces_the_calls_of_a_scale_up(bench: HuaweiBench) -> None:
     bench.shelf = shelf(bench)
     _, other = two_groups(bench)
     seen(bench, other)

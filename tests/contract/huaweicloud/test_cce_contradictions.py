@@ -1,4 +1,4 @@
-"""Numbers that lag behind one another over the wire: a growth beside a removal buys what was planned (B6)."""
+"""Node counts that lag behind one another over HTTP: a scale-up concurrent with a removal buys what was planned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0])
-def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(bench: HuaweiBench, lag: float) -> None:
+def test_CCE_18_scale_up_during_a_removal_buys_what_was_planned(bench: HuaweiBench, lag: float) -> None:
     pool = bench.cloud.add_pool(bench.cluster, "web", size=3, most=40)
     bench.cloud.add_group(pool.uid, "az2", size=3, most=20)
     bench.cloud.lag = lag
@@ -26,7 +26,7 @@ def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(b
     assert [bench.target(own), bench.target(beside)] == [4, 1]
 
 
-def test_CCE_A6_3_a_removal_that_the_group_does_not_show_yet_counts_against_its_minimum(bench: HuaweiBench) -> None:
+def test_CCE_A6_3_removal_not_yet_shown_by_the_group_counts_against_its_minimum(bench: HuaweiBench) -> None:
     pool = bench.cloud.add_pool(bench.cluster, "web", size=3, most=40)
     bench.cloud.add_group(pool.uid, "az2", size=3, least=1, most=20)
     bench.cloud.lag = 15.0

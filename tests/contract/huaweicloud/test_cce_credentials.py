@@ -1,4 +1,4 @@
-"""Keys over the wire: temporary ones of an agency, renewed before they end, and none of them shown (B3)."""
+"""Access keys over HTTP: temporary keys of an agency, renewed before their expiry and never shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "
 
 
 def with_agency(bench: HuaweiBench) -> str:
-    """A group, seen by temporary keys; its id."""
+    """A group, read with temporary keys; its id."""
     bench.shelf = shelf(bench)
     bench.settings |= AGENCY
     bench.server.ring.add_agency("partner", "scaler", bench.key.id)
@@ -29,7 +29,7 @@ def asked(bench: HuaweiBench) -> list[str]:
     return [call.operation for call in bench.look() if call.operation == "assume-agency"]
 
 
-def test_CCE_17_temporary_keys_are_taken_once_and_renewed_before_they_end(bench: HuaweiBench) -> None:
+def test_CCE_17_temporary_keys_are_requested_once_and_renewed_before_expiry(bench: HuaweiBench) -> None:
     group = with_agency(bench)
     assert seen(bench, group).target == 2
     assert len(asked(bench)) == 1
@@ -42,7 +42,7 @@ def test_CCE_17_temporary_keys_are_taken_once_and_renewed_before_they_end(bench:
 
 
 @pytest.mark.parametrize("fault", [VendorFault.EXPIRED_TOKEN, VendorFault.UNAUTHORIZED])
-def test_CCE_17_temporary_keys_that_are_refused_are_taken_anew_once(bench: HuaweiBench, fault: VendorFault) -> None:
+def test_CCE_17_refused_temporary_keys_are_replaced_once(bench: HuaweiBench, fault: VendorFault) -> None:
     group = with_agency(bench)
     seen(bench, group)
     bench.look()
@@ -54,14 +54,14 @@ def test_CCE_17_temporary_keys_that_are_refused_are_taken_anew_once(bench: Huawe
         seen(bench, group)
 
 
-def test_an_agency_that_does_not_trust_the_key_is_said_so(bench: HuaweiBench) -> None:
+def test_huawei_agency_that_does_not_trust_the_key_is_reported(bench: HuaweiBench) -> None:
     with_agency(bench)
     bench.server.ring.agencies["partner", "scaler"].trusts = frozenset()
     with pytest.raises(Unauthorized):
         bench.provider().observe(bench.nodes())
 
 
-def test_the_project_is_asked_for_where_it_is_not_written(bench: HuaweiBench) -> None:
+def test_huawei_project_is_looked_up_where_the_policy_omits_it(bench: HuaweiBench) -> None:
     bench.shelf = shelf(bench)
     bench.settings["projectId"] = ""
     group = bench.add_group("a", size=1)
@@ -70,7 +70,7 @@ def test_the_project_is_asked_for_where_it_is_not_written(bench: HuaweiBench) ->
     assert [call.operation for call in bench.look()].count("list-projects") == 1
 
 
-def test_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> None:
+def test_huawei_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> None:
     heard = io.StringIO()
     handler, root = logging.StreamHandler(heard), logging.getLogger()
     level = root.level

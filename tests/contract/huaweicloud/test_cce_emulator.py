@@ -1,4 +1,4 @@
-"""The emulated CCE does what the contract says, above all where that is dangerous (huaweicloud-cce.md B4, B7)."""
+"""The emulated CCE behaves as the vendor documents, above all in dangerous calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def phases(desk: ProjectClient) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["missing", "zero", "several"])
-def test_CCE_DANGER_1_a_total_that_is_missing_is_nought_and_deletes_every_node(desk: ProjectClient, form: str) -> None:
+def test_CCE_DANGER_1_missing_total_means_zero_and_deletes_every_node(desk: ProjectClient, form: str) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
     total: dict[str, Any] = {} if form != "zero" else {"desiredNodeCount": 0}
@@ -35,7 +35,7 @@ def test_CCE_DANGER_1_a_total_that_is_missing_is_nought_and_deletes_every_node(d
     assert desk.nodes() == []
 
 
-def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: ProjectClient) -> None:
+def test_CCE_DANGER_1_total_applies_to_the_pool_and_not_the_group(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 6, "az2")
@@ -48,13 +48,13 @@ def test_CCE_DANGER_1_the_total_is_of_the_pool_and_not_of_the_group(desk: Projec
     "spec",
     [{}, {"autoscaling": {"enable": True}}, {"ignoreInitialNodeCount": False}, {"ignoreInitialNodeCount": "true"}],
 )
-def test_CCE_DANGER_2_an_update_without_the_guard_empties_the_pool(desk: ProjectClient, spec: dict[str, Any]) -> None:
+def test_CCE_DANGER_2_update_without_the_guard_empties_the_pool(desk: ProjectClient, spec: dict[str, Any]) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"metadata": {"name": "a"}, "spec": spec})
     assert (pool.desired, phases(desk)) == (0, ["Deleting"] * 3)
 
 
-def test_CCE_DANGER_2_with_the_guard_only_what_is_named_changes_and_a_list_of_groups_is_the_whole_list(
+def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
     desk: ProjectClient,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
@@ -84,7 +84,7 @@ def test_CCE_DANGER_2_with_the_guard_only_what_is_named_changes_and_a_list_of_gr
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
 
-def test_CCE_DANGER_3_a_deletion_lowers_the_size_unless_told_otherwise_and_then_another_comes(
+def test_CCE_DANGER_3_deletion_is_replaced_if_told_not_to_lower_the_size(
     desk: ProjectClient,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
@@ -101,7 +101,7 @@ def test_CCE_DANGER_3_a_deletion_lowers_the_size_unless_told_otherwise_and_then_
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "no"}, status=400)
 
 
-def test_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient) -> None:
+def test_cce_emulator_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=4)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 8, "default", "az2", scalePolicy="AZBalance")
@@ -114,7 +114,7 @@ def test_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient
     assert pool.desired == 16
 
 
-def test_a_smaller_total_gives_up_what_is_missing_first_and_spares_what_is_protected(desk: ProjectClient) -> None:
+def test_cce_emulator_smaller_total_drops_missing_first_and_keeps_protected(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.spoil(pool.uid, SOLD_OUT, 2)
     desk.scale(pool.uid, 5, DEFAULT)
@@ -131,16 +131,16 @@ def test_a_smaller_total_gives_up_what_is_missing_first_and_spares_what_is_prote
     assert not any(node.protected for node in desk.cloud.running())
 
 
-def test_scaling_by_hand_knows_no_maximum(desk: ProjectClient) -> None:
+def test_cce_emulator_manual_scaling_ignores_the_maximum(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1, most=2)
     desk.scale(pool.uid, 5, DEFAULT)
     assert pool.desired == 5
 
 
-# -- what cannot be had
+# -- creation failures
 
 
-def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: ProjectClient) -> None:
+def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.scale(pool.uid, 2, DEFAULT)
     told = []
@@ -170,7 +170,7 @@ def test_a_node_takes_its_time_and_is_counted_as_it_goes(desk: ProjectClient) ->
     assert "serverId" not in building["status"]
 
 
-def test_CCE_11_what_is_sold_out_is_learnt_by_asking_and_forgotten_when_it_comes_again(desk: ProjectClient) -> None:
+def test_CCE_11_sold_out_state_is_learnt_by_a_request_and_forgotten_with_new_stock(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a")
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
@@ -188,7 +188,7 @@ def test_CCE_11_what_is_sold_out_is_learnt_by_asking_and_forgotten_when_it_comes
     assert (conditions(desk, pool.uid), phases(desk)) == ({"Scalable": "True"}, ["Active", "Active"])
 
 
-def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_later(desk: ProjectClient) -> None:
+def test_cce_emulator_refuses_a_known_sold_out_flavour_unless_checked_later(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.cloud.add_group(pool.uid, "az2")
     desk.cloud.sell_out("c7.xlarge.2", "cn-north-4a", known=True, hinted=True)
@@ -214,7 +214,7 @@ def test_what_cce_knows_to_be_sold_out_is_refused_at_once_unless_it_may_check_la
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_the_quota_is_told_at_once_or_by_a_condition(desk: ProjectClient, at_once: bool) -> None:
+def test_cce_emulator_reports_quota_at_once_or_by_a_condition(desk: ProjectClient, at_once: bool) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.limit, desk.cloud.refuses_quota = 3, at_once
     if at_once:
@@ -230,7 +230,7 @@ def test_the_quota_is_told_at_once_or_by_a_condition(desk: ProjectClient, at_onc
     assert conditions(desk, pool.uid) == {"Scalable": "True"}
 
 
-def test_a_node_that_cannot_be_installed_is_in_error_and_its_job_says_why(desk: ProjectClient) -> None:
+def test_cce_emulator_node_with_failed_installation_has_an_error_and_a_job_reason(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.cloud.spoil(pool.uid, NOT_INSTALLED)
     desk.scale(pool.uid, 1, DEFAULT)
@@ -247,7 +247,7 @@ def test_a_node_that_cannot_be_installed_is_in_error_and_its_job_says_why(desk: 
     desk.ask("GET", path, status=404)
 
 
-def test_without_another_try_what_is_missing_stays_missing(desk: ProjectClient) -> None:
+def test_cce_emulator_without_retry_missing_nodes_stay_missing(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.cloud.retries = False
     desk.cloud.spoil(pool.uid, NO_QUOTA)
@@ -259,7 +259,7 @@ def test_without_another_try_what_is_missing_stays_missing(desk: ProjectClient) 
 # -- the API
 
 
-def test_nodes_come_in_pages_or_from_an_old_region_all_at_once(desk: ProjectClient) -> None:
+def test_cce_emulator_lists_nodes_in_pages_or_all_at_once_in_old_regions(desk: ProjectClient) -> None:
     desk.cloud.add_pool(desk.cluster, "a", size=5)
     first = desk.ask("GET", "/nodes", query={"limit": "3"})
     assert first["pageInfo"].keys() == {"currentCount", "nextMarker"}
@@ -273,7 +273,7 @@ def test_nodes_come_in_pages_or_from_an_old_region_all_at_once(desk: ProjectClie
     assert (len(old["items"]), "pageInfo" in old) == (5, False)
 
 
-def test_nodes_of_no_pool_tell_zone_and_flavour_instead(desk: ProjectClient) -> None:
+def test_cce_emulator_nodes_without_a_pool_show_zone_and_flavour(desk: ProjectClient) -> None:
     desk.cloud.add_lonely(desk.cluster)
     (node,) = desk.nodes()
     assert node["metadata"]["annotations"] == {"kubernetes.io/node-pool.id": "cn-north-4a#c7.xlarge.2#EulerOS"}
@@ -283,7 +283,7 @@ def test_nodes_of_no_pool_tell_zone_and_flavour_instead(desk: ProjectClient) -> 
     assert desk.ask("GET", "/nodepools")["items"] == []
 
 
-def test_an_order_may_keep_others_from_its_pool_for_a_while(desk: ProjectClient) -> None:
+def test_cce_emulator_order_may_lock_its_pool_for_a_while(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.holds = 10.0
     desk.scale(pool.uid, 3, DEFAULT)
@@ -295,7 +295,7 @@ def test_an_order_may_keep_others_from_its_pool_for_a_while(desk: ProjectClient)
 
 
 @pytest.mark.parametrize("phase", ["Unavailable", "Creating", "Upgrading", "Hibernation"])
-def test_a_cluster_that_is_not_open_takes_no_order(desk: ProjectClient, phase: str) -> None:
+def test_cce_emulator_unavailable_cluster_refuses_orders(desk: ProjectClient, phase: str) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
     desk.cloud.clusters[desk.cluster].phase = phase
     assert desk.ask("GET", "")["status"]["phase"] == phase
@@ -333,7 +333,7 @@ def test_a_cluster_that_is_not_open_takes_no_order(desk: ProjectClient, phase: s
         ("GET", "//api/v3/projects/0123456789abcdef0123456789abcdef/clusters/x/nodes", None, 400),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_changes_nothing(
+def test_cce_emulator_refuses_invalid_requests_without_a_change(
     desk: ProjectClient, method: str, path: str, body: object, status: int
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=2)
@@ -363,13 +363,15 @@ def test_CCE_20_errors_have_three_forms(desk: ProjectClient, form: str, code: st
         (VendorFault.SERVER_ERROR, 500, "CCE.01500001"),
     ],
 )
-def test_faults_come_with_the_vendors_codes(desk: ProjectClient, fault: VendorFault, status: int, code: str) -> None:
+def test_cce_emulator_faults_have_the_vendors_codes(
+    desk: ProjectClient, fault: VendorFault, status: int, code: str
+) -> None:
     desk.front.faults.next(fault)
     assert desk.ask("GET", "/nodes", status=status)["errorCode"] == code
     desk.ask("GET", "/nodes")
 
 
-def test_who_asks_too_often_is_told_so(desk: ProjectClient) -> None:
+def test_cce_emulator_throttles_frequent_requests(desk: ProjectClient) -> None:
     desk.front.throttle.limits["list-nodes"], desk.front.throttle.tells = (2, 10.0), True
     for _ in range(2):
         desk.ask("GET", "/nodes")
@@ -379,7 +381,7 @@ def test_who_asks_too_often_is_told_so(desk: ProjectClient) -> None:
     desk.ask("GET", "/nodes")
 
 
-def test_a_right_that_is_missing_is_named(desk: ProjectClient) -> None:
+def test_cce_emulator_names_a_missing_permission(desk: ProjectClient) -> None:
     key = desk.front.ring.keys["AKIDEXAMPLE00000DESK"]
     key.actions = frozenset({"cce:nodepool:*"})
     desk.ask("GET", "/nodepools")
@@ -390,7 +392,7 @@ def test_a_right_that_is_missing_is_named(desk: ProjectClient) -> None:
     ]
 
 
-def test_lost_orders_are_not_carried_out_and_lost_answers_are(desk: ProjectClient) -> None:
+def test_cce_emulator_lost_orders_have_no_effect_and_lost_answers_do(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     spec = {"spec": {"desiredNodeCount": 2, "scaleGroups": ["default"]}}
     for fault, size in ((VendorFault.HANGS_UP, 1), (VendorFault.LOST_ANSWER, 2)):
@@ -399,7 +401,7 @@ def test_lost_orders_are_not_carried_out_and_lost_answers_are(desk: ProjectClien
         assert pool.desired == size
 
 
-def test_whatever_happens_it_happens_at_its_own_time_however_late_one_looks() -> None:
+def test_cce_emulator_events_happen_at_their_own_time_however_late_the_query() -> None:
     desk = ProjectClient(CceDurations(build=100.0, install=50.0))
     pool = desk.cloud.add_pool(desk.cluster, "a")
     desk.scale(pool.uid, 1, DEFAULT)

@@ -1,4 +1,4 @@
-"""How nodes of CCE become Nodes: named by their address, with CCE's labels, tainted for a moment (B5, B9)."""
+"""How nodes of CCE become Nodes: named by their address, with CCE's labels, and tainted at first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CceJoiningFixture:
         self.joining = CceNodeRegistration(self.cloud, self.store, self.clock, ways, cluster=self.ours.uid)
 
     def after(self, seconds: float) -> dict[str, list[str]]:
-        """Name -> keys of its taints."""
+        """Lets time pass. Returns node name -> keys of its taints."""
         self.clock.advance(seconds)
         self.joining.step()
         return {
@@ -37,7 +37,7 @@ class CceJoiningFixture:
         }
 
 
-def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
+def test_huawei_active_node_joins_loses_its_startup_taint_and_leaves() -> None:
     yard = CceJoiningFixture()
     pool = yard.cloud.add_pool(yard.ours.uid, "web")
     yard.cloud.add_pool(yard.theirs.uid, "other", size=3)
@@ -62,7 +62,7 @@ def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
         (CceRegistrationOptions(by_server=True), "{server}"),
     ],
 )
-def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: CceRegistrationOptions, id_: str) -> None:
+def test_huawei_provider_id_is_the_nodes_uid_unless_configured(ways: CceRegistrationOptions, id_: str) -> None:
     yard = CceJoiningFixture(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
     (node,) = pool.groups[DEFAULT].nodes.values()
@@ -70,7 +70,7 @@ def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: CceRegistr
     assert told == id_.format(uid=node.uid, server=node.server)
 
 
-def test_who_never_joins_is_no_node() -> None:
+def test_huawei_node_that_never_joins_is_not_a_kubernetes_node() -> None:
     yard = CceJoiningFixture()
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=2)
     yard.cloud.add_group(pool.uid, "az2", size=1)
@@ -85,7 +85,7 @@ def test_who_never_joins_is_no_node() -> None:
     assert list(yard.after(10.0)) == [second.ip]
 
 
-def test_labels_and_sizes_are_as_cce_gives_them() -> None:
+def test_huawei_node_labels_and_sizes_equal_those_of_cce() -> None:
     yard = CceJoiningFixture()
     taint = {"key": "status", "value": "x", "effect": "NoSchedule"}
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, labels={"tier": "web"}, taints=[taint])

@@ -1,7 +1,7 @@
-"""infra/huaweicloud: the policy holds exactly the actions that are used, and with it alone everything works (B3).
+"""The policy in infra/huaweicloud lists exactly the actions that the provider uses, and it suffices for all of them.
 
-Some can be done without: the cluster's phase, what the vendor's add-on does, which flavours there are and how far a
-job is are asked for and not needed.
+Some actions are optional: the cluster's phase, the vendor's add-on, the list of flavours and the progress of a job are
+requested but not required.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def statements(name: str) -> list[dict[str, Any]]:
 
 
 def actions(name: str) -> frozenset[str]:
-    """What a policy allows; each action once, and written out."""
+    """Returns the actions that a policy allows; each must appear once and without wildcards."""
     found = [action for each in statements(name) for action in each["Action"]]
     assert len(found) == len(set(found))
     assert all(re.fullmatch(r"[a-z]+:[A-Za-z]+:[A-Za-z]+", action) for action in found)
@@ -46,7 +46,7 @@ def actions(name: str) -> frozenset[str]:
 
 
 def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
-    """All that this provider ever does; the calls that it made."""
+    """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
     assert isinstance(
@@ -57,7 +57,7 @@ def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
     removal = carried(removal, ask(bench.provider(), removal))
     late = [node for node in bench.group(group).nodes.values() if node.leaves]
     for node in late:
-        node.phase = "Active"  # the list of nodes is behind what CCE does: now the jobs are asked
+        node.phase = "Active"  # the list of nodes lags behind CCE's work, so that the provider reads the jobs
     removal = carried(removal, ask(bench.provider(), removal))
     for node in late:
         node.phase = DELETING
@@ -77,14 +77,14 @@ def bench() -> Iterator[HuaweiBench]:
         yield made
 
 
-def test_the_policy_holds_exactly_the_actions_that_are_used_and_suffices(bench: HuaweiBench) -> None:
+def test_huawei_policy_lists_exactly_the_used_actions_and_suffices(bench: HuaweiBench) -> None:
     calls = everything(bench)
     assert denied(calls) == set()
     assert {call.action for call in calls} == actions("policy")
 
 
 @pytest.mark.parametrize("missing", sorted(actions("policy") - SPARED))
-def test_each_action_is_needed(missing: str) -> None:
+def test_huawei_each_action_of_the_policy_is_needed(missing: str) -> None:
     with HuaweiBench(actions=actions("policy") - {missing}) as bench:
         with pytest.raises((AssertionError, ProviderError)):
             everything(bench)
@@ -92,12 +92,12 @@ def test_each_action_is_needed(missing: str) -> None:
 
 
 @pytest.mark.parametrize("missing", sorted(SPARED))
-def test_what_can_be_done_without_is_asked_for_and_its_refusal_stops_nothing(missing: str) -> None:
+def test_huawei_refusal_of_an_optional_action_stops_nothing(missing: str) -> None:
     with HuaweiBench(actions=actions("policy") - {missing}) as bench:
         assert denied(everything(bench)) == {missing}
 
 
-def test_who_does_not_name_the_project_needs_one_action_more(bench: HuaweiBench) -> None:
+def test_huawei_policy_without_a_project_needs_one_more_action(bench: HuaweiBench) -> None:
     bench.settings["projectId"] = ""
     bench.add_group("web", size=2)
     with pytest.raises(Unauthorized, match="the project of cn-north-4"):
@@ -107,7 +107,7 @@ def test_who_does_not_name_the_project_needs_one_action_more(bench: HuaweiBench)
     assert bench.provider().observe(bench.nodes()).groups
 
 
-def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes() -> None:
+def test_huawei_key_without_permissions_is_refused_and_nothing_changes() -> None:
     with HuaweiBench(actions=frozenset()) as bench:
         group = bench.add_group("web", size=2)
         with pytest.raises(Unauthorized) as raised:
@@ -118,7 +118,7 @@ def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes() -> None:
         assert (outcome.error_class, bench.target(group)) == ("Unauthorized", 2)
 
 
-def test_reads_and_changes_are_allowed_apart_so_that_changes_can_be_taken_away() -> None:
+def test_huawei_policy_separates_reads_from_changes() -> None:
     reads, changes = (each["Action"] for each in statements("policy"))
     assert all(re.search(r":(get|list)$", action) for action in reads)
     assert not any(re.search(r":(get|list)$", action) for action in changes)

@@ -1,4 +1,4 @@
-"""A node that stays installing is tolerated for fifteen minutes, and no second one is bought beside it (A9.3)."""
+"""A node may stay in installation for fifteen minutes; meanwhile no second one is bought for the same pods."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from infra.emulators.local_world import LocalWorld
 from tests.contract.huaweicloud.test_cce_world import CceWorldFixture
 
 
-def test_CCE_A9_3_a_pool_whose_nodes_install_for_ever_gives_way_to_the_next_after_a_quarter_of_an_hour() -> None:
+def test_CCE_A9_3_pool_with_endless_installation_yields_after_fifteen_minutes() -> None:
     account = HuaweiAccount(times=CceDurations(install=1e6))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = CceWorldFixture(world, account)
-        bed.demand(2)  # one has room on the node that is there
+        bed.demand(2)  # one pod fits on the existing node
         begun = world.clock()
         world.step(880.0)
         assert (bed.tried(), bed.sizes()) == (["web/az2"], [(0, 0), (1, 1), (1, 1)]), "not before its time"

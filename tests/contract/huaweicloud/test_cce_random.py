@@ -1,7 +1,8 @@
-"""Growth, removal and misfortune in any order, in a pool that is shared with another group and another writer.
+"""Scale-ups, removals and faults in random order, in a pool shared with another group and another writer.
 
-What an operation comes to is free; what may never be is not: a node that was not named goes, more nodes are bought than
-were ever wanted, or a group ends with a size that is not what is there.
+An operation may end in any way, but three things must never happen: a node goes that was not named, more nodes are
+bought
+than were wanted, or a group ends with a size that differs from its nodes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ KINDS = (
 
 
 def _as_it_is(_: CceCloud) -> None:
-    """The emulator's own ways."""
+    """The emulator's default behaviour."""
 
 
 def _counts_coming(cloud: CceCloud) -> None:
@@ -66,8 +67,9 @@ WAYS: tuple[tuple[Callable[[CceCloud], None], CceDurations], ...] = (
 
 
 class _CceRandomWalk:
-    """One group of a pool, and one beside it that another writer changes as he likes. alive: nodes of both that nobody
-    has given leave to go."""
+    """One group of a pool, and a second group that another writer changes at random. alive: nodes of both groups that
+    were
+    never allowed to go."""
 
     def __init__(self, bench: HuaweiBench, seed: int) -> None:
         self.bench, self.yard, self.random = bench, OperationDriver(bench, Ear()), random.Random(seed)
@@ -80,7 +82,7 @@ class _CceRandomWalk:
         return [*self.bench.machines(self.group), *self.bench.machines(self.beside)]
 
     def step(self, number: int) -> None:
-        """One operation with something going wrong, then what the core would do about what is missing."""
+        """Runs one operation with a fault, then the repair that the core would do for what is missing."""
         running = self.yard.instances(self.group)
         for _ in range(self.random.randint(0, 2)):
             self.bench.trouble(self.random.choice(KINDS), on=self.random.choice(("read", "write", "any")))
@@ -124,7 +126,7 @@ class _CceRandomWalk:
         assert self.bench.target(self.beside) == len(self.bench.machines(self.beside)) == self.others
 
     def _mend(self, number: int) -> None:
-        """Discard what carries an error, as the core does; afterwards the size is what is there."""
+        """Deletes nodes with errors, as the core does; afterwards the size equals the number of nodes."""
         for turn in range(4):
             dead = [each for each in self.yard.group(self.group).instances if each.error]
             if not dead:
@@ -141,7 +143,7 @@ class _CceRandomWalk:
 
 
 @pytest.mark.parametrize("way", range(len(WAYS)))
-def test_CCE_18_CCE_19_whatever_happens_no_other_goes_and_none_is_bought_twice(way: int) -> None:
+def test_CCE_18_CCE_19_random_faults_remove_no_other_node_and_never_buy_twice(way: int) -> None:
     change, times = WAYS[way]
     with HuaweiBench(times=times) as bench:
         change(bench.cloud)
@@ -156,8 +158,9 @@ def test_CCE_18_CCE_19_whatever_happens_no_other_goes_and_none_is_bought_twice(w
 
 
 class _Message:
-    """A growth as the table has it, of which a message may come twice, and whose function may die after it has told
-    CCE something and before the table knows."""
+    """A scale-up as the table stores it. Its message may be delivered twice, and its function may die after a request
+    to CCE
+    and before the table is written."""
 
     def __init__(self, operation: Operation) -> None:
         self.operation, self.over = operation, False
@@ -173,7 +176,7 @@ class _Message:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_CCE_18_two_growths_of_a_pool_in_any_order_with_deaths_and_repetitions_buy_exactly_what_is_wanted(
+def test_CCE_18_two_scale_ups_of_a_pool_with_crashes_and_repeats_buy_exactly_once(
     bench: HuaweiBench, seed: int
 ) -> None:
     chance = random.Random(seed)

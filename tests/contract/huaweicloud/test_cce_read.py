@@ -1,4 +1,4 @@
-"""What a pass sees of CCE over the wire: which nodes are whose, in few calls, in whatever form (B5, B7)."""
+"""Tests of what a reconcile pass reads from CCE over HTTP: node mapping, number of calls, forms of answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _no_id(node: Node) -> Node:
     ],
     ids=["uid", "uid with scheme", "server", "server with path", "address"],
 )
-def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(
+def test_CCE_20_node_is_matched_by_uid_server_id_or_address(
     ways: CceRegistrationOptions, changed: Renamed | None
 ) -> None:
     with HuaweiBench(ways=ways) as bench:
@@ -49,8 +49,8 @@ def test_CCE_20_a_node_is_found_by_uid_server_id_or_address(
         assert [each.node for each in found.instances] == [node.name for node in nodes[:2]]
 
 
-def test_CCE_20_a_label_that_stayed_behind_makes_no_node_ours(bench: HuaweiBench) -> None:
-    """A node that was moved to the default pool keeps the label of its old one; CCE tells zone and flavour of it."""
+def test_CCE_20_leftover_pool_label_makes_no_node_ours(bench: HuaweiBench) -> None:
+    """A node that was moved to the default pool keeps the label of its old pool; CCE reports its zone and flavour."""
     group = bench.add_group("a", size=1)
     bench.cloud.add_lonely(bench.cluster)
     nodes = bench.nodes()
@@ -61,7 +61,7 @@ def test_CCE_20_a_label_that_stayed_behind_makes_no_node_ours(bench: HuaweiBench
     assert [(each.id, [one.handle for one in each.instances]) for each in groups] == [(group, bench.machines(group))]
 
 
-def test_CCE_20_two_groups_of_a_pool_each_see_their_own(bench: HuaweiBench) -> None:
+def test_CCE_20_two_groups_of_a_pool_each_read_their_own_nodes(bench: HuaweiBench) -> None:
     pool = bench.cloud.add_pool(bench.cluster, "web", size=2, most=9, priority=7)
     bench.cloud.add_group(pool.uid, "big", size=1, flavor="c7.2xlarge.2", az="cn-north-4a", priority=5, most=4, least=1)
     bench.cloud.add_group(pool.uid, "az3", size=3, az="cn-north-4c", enabled=False)
@@ -80,7 +80,7 @@ def test_CCE_20_two_groups_of_a_pool_each_see_their_own(bench: HuaweiBench) -> N
 
 
 @pytest.mark.parametrize("paged", [True, False])
-def test_CCE_20_more_nodes_than_a_page_are_all_seen(bench: HuaweiBench, paged: bool) -> None:
+def test_CCE_20_nodes_beyond_one_page_are_all_read(bench: HuaweiBench, paged: bool) -> None:
     bench.cloud.paged = paged
     group = bench.add_group("a", size=1100, most=3000)
     bench.look()
@@ -90,7 +90,7 @@ def test_CCE_20_more_nodes_than_a_page_are_all_seen(bench: HuaweiBench, paged: b
     assert len(asked) == (2 if paged else 1)
 
 
-def test_CCE_20_two_hundred_nodes_in_four_calls_and_fewer_with_a_shelf(bench: HuaweiBench) -> None:
+def test_CCE_20_two_hundred_nodes_take_four_calls_and_fewer_with_a_cache(bench: HuaweiBench) -> None:
     bench.shelf = shelf(bench)
     for number in range(5):
         bench.add_group(f"g{number}", size=40, most=50)
@@ -120,7 +120,7 @@ def test_CCE_20_two_hundred_nodes_in_four_calls_and_fewer_with_a_shelf(bench: Hu
         (VendorFault.OLD_TIME, "Unauthorized"),
     ],
 )
-def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str, fault: VendorFault, cls: str) -> None:
+def test_CCE_20_errors_are_decoded_in_each_form(bench: HuaweiBench, form: str, fault: VendorFault, cls: str) -> None:
     bench.add_group("a", size=1)
     bench.server.front.form = form
     provider, nodes = bench.provider(), bench.nodes()
@@ -132,7 +132,7 @@ def test_CCE_20_errors_are_understood_in_each_form(bench: HuaweiBench, form: str
 
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_QUOTA, "QuotaExceeded"), (SOLD_OUT, "OutOfStock")])
-def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(
+def test_CCE_20_condition_turns_missing_nodes_into_placeholders(
     bench: HuaweiBench, fate: CceProvisioningFate, cls: str
 ) -> None:
     group = bench.add_group("a", size=1)
@@ -150,7 +150,7 @@ def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(
     ]
 
 
-def test_CCE_A1_5_the_default_pool_and_prepaid_pools_are_left_alone(bench: HuaweiBench) -> None:
+def test_CCE_A1_5_default_pool_and_prepaid_pools_are_excluded(bench: HuaweiBench) -> None:
     bench.cloud.add_lonely(bench.cluster)
     bench.cloud.add_pool(bench.cluster, "prepaid", size=2, billing=1)
     bench.cloud.add_pool(bench.cluster, "going", size=1, phase="Deleting")
@@ -159,7 +159,7 @@ def test_CCE_A1_5_the_default_pool_and_prepaid_pools_are_left_alone(bench: Huawe
     assert [each.id for each in bench.provider().observe(bench.nodes()).groups] == [group]
 
 
-def test_a_pool_of_an_old_region_that_lists_no_group_is_seen_by_its_size(bench: HuaweiBench) -> None:
+def test_huawei_old_region_pool_without_a_group_list_is_read_by_its_size(bench: HuaweiBench) -> None:
     bench.cloud.tells_groups = False
     group = bench.add_group("a", size=2)
     found = seen(bench, group)
@@ -167,7 +167,7 @@ def test_a_pool_of_an_old_region_that_lists_no_group_is_seen_by_its_size(bench: 
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_CCE_A7_the_vendors_own_scaler_at_work_is_told(bench: HuaweiBench, active: bool) -> None:
+def test_CCE_A7_active_vendor_autoscaler_is_reported(bench: HuaweiBench, active: bool) -> None:
     bench.add_group("a", size=1)
     bench.cloud.add_addon(
         bench.cluster, scaleUpUnscheduledPodEnabled=active, scaleUpUtilizationEnabled=False, scaleDownEnabled=False
@@ -176,7 +176,7 @@ def test_CCE_A7_the_vendors_own_scaler_at_work_is_told(bench: HuaweiBench, activ
     assert len(gaps) == active
 
 
-def test_rights_that_are_missing_for_the_extras_stop_nothing() -> None:
+def test_huawei_missing_optional_permissions_stop_no_read() -> None:
     rights = frozenset({"cce:nodepool:*", "cce:node:list"})
     with HuaweiBench(actions=rights) as bench:
         group = bench.add_group("a", size=2)

@@ -1,4 +1,4 @@
-"""The vendor's own SDK drives the emulated project, so what our client meets there is what the vendor's would meet."""
+"""The vendor's own SDK drives the emulated project, which shows that the emulator behaves as the SDK expects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drive(official: Official) -> Iterator[Drive]:
         yield Drive(server, clock, official)
 
 
-def test_the_sdk_is_let_in_and_reads_everything(drive: Drive) -> None:
+def test_huawei_sdk_is_authenticated_and_reads_everything(drive: Drive) -> None:
     cloud, uid = drive.cloud, drive.cluster.uid
     pool = cloud.add_pool(
         uid,
@@ -68,7 +68,7 @@ def test_the_sdk_is_let_in_and_reads_everything(drive: Drive) -> None:
     assert {call.status for call in drive.server.log} == {200}
 
 
-def test_the_sdk_grows_several_groups_and_shrinks_one(drive: Drive) -> None:
+def test_huawei_sdk_grows_several_groups_and_shrinks_one(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=4)
     other = drive.cloud.add_group(pool.uid, "az2")
     drive.scale(pool.uid, 6, "default", "az2", scale_policy="AZBalance", scalable_checking="instant")
@@ -86,7 +86,7 @@ def test_the_sdk_grows_several_groups_and_shrinks_one(drive: Drive) -> None:
     assert drive.refused(lambda: drive.scale(pool.uid, 3, "default", "az2")).status_code == 400
 
 
-def test_the_sdk_deletes_a_node_and_what_is_desired_goes_down(drive: Drive) -> None:
+def test_huawei_sdk_node_deletion_lowers_the_desired_size(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=2)
     first, second = (each.metadata.uid for each in drive.nodes().items)
     gone = drive.ask("delete_node", "DeleteNode", node_id=first)
@@ -101,14 +101,14 @@ def test_the_sdk_deletes_a_node_and_what_is_desired_goes_down(drive: Drive) -> N
     assert (pool.desired, replacement.metadata.uid not in (first, second)) == (1, True)
 
 
-def test_CCE_DANGER_1_a_scaling_of_the_sdk_without_a_number_empties_the_pool(drive: Drive) -> None:
+def test_CCE_DANGER_1_sdk_scaling_without_a_number_empties_the_pool(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=3)
     drive.cloud.add_group(pool.uid, "az2", size=2)
     drive.scale(pool.uid, None, "default")
     assert (pool.desired, {each.status.phase for each in drive.nodes().items}) == (0, {"Deleting"})
 
 
-def test_CCE_DANGER_2_an_update_of_the_sdk_without_the_guard_empties_the_pool(drive: Drive) -> None:
+def test_CCE_DANGER_2_sdk_update_without_the_guard_empties_the_pool(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=3)
     scaling = drive.official.cce.NodePoolNodeAutoscaling(enable=True, min_node_count=0, max_node_count=7)
     drive.update(pool.uid, ignore_initial_node_count=True, autoscaling=scaling)
@@ -117,7 +117,7 @@ def test_CCE_DANGER_2_an_update_of_the_sdk_without_the_guard_empties_the_pool(dr
     assert (pool.desired, {each.status.phase for each in drive.nodes().items}) == (0, {"Deleting"})
 
 
-def test_CCE_DANGER_3_a_smaller_number_takes_whom_it_likes_but_none_that_is_protected(drive: Drive) -> None:
+def test_CCE_DANGER_3_smaller_total_removes_arbitrary_unprotected_nodes(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=20)
     uids = [each.metadata.uid for each in drive.nodes().items]
     cce = drive.official.cce
@@ -134,7 +134,7 @@ def test_CCE_DANGER_3_a_smaller_number_takes_whom_it_likes_but_none_that_is_prot
     assert not set(leaving) & set(uids[:5])
 
 
-def test_the_sdk_pages_through_nodes(drive: Drive) -> None:
+def test_huawei_sdk_pages_through_nodes(drive: Drive) -> None:
     drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=5)
     seen, marker = [], None
     while True:
@@ -150,7 +150,7 @@ def test_the_sdk_pages_through_nodes(drive: Drive) -> None:
     assert (len(old.items), old.page_info) == (5, None)
 
 
-def test_the_sdk_sees_what_is_sold_out(drive: Drive) -> None:
+def test_huawei_sdk_reads_sold_out_flavours(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=1)
     drive.cloud.spoil(pool.uid, SOLD_OUT, 2)
     drive.scale(pool.uid, 3, "default")
@@ -164,7 +164,7 @@ def test_the_sdk_sees_what_is_sold_out(drive: Drive) -> None:
     assert pool.desired == 4
 
 
-def test_the_sdk_meets_errors_as_it_knows_them(drive: Drive) -> None:
+def test_huawei_sdk_raises_its_own_errors(drive: Drive) -> None:
     pool = drive.cloud.add_pool(drive.cluster.uid, "pool-a", size=1)
     missing = drive.refused(lambda: drive.pool(pool.uid[:-1] + "9"))
     assert (missing.status_code, missing.error_code) == (404, "CCE.01404001")
@@ -191,7 +191,7 @@ def test_the_sdk_meets_errors_as_it_knows_them(drive: Drive) -> None:
     assert drive.refused(drive.nodes).error_code == "APIGW.0303"
 
 
-def test_the_sdk_comes_in_with_temporary_keys(drive: Drive) -> None:
+def test_huawei_sdk_authenticates_with_temporary_keys(drive: Drive) -> None:
     ring = drive.server.ring
     session = ring.session(ring.add_agency("other", "scaler", KEY), drive.clock() + 900.0)
     client = drive.client_for(session.id, session.secret, session.token)
@@ -211,7 +211,7 @@ def test_the_sdk_comes_in_with_temporary_keys(drive: Drive) -> None:
         ("POST", "/api/v3/projects/p/clusters/c/nodepools/n/operation/scale", [], '{"spec": {"desiredNodeCount": 3}}'),
     ],
 )
-def test_CCE_17_the_sdk_signs_as_the_emulation_checks(
+def test_CCE_17_sdk_signatures_are_accepted_by_the_emulator(
     official: Official, method: str, path: str, query: list[tuple[str, str]], body: str
 ) -> None:
     from infra.emulators.huaweicloud.signing import claim, signature

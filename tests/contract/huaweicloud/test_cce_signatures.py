@@ -1,4 +1,4 @@
-"""SDK-HMAC-SHA256 as the emulation checks it: the contract's vectors, and who is let in (huaweicloud-cce.md B3)."""
+"""SDK-HMAC-SHA256 as the emulator checks it: signature vectors, and accepted and refused callers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HEADERS = {
     ],
     ids=["get", "post", "temporary keys"],
 )
-def test_CCE_17_the_three_vectors(incoming: Incoming, told: str, signed: str) -> None:
+def test_CCE_17_three_signature_vectors(incoming: Incoming, told: str, signed: str) -> None:
     names = sorted(incoming.headers)
     assert hashlib.sha256(canonical(incoming, names).encode()).hexdigest() == told
     assert signature(incoming, names, SECRET) == signed
@@ -83,7 +83,7 @@ def _date(at: float) -> str:
     return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
-def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: ProjectClient) -> None:
+def test_cce_emulator_accepts_a_valid_signature_for_fifteen_minutes(desk: ProjectClient) -> None:
     desk.front.ring.add(KEY, SECRET)
     assert [_send(desk, late=late).status for late in (0.0, SKEW, -SKEW)] == [200] * 3
     for late in (SKEW + 1.0, -SKEW - 1.0):
@@ -91,7 +91,7 @@ def test_a_good_signature_is_let_in_within_a_quarter_of_an_hour(desk: ProjectCli
         assert (refused.status, json.loads(refused.body)["error_code"]) == (401, "APIGW.0303")
 
 
-def test_whoever_signs_wrong_is_not_let_in(desk: ProjectClient) -> None:
+def test_cce_emulator_refuses_invalid_signatures(desk: ProjectClient) -> None:
     desk.front.ring.add(KEY, SECRET)
     tries = (
         _send(desk, secret="another"),
@@ -112,7 +112,7 @@ def test_whoever_signs_wrong_is_not_let_in(desk: ProjectClient) -> None:
     assert not [call for call in desk.front.log if call.status == 200]
 
 
-def test_temporary_keys_need_their_token_signed_and_in_time(desk: ProjectClient) -> None:
+def test_cce_emulator_temporary_keys_need_a_signed_unexpired_token(desk: ProjectClient) -> None:
     ring = desk.front.ring
     session = ring.session(ring.add_agency("domain", "scaler", KEY), desk.clock() + 900.0)
     assert _send(desk, key=session.id, secret=session.secret, token=session.token).status == 200
@@ -128,12 +128,12 @@ def test_temporary_keys_need_their_token_signed_and_in_time(desk: ProjectClient)
 @pytest.mark.parametrize(
     "header", ["", "Basic abc", "SDK-HMAC-SHA256", "SDK-HMAC-SHA256 Access=a, Signature=b", "ü=;,"]
 )
-def test_rubbish_in_the_header_is_no_signature(desk: ProjectClient, header: str) -> None:
+def test_cce_emulator_refuses_a_malformed_authorization_header(desk: ProjectClient, header: str) -> None:
     answer = desk.front.served(Incoming("GET", f"{desk.base}/nodes", {"host": "x", "authorization": header}))
     assert answer.status == 401
 
 
-def test_agencies_give_temporary_keys_to_whom_they_trust(desk: ProjectClient) -> None:
+def test_cce_emulator_agencies_give_temporary_keys_to_trusted_keys_only(desk: ProjectClient) -> None:
     ring = desk.front.ring
     ring.add_agency("domain", "scaler", "AKIDEXAMPLE00000DESK", actions=frozenset({"cce:node:list"}))
     ring.add_agency("domain", "others", "AKIDEXAMPLENOBODY")
@@ -153,7 +153,7 @@ def test_agencies_give_temporary_keys_to_whom_they_trust(desk: ProjectClient) ->
         desk.ask("POST", path, wrong, status=400)
 
 
-def test_projects_are_found_by_their_region(desk: ProjectClient) -> None:
+def test_cce_emulator_projects_are_found_by_region(desk: ProjectClient) -> None:
     assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-4"})["projects"][0]["id"] == PROJECT
     assert desk.ask("GET", "//v3/projects", query={"name": "cn-north-1"})["projects"] == []
     desk.cloud.projects["fedcba9876543210fedcba9876543210"] = "cn-north-4"

@@ -1,4 +1,4 @@
-"""A whole world with a CCE project beside its cluster: nodes are bought, join, work, and go again."""
+"""A complete simulated world with a CCE project: nodes are bought, join, run pods, and are removed again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ spec:
 
 
 class CceWorldFixture:
-    """The world with its project: a pool of two scale groups that is preferred, and one of a single group."""
+    """The world with its project: a preferred pool of two scale groups, and a pool with a single group."""
 
     def __init__(self, world: LocalWorld, account: HuaweiAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
@@ -53,7 +53,7 @@ class CceWorldFixture:
         return not self.world.pending()
 
     def tried(self) -> list[str]:
-        """Where nodes were asked for, each once, in order."""
+        """Returns the groups that were asked for nodes, each once, in order."""
         pools = {pool.uid: pool.name for pool in (self.web, self.own)}
         calls = [call for call in self.account.server.log if call.operation == "scale-pool"]
         groups = [json.loads(call.body)["spec"]["scaleGroups"][0] for call in calls]
@@ -61,12 +61,12 @@ class CceWorldFixture:
         return list(dict.fromkeys(f"{pool}/{group}" for pool, group in zip(asked, groups, strict=True)))
 
     def sizes(self) -> list[tuple[int, int]]:
-        """Desired and existing of `web/default`, `web/az2` and `own`."""
+        """Returns desired and existing sizes of `web/default`, `web/az2` and `own`."""
         groups = [self.web.groups[DEFAULT], self.web.groups["az2"], self.own.groups[DEFAULT]]
         return [(group.desired, len(group.staying)) for group in groups]
 
 
-def test_CCE_11_a_sold_out_flavour_gives_way_to_the_next_and_then_to_another_pool_and_all_goes_again() -> None:
+def test_CCE_11_sold_out_flavour_yields_to_next_flavour_then_pool_then_scale_down() -> None:
     account = HuaweiAccount(ways=CceRegistrationOptions(boot=5.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = CceWorldFixture(world, account)
@@ -88,7 +88,7 @@ def test_CCE_11_a_sold_out_flavour_gives_way_to_the_next_and_then_to_another_poo
         assert all(call.path.partition("?")[2] == "" for call in calls if call.writes)
 
 
-def test_CCE_18_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed() -> None:
+def test_CCE_18_world_with_crashes_and_lost_answers_buys_exactly_the_need() -> None:
     account = HuaweiAccount(ways=CceRegistrationOptions(boot=5.0), times=CceDurations(build=100.0, install=60.0))
     with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
         bed = CceWorldFixture(world, account)

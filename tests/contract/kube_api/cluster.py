@@ -1,4 +1,4 @@
-"""What the tests of the simulated API server have in common: a server with a few objects, and a plain HTTP client."""
+"""Shared parts of the tests of the simulated API server: a server with a few objects, and a plain HTTP client."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def machine_deployment(name: str, replicas: int = 1) -> dict[str, Any]:
 
 
 def filled_store(nodes: int = 3) -> ObjectStore:
-    """Nodes n0, n1, …, namespace app, and the running pods web-0 to web-2 on n0."""
+    """A store with the nodes n0, n1, …, namespace app, and the running pods web-0 to web-2 on n0."""
     store = ObjectStore(lambda: NOW)
     store.create("namespaces", {"metadata": {"name": "app"}})
     for index in range(nodes):
@@ -87,7 +87,7 @@ def running(store: ObjectStore | None = None, **options: Any) -> Iterator[ApiSer
 
 
 class Caller:
-    """Requests without a network, as a user."""
+    """Sends requests without a network, as a given user."""
 
     def __init__(self, server: ApiServer, user: str = "admin") -> None:
         self.server, self.user = server, user

@@ -1,8 +1,9 @@
 """Replays the recorded exchanges, in order, against the simulated API server over HTTP.
 
-What happened beside the requests while they were recorded (controllers, scheduler, kubelets, the recorder's own set-up)
-is done here between them, as data taken from the recording itself. Versions, uids and continue tokens of the recording
-are translated into those the simulation gave to the same objects.
+Changes that controllers, scheduler, kubelets and the recorder's set-up made during the recording are applied between
+the
+requests, with data from the recording. Versions, uids and continue tokens of the recording are translated into those
+that the simulation gave to the same objects.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from infra.emulators.kube.objects import clone
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 
-NOW = 1795246219.0  # 2026-11-21T07:30:19Z, when the recording began
+NOW = 1795246219.0  # 2026-11-21T07:30:19Z, the start of the recording
 LIMITED = "system:serviceaccount:rec:limited"
 Exchange = dict[str, Any]
 _TRANSLATED = {"uid", "resourceVersion", "continue"}
@@ -34,7 +35,7 @@ def load(path: Path) -> list[Exchange]:
 
 
 class Replay:
-    """The server, the state beside it, and the recorded → simulated translation of server-made values."""
+    """The server, its surrounding state, and the translation of recorded server-made values into simulated ones."""
 
     def __init__(self, exchanges: list[Exchange], crd_directory: Path) -> None:
         self.exchanges = {exchange["name"]: exchange for exchange in exchanges}
@@ -59,7 +60,7 @@ class Replay:
         }
 
     def run(self) -> dict[str, Exchange]:
-        """Every exchange's answer, by name: {"status": …, "headers": …, "body" or "stream": …}."""
+        """Returns every exchange's answer by name: {"status": …, "headers": …, "body" or "stream": …}."""
         with self.server, requests.Session() as session:
             answers = {}
             for name, exchange in self.exchanges.items():
@@ -74,7 +75,7 @@ class Replay:
         asked = exchange["request"]
         query = {key: self._translated(key, value) for key, value in asked["query"].items()}
         if "timeoutSeconds" in query:
-            query["timeoutSeconds"] = "0.2"  # the recorder waited for events to come; here they are there already
+            query["timeoutSeconds"] = "0.2"  # the recorder waited for events; here they exist already
         who = "wrong" if exchange["name"] == "no-token-401" else asked["as"]
         headers = {"Authorization": f"Bearer {self.tokens[who]}"} if who in self.tokens else {}
         body = asked.get("body")
@@ -111,14 +112,14 @@ class Replay:
             for one, other in zip(recorded, simulated, strict=False):
                 self._learn(one, other)
 
-    # -- what happened beside the requests
+    # -- changes between the requests
 
     def _recorded_events(self) -> list[Exchange]:
         events: list[Exchange] = self.exchanges["watch-too-old"]["response"]["stream"]
         return events
 
     def _nodes_join(self) -> None:
-        """rec-1 to rec-6 are created; the node controller annotates them and lifts the not-ready taint."""
+        """Creates rec-1 to rec-6; the node controller annotates them and removes the not-ready taint."""
         until = int(self.exchanges["list-nodes-page-1"]["response"]["body"]["metadata"]["resourceVersion"])
         for event in self._recorded_events()[1:]:
             if int(event["object"]["metadata"]["resourceVersion"]) > until:
@@ -144,7 +145,7 @@ class Replay:
         self.store.create("namespaces", {"metadata": {"name": "rec"}})
 
     def _deployments_roll_out(self) -> None:
-        """The ReplicaSets' pods, bound and running, as the recording shows them."""
+        """Creates the ReplicaSets' pods, bound and running, as the recording shows them."""
         for name in ("list-pods-active", "list-pods-label", "list-pods-on-node"):
             for pod in self.exchanges[name]["response"]["body"]["items"]:
                 if self.store.peek("pods", pod["metadata"]["name"], "rec") is None:
@@ -186,7 +187,7 @@ _SERVER_MADE = {"resourceVersion", "continue", "storageVersionHash", "gitCommit"
 
 
 def comparable(value: Any, key: str = "") -> Any:
-    """A body with the server's own values blanked: uids, times, versions, tokens, generated names."""
+    """Returns a body with the server's own values blanked: uids, times, versions, tokens, generated names."""
     if isinstance(value, dict):
         return {name: comparable(each, name) for name, each in value.items() if name != "storageVersionHash"}
     if isinstance(value, list):

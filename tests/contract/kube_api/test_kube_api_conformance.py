@@ -1,4 +1,4 @@
-"""The simulated API server answers the recorded exchanges of a real kube-apiserver 1.36 as that one did."""
+"""The simulated API server answers the recorded exchanges as the recorded real kube-apiserver 1.36 did."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ pytestmark = needs_shared
 EXCHANGES = load(SHARED / "data" / "kube-api-exchanges.json") if SHARED.is_dir() else []
 NAMES = [exchange["name"] for exchange in EXCHANGES]
 
-# Exchanges the simulation does not answer as recorded, and why. Paging, selectors, the three patch types, conflicts,
+# Exchanges that the simulation does not answer as recorded, and why. Paging, selectors, the three patch types,
+# conflicts,
 # eviction, scale, watch and every refusal must never be among them.
 UNSUPPORTED: dict[str, str] = {}
 
@@ -49,7 +50,7 @@ def _by_name(document: dict[str, Any], field: str) -> dict[str, Any]:
 
 
 def difference(exchange: Exchange, answer: Exchange) -> str:
-    """What differs between the recorded answer and the simulated one, "" when nothing does."""
+    """Returns the difference between the recorded answer and the simulated one, "" if there is none."""
     recorded = exchange["response"]
     if recorded["status"] != answer["status"]:
         return f"status {answer['status']} instead of {recorded['status']}: {answer.get('body')}"
@@ -79,24 +80,24 @@ def _first_difference(wanted: Any, found: Any, path: str = "") -> str:
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES, ids=NAMES)
-def test_answers_as_the_real_server_did(exchange: Exchange, answers: dict[str, Exchange]) -> None:
+def test_kube_api_answers_equal_the_recorded_real_server(exchange: Exchange, answers: dict[str, Exchange]) -> None:
     if exchange["name"] in UNSUPPORTED:
         pytest.skip(UNSUPPORTED[exchange["name"]])
     assert difference(exchange, answers[exchange["name"]]) == ""
 
 
-def test_the_list_of_unsupported_exchanges_is_complete_and_true(answers: dict[str, Exchange]) -> None:
+def test_kube_api_list_of_unsupported_exchanges_is_complete_and_correct(answers: dict[str, Exchange]) -> None:
     differing = {name for name, exchange in zip(NAMES, EXCHANGES, strict=True) if difference(exchange, answers[name])}
     print("exchanges not answered as recorded:", sorted(differing) or "none")
     assert differing == set(UNSUPPORTED)
 
 
-def test_all_pages_of_a_list_show_one_version(answers: dict[str, Exchange]) -> None:
+def test_kube_api_all_pages_of_a_list_show_one_version(answers: dict[str, Exchange]) -> None:
     pages = [answers[name]["body"] for name in ("list-nodes-page-1", "list-nodes-page-2", "list-nodes-page-3-last")]
     assert len({page["metadata"]["resourceVersion"] for page in pages}) == 1
 
 
-def test_a_refused_write_changes_nothing(answers: dict[str, Exchange]) -> None:
+def test_kube_api_refused_write_changes_nothing(answers: dict[str, Exchange]) -> None:
     cordoned, patched = answers["node-after-cordon"]["body"], answers["json-patch-ok"]["body"]
     assert int(patched["metadata"]["resourceVersion"]) == int(cordoned["metadata"]["resourceVersion"]) + 1
     scaled, emptied = answers["md-scale-merge"]["body"], answers["md-scale-zero"]["body"]

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets in the simulated cluster: what the controller counts and what eviction then allows."""
+"""PodDisruptionBudgets in the simulated cluster: the controller's counts and the evictions they allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _evict(call: Caller, name: str) -> Any:
 
 
 def _status(store: ObjectStore, **spec: Any) -> tuple[int, int, int, int]:
-    """(expected, desired, healthy, allowed) of one budget over app=web."""
+    """Returns (expected, desired, healthy, allowed) of one budget over app=web."""
     store.create("poddisruptionbudgets", budget("web", **spec), "policy")
     reconcile_budgets(store)
     state = (store.get("poddisruptionbudgets", "web", "app", "policy") or {})["status"]
@@ -28,7 +28,7 @@ def _status(store: ObjectStore, **spec: Any) -> tuple[int, int, int, int]:
 
 
 def _owned_store(replicas: int) -> ObjectStore:
-    """The pods of a ReplicaSet of `replicas`, three of them there."""
+    """A store with a ReplicaSet of `replicas`, three of whose pods exist."""
     store = filled_store()
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}}
     owner = store.create("replicasets", {"metadata": {"name": "web", "namespace": "app"}, "spec": spec}, "apps")
@@ -55,11 +55,11 @@ def _owned_store(replicas: int) -> ObjectStore:
         ({"maxUnavailable": 0}, (4, 4, 3, 0)),
     ],
 )
-def test_counts(spec: dict[str, Any], expected: tuple[int, int, int, int]) -> None:
+def test_pdb_controller_counts_pods_and_disruptions(spec: dict[str, Any], expected: tuple[int, int, int, int]) -> None:
     assert _status(_owned_store(4), **spec) == expected
 
 
-def test_each_eviction_takes_one_from_the_budget_at_once() -> None:
+def test_pdb_each_eviction_consumes_one_disruption_at_once() -> None:
     call = caller()
     _status(call.server.store, minAvailable=1)
     assert [_evict(call, f"web-{index}").status for index in range(3)] == [201, 201, 429]
@@ -67,14 +67,14 @@ def test_each_eviction_takes_one_from_the_budget_at_once() -> None:
     assert _evict(call, "web-2").status == 429
 
 
-def test_a_budget_nobody_counted_yet_asks_to_wait() -> None:
+def test_pdb_not_yet_counted_asks_to_retry() -> None:
     call = caller()
     call.server.store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
     refused = _evict(call, "web-0")
     assert (refused.status, refused.headers["Retry-After"]) == (429, "10")
 
 
-def test_an_unready_pod_may_go_while_the_budget_is_healthy() -> None:
+def test_pdb_healthy_budget_allows_eviction_of_an_unready_pod() -> None:
     call = caller()
     store = call.server.store
     store.create("pods", pod("web-sick", on="n1", ready=False))
@@ -83,14 +83,14 @@ def test_an_unready_pod_may_go_while_the_budget_is_healthy() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-def test_pods_that_are_not_running_need_no_budget(phase: str) -> None:
+def test_pdb_is_not_needed_for_pods_that_are_not_running(phase: str) -> None:
     call = caller()
     call.server.store.create("pods", pod("web-other", on="n1", phase=phase, ready=False))
     _status(call.server.store, minAvailable=4)
     assert _evict(call, "web-other").status == 201
 
 
-def test_reconciling_again_changes_nothing() -> None:
+def test_pdb_second_reconcile_changes_nothing() -> None:
     store = filled_store()
     _status(store, minAvailable=1)
     before = store.version

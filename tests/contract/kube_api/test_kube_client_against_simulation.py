@@ -1,4 +1,4 @@
-"""Our client against the simulated API server, as the service account that the shipped RBAC makes, and nothing more."""
+"""Our client against the simulated API server, as a service account with exactly the shipped RBAC rights."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def uid(kube: KubeClient, name: str) -> str:
     return str(json.loads(get_pod(kube, "app", name))["metadata"]["uid"])
 
 
-def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: KubeClient, store: ObjectStore) -> None:
+def test_shipped_rbac_suffices_for_a_snapshot_without_gaps(kube: KubeClient, store: ObjectStore) -> None:
     store.create("pods", pod("done", on="n0", phase="Succeeded"))
     store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
     taken = read_live_cluster("prod", kube, lambda _nodes: ((), ()), NOW)
@@ -89,7 +89,7 @@ def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: KubeCli
     assert taken.gaps == ()
 
 
-def test_pages_and_a_token_that_expires_in_between(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_lists_pages_despite_an_expired_continue_token(kube: KubeClient, store: ObjectStore) -> None:
     pages = kube.list_pages("/api/v1/nodes", limit=3)
     seen = [next(pages)]
     store.remove("nodes", "n6")
@@ -100,13 +100,13 @@ def test_pages_and_a_token_that_expires_in_between(kube: KubeClient, store: Obje
     assert names == [f"n{number}" for number in range(6)]
 
 
-def test_a_page_cut_on_the_way_is_read_again(kube: KubeClient, server: ApiServer) -> None:
+def test_kube_client_reads_a_truncated_page_again(kube: KubeClient, server: ApiServer) -> None:
     server.faults.add(KubeFault(method="GET", path="nodes", truncate=200))
     assert len(list(kube.list_pages("/api/v1/nodes"))) == 1
     assert len(server.requests) == 2
 
 
-def test_taint_and_cordon_and_back(kube: KubeClient) -> None:
+def test_kube_client_taints_and_cordons_and_reverts(kube: KubeClient) -> None:
     before = json.loads(get_node(kube, "n1"))["spec"]
     add_taint(kube, "n1", HARD, cordon=True)
     add_taint(kube, "n1", msgspec.structs.replace(HARD, value="1900000000"), cordon=True)
@@ -121,20 +121,20 @@ def test_taint_and_cordon_and_back(kube: KubeClient) -> None:
     assert not after.get("unschedulable")
 
 
-def test_an_eviction_is_accepted_and_the_pod_is_on_its_way(kube: KubeClient) -> None:
+def test_kube_client_accepted_eviction_starts_the_pods_deletion(kube: KubeClient) -> None:
     assert evict(kube, "app", "web-0", uid(kube, "web-0"), 5) == Accepted()
     leaving = json.loads(get_pod(kube, "app", "web-0"))["metadata"]
     assert leaving["deletionGracePeriodSeconds"] == 5
     assert evict(kube, "app", "web-0", leaving["uid"], 5) == Accepted()
 
 
-def test_another_pod_of_that_name_and_no_pod_at_all_are_gone(kube: KubeClient) -> None:
+def test_kube_client_replaced_or_absent_pod_counts_as_gone(kube: KubeClient) -> None:
     assert evict(kube, "app", "web-0", "00000000-0000-0000-0000-000000000000", 5) == PodGone()
     assert evict(kube, "app", "absent", "", 5) == PodGone()
     assert "deletionTimestamp" not in json.loads(get_pod(kube, "app", "web-0"))["metadata"]
 
 
-def test_one_budget_and_two_budgets_block(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_eviction_is_blocked_by_one_and_by_two_budgets(kube: KubeClient, store: ObjectStore) -> None:
     store.create("poddisruptionbudgets", budget("web", minAvailable=3), "policy")
     reconcile_budgets(store)
     answer = evict(kube, "app", "web-0", uid(kube, "web-0"), 5)
@@ -146,14 +146,14 @@ def test_one_budget_and_two_budgets_block(kube: KubeClient, store: ObjectStore) 
     assert "more than one PodDisruptionBudget" in answer.message
 
 
-def test_one_nodes_pods_without_the_finished(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_lists_unfinished_pods_of_one_node(kube: KubeClient, store: ObjectStore) -> None:
     store.create("pods", pod("done", on="n0", phase="Failed"))
     store.create("pods", pod("elsewhere", on="n1"))
     names = [item["metadata"]["name"] for item in json.loads(pods_on_node(kube, "n0"))["items"]]
     assert names == ["web-0", "web-1", "web-2"]
 
 
-def test_an_event_is_there_once(kube: KubeClient, store: ObjectStore) -> None:
+def test_kube_client_event_is_created_once(kube: KubeClient, store: ObjectStore) -> None:
     for _ in range(2):
         post_event(
             kube,
@@ -188,7 +188,7 @@ def test_an_event_is_there_once(kube: KubeClient, store: ObjectStore) -> None:
         ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
     ],
 )
-def test_the_shipped_rights_are_not_more(kube: KubeClient, method: str, path: str) -> None:
+def test_shipped_rbac_grants_nothing_more(kube: KubeClient, method: str, path: str) -> None:
     with pytest.raises(errors.Forbidden, match=f'User "{ACCOUNT}" cannot'):
         kube.request(
             method,

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions in the simulated API server: schemas, versions, coming and going."""
+"""CustomResourceDefinitions in the simulated API server: schemas, versions, creation and deletion."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _thing(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": spec}
 
 
-def test_defaults_are_filled_and_unknown_fields_are_dropped(call: Caller) -> None:
+def test_crd_defaults_are_filled_and_unknown_fields_dropped(call: Caller) -> None:
     made = call("POST", THINGS, _thing(size=2, amount="5Gi", nonsense=1)).json()
     assert made["spec"] == {"size": 2, "amount": "5Gi", "colour": "red"}
 
@@ -74,13 +74,13 @@ def test_defaults_are_filled_and_unknown_fields_are_dropped(call: Caller) -> Non
         ({"size": 1, "parts": [7]}, "FieldValueTypeInvalid", "spec.parts[0]"),
     ],
 )
-def test_the_schema_is_enforced(call: Caller, spec: dict[str, Any], reason: str, field: str) -> None:
+def test_crd_schema_is_enforced(call: Caller, spec: dict[str, Any], reason: str, field: str) -> None:
     refused = call("POST", THINGS, _thing(**spec))
     cause = refused.json()["details"]["causes"][0]
     assert (refused.status, cause["reason"], cause["field"]) == (422, reason, field)
 
 
-def test_a_definition_is_served_until_it_is_deleted(call: Caller) -> None:
+def test_crd_is_served_until_it_is_deleted(call: Caller) -> None:
     assert call("GET", "/apis/example.com/v1").json()["resources"][0]["name"] == "things"
     call("POST", THINGS, _thing(size=1))
     assert call("DELETE", f"{CRDS}/things.example.com").status == 200
@@ -88,13 +88,13 @@ def test_a_definition_is_served_until_it_is_deleted(call: Caller) -> None:
     assert call("DELETE", "/api/v1/namespaces/app").status == 200
 
 
-def test_an_incomplete_definition_is_refused(call: Caller) -> None:
+def test_crd_incomplete_definition_is_refused(call: Caller) -> None:
     bad = {**THING_CRD, "metadata": {"name": "bad.example.com"}, "spec": {"group": "example.com"}}
     assert (call("POST", CRDS, bad).status, call("GET", f"{CRDS}/bad.example.com").status) == (422, 404)
 
 
 @needs_shared
-def test_the_real_cluster_api_schema_is_enforced() -> None:
+def test_crd_real_cluster_api_schema_is_enforced() -> None:
     call = caller(crd_directory=SHARED / "data" / "capi-crds")
     path = "/apis/cluster.x-k8s.io/v1beta2/namespaces/app/machinedeployments"
     bad = machine_deployment("md")
@@ -106,7 +106,7 @@ def test_the_real_cluster_api_schema_is_enforced() -> None:
     assert call("POST", path, machine_deployment("md")).status == 201
 
 
-def test_an_incomplete_definition_is_the_users_mistake(tmp_path: Path) -> None:
+def test_crd_incomplete_definition_is_a_client_error(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("kind: CustomResourceDefinition\nmetadata: {name: x.example.com}\nspec: {}\n")
     with pytest.raises(BadInput, match=r"x\.example\.com"):
         crds.load(ObjectStore(lambda: NOW), tmp_path)

@@ -1,4 +1,4 @@
-"""Faults on demand, the request log, and who may do what, in the simulated API server."""
+"""Injected faults, the request log, and authorization in the simulated API server."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def _get(server: ApiServer, path: str) -> requests.Response:
     return requests.get(server.url + path, headers=server.headers(), timeout=20)
 
 
-def test_a_fault_meets_as_many_requests_as_it_says(server: ApiServer) -> None:
+def test_kube_api_fault_meets_the_configured_number_of_requests(server: ApiServer) -> None:
     server.faults.add(KubeFault(method="GET", path="/nodes$", status=503, body=b'{"kind":"Status"}', times=2, skip=1))
     codes = [_get(server, "/api/v1/nodes").status_code for _ in range(4)]
     assert codes == [200, 503, 503, 200]
     assert _get(server, "/api/v1/nodes/n0").status_code == 200
 
 
-def test_a_truncated_answer_is_noticed_by_the_client(server: ApiServer) -> None:
+def test_kube_api_truncated_answer_is_detected_by_the_client(server: ApiServer) -> None:
     server.faults.add(KubeFault(path="/nodes", truncate=40))
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         _get(server, "/api/v1/nodes")
     assert _get(server, "/api/v1/nodes").status_code == 200
 
 
-def test_a_late_close_has_carried_the_request_out(server: ApiServer) -> None:
+def test_kube_api_connection_closed_late_has_executed_the_request(server: ApiServer) -> None:
     for late in (False, True):
         server.faults.add(KubeFault(method="DELETE", close=True, late=late))
         with pytest.raises(requests.exceptions.ConnectionError):
@@ -45,7 +45,7 @@ def test_a_late_close_has_carried_the_request_out(server: ApiServer) -> None:
         assert (server.store.peek("nodes", "n0") is None) == late
 
 
-def test_requests_are_logged_without_headers(server: ApiServer) -> None:
+def test_kube_api_requests_are_logged_without_headers(server: ApiServer) -> None:
     _get(server, "/api/v1/nodes?limit=1")
     requests.get(server.url + "/api/v1/nodes", headers={"Authorization": "Bearer wrong"}, timeout=20)
     assert [(each.method, each.path, each.user, each.status) for each in server.requests] == [
@@ -68,12 +68,12 @@ def test_requests_are_logged_without_headers(server: ApiServer) -> None:
         ("GET", "/apis", 200),
     ],
 )
-def test_rules(method: str, path: str, code: int) -> None:
+def test_kube_api_rbac_rules_allow_verbs_on_resources(method: str, path: str, code: int) -> None:
     body = {"metadata": {"name": "web-0", "namespace": "app"}} if method == "POST" else None
     assert caller(user=READER)(method, path, body).status == code
 
 
-def test_nobody_sees_the_version_only() -> None:
+def test_kube_api_unknown_user_reads_only_the_version() -> None:
     call = caller(user="")
     assert [call("GET", path).status for path in ("/version", "/healthz", "/apis", "/api/v1/nodes")] == [
         200,
@@ -83,7 +83,7 @@ def test_nobody_sees_the_version_only() -> None:
     ]
 
 
-def test_a_review_tells_a_user_its_rules() -> None:
+def test_kube_api_self_subject_rules_review_lists_a_users_rules() -> None:
     call = caller(user=READER)
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     allowed = []

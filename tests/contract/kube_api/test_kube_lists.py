@@ -1,4 +1,4 @@
-"""Lists of the simulated API server: pages that show one moment, versions, selectors, and size."""
+"""Lists of the simulated API server: consistent pages, versions, selectors, and size."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _names(document: Any) -> list[str]:
     return [each["metadata"]["name"] for each in document["items"]]
 
 
-def test_later_pages_show_the_moment_of_the_first(call: Caller) -> None:
+def test_kube_list_later_pages_show_the_state_of_the_first(call: Caller) -> None:
     first = call("GET", "/api/v1/nodes?limit=1").json()
     store = call.server.store
     store.delete("nodes", "n1")
@@ -33,7 +33,7 @@ def test_later_pages_show_the_moment_of_the_first(call: Caller) -> None:
     assert rest["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-def test_a_forgotten_moment_is_410_with_a_token_for_the_rest(call: Caller) -> None:
+def test_kube_list_expired_token_is_410_with_a_token_for_the_rest(call: Caller) -> None:
     first = call("GET", "/api/v1/nodes?limit=1").json()
     call.server.store.delete("nodes", "n1")
     call.server.store.forget()
@@ -43,7 +43,7 @@ def test_a_forgotten_moment_is_410_with_a_token_for_the_rest(call: Caller) -> No
     assert _names(rest) == ["n2"]
 
 
-def test_pages_of_one_namespace_and_of_a_selection(call: Caller) -> None:
+def test_kube_list_pages_of_one_namespace_and_of_a_selection(call: Caller) -> None:
     page = call("GET", "/api/v1/namespaces/app/pods?limit=2&labelSelector=app%3Dweb").json()
     assert _names(page) == ["web-0", "web-1"]
     assert "remainingItemCount" not in page["metadata"]
@@ -51,7 +51,7 @@ def test_pages_of_one_namespace_and_of_a_selection(call: Caller) -> None:
     assert (_names(rest), "continue" in rest["metadata"]) == (["web-2"], False)
 
 
-def test_an_exact_version_shows_the_past_and_a_future_one_is_refused(call: Caller) -> None:
+def test_kube_list_exact_version_shows_the_past_and_future_version_is_refused(call: Caller) -> None:
     store = call.server.store
     past = store.version
     store.create("nodes", node("later"))
@@ -72,12 +72,12 @@ def test_an_exact_version_shows_the_past_and_a_future_one_is_refused(call: Calle
         ("", ["n0", "n1", "n2"]),
     ],
 )
-def test_label_selectors(call: Caller, selector: str, expected: list[str]) -> None:
+def test_kube_list_label_selectors(call: Caller, selector: str, expected: list[str]) -> None:
     assert _names(call("GET", f"/api/v1/nodes?labelSelector={quote(selector)}").json()) == expected
 
 
 @pytest.mark.parametrize("selector", ["a in b", "a,", "=a", "a in (b", "a b", "a=b c", "-a=b"])
-def test_bad_label_selectors_are_400(call: Caller, selector: str) -> None:
+def test_kube_list_invalid_label_selectors_are_400(call: Caller, selector: str) -> None:
     refused = call("GET", f"/api/v1/nodes?labelSelector={quote(selector)}")
     assert (refused.status, refused.json()["reason"]) == (400, "BadRequest")
 
@@ -92,12 +92,12 @@ def test_bad_label_selectors_are_400(call: Caller, selector: str) -> None:
         ("nodes", "metadata.name=n2", ["n2"]),
     ],
 )
-def test_field_selectors(call: Caller, path: str, selector: str, expected: list[str]) -> None:
+def test_kube_list_field_selectors(call: Caller, path: str, selector: str, expected: list[str]) -> None:
     call.server.store.create("pods", pod("waiting", phase="Pending"))
     assert _names(call("GET", f"/api/v1/{path}?fieldSelector={quote(selector)}").json()) == expected
 
 
-def test_deletecollection_takes_the_selection_only(call: Caller) -> None:
+def test_kube_deletecollection_deletes_only_the_selection(call: Caller) -> None:
     call.server.store.create("pods", pod("other", app="other"))
     assert call("DELETE", "/api/v1/namespaces/app/pods?labelSelector=app%3Dother").status == 200
     assert _names(call("GET", "/api/v1/namespaces/app/pods").json()) == ["web-0", "web-1", "web-2"]
@@ -117,7 +117,7 @@ def _many_pods(count: int, nodes: int) -> list[KubeObject]:
     ]
 
 
-def test_holds_a_big_cluster() -> None:
+def test_kube_list_handles_a_large_cluster() -> None:
     store = ObjectStore(lambda: NOW)
     store.load("nodes", [{**node(f"n-{index}"), "apiVersion": "v1", "kind": "Node"} for index in range(5_000)])
     store.load("pods", _many_pods(150_000, 5_000))

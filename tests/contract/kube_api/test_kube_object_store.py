@@ -1,4 +1,4 @@
-"""The object store behind the simulated API server, as controllers use it in process."""
+"""The object store behind the simulated API server, as controllers use it in-process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def _got(store: ObjectStore, name: str) -> KubeObject:
     return found
 
 
-def test_a_copy_is_the_callers_own() -> None:
+def test_object_store_returns_independent_copies() -> None:
     store = filled_store()
     _got(store, "n0")["metadata"]["labels"]["mine"] = "yes"
     assert "mine" not in _got(store, "n0")["metadata"]["labels"]
 
 
-def test_a_stale_update_is_refused_and_changes_nothing() -> None:
+def test_object_store_stale_update_is_refused_and_changes_nothing() -> None:
     store = filled_store()
     mine, theirs = _got(store, "n0"), _got(store, "n0")
     theirs["spec"]["unschedulable"] = True
@@ -33,14 +33,14 @@ def test_a_stale_update_is_refused_and_changes_nothing() -> None:
     assert (caught.value.code, _got(store, "n0")["spec"]["unschedulable"]) == (409, True)
 
 
-def test_what_the_store_keeps_cannot_be_changed_by_an_update() -> None:
+def test_object_store_server_owned_fields_cannot_be_updated() -> None:
     store = filled_store()
     before = _got(store, "n0")["metadata"]
     after = store.update("nodes", {"metadata": {"name": "n0", "creationTimestamp": "1999-01-01T00:00:00Z"}})["metadata"]
     assert (after["uid"], after["creationTimestamp"]) == (before["uid"], before["creationTimestamp"])
 
 
-def test_the_generation_counts_changes_of_the_spec() -> None:
+def test_object_store_generation_counts_spec_changes() -> None:
     store = ObjectStore(lambda: NOW)
     crds.load(store, crds.OWN)
     group = "cluster.x-k8s.io"
@@ -51,13 +51,13 @@ def test_the_generation_counts_changes_of_the_spec() -> None:
     assert store.update("machinedeployments", made, group)["metadata"]["generation"] == 2
 
 
-def test_the_same_seed_gives_the_same_names_and_uids() -> None:
+def test_object_store_same_seed_gives_the_same_names_and_uids() -> None:
     made = [ObjectStore(lambda: NOW, seed=3).create("nodes", {"metadata": {"generateName": "n-"}}) for _ in range(2)]
     assert made[0] == made[1]
     assert made[0]["metadata"]["name"].startswith("n-")
 
 
-def test_a_subscription_sees_each_write_once() -> None:
+def test_object_store_subscription_receives_each_write_once() -> None:
     store = filled_store()
     nodes = store.subscribe("nodes")
     store.create("nodes", node("late"))
@@ -68,7 +68,7 @@ def test_a_subscription_sees_each_write_once() -> None:
     assert nodes.poll() == []
 
 
-def test_old_writes_are_forgotten() -> None:
+def test_object_store_old_writes_expire() -> None:
     store = ObjectStore(lambda: NOW, history=5)
     nodes = store.subscribe("nodes")
     for index in range(11):
@@ -78,7 +78,7 @@ def test_old_writes_are_forgotten() -> None:
     assert caught.value.code == 410
 
 
-def test_pods_are_found_by_their_node_wherever_they_move() -> None:
+def test_object_store_pods_are_indexed_by_their_current_node() -> None:
     store = filled_store()
     store.create("pods", pod("waiting"))
     assert len(store.pods_on("n0")) == 3
@@ -90,7 +90,7 @@ def test_pods_are_found_by_their_node_wherever_they_move() -> None:
     assert [len(store.pods_on(name)) for name in ("n0", "n1", "n2")] == [2, 1, 0]
 
 
-def test_loading_keeps_what_was_captured() -> None:
+def test_object_store_load_keeps_captured_fields() -> None:
     store = ObjectStore(lambda: NOW)
     meta = {"name": "n", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
     store.load("nodes", [{**node("n"), "metadata": dict(meta)}])
@@ -98,7 +98,7 @@ def test_loading_keeps_what_was_captured() -> None:
     assert (found["kind"], {key: found["metadata"][key] for key in meta}) == ("Node", meta)
 
 
-def test_new_pods_get_the_servers_defaults() -> None:
+def test_object_store_new_pods_get_server_defaults() -> None:
     store = filled_store()
     store.create("priorityclasses", {"metadata": {"name": "high"}, "value": 1000}, "scheduling.k8s.io")
     made = pod("p")
@@ -107,7 +107,7 @@ def test_new_pods_get_the_servers_defaults() -> None:
     assert (spec["priority"], spec["schedulerName"], len(spec["tolerations"])) == (1000, "default-scheduler", 2)
 
 
-def test_an_unknown_resource_is_refused() -> None:
+def test_object_store_unknown_resource_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         ObjectStore(lambda: NOW).list("widgets")
     assert caught.value.code == 404

@@ -43,7 +43,7 @@ def store(server: tuple[ApiServer, str]) -> ObjectStore:
     return server[0].store
 
 
-def test_lists_nodes_whole_and_in_pages(core: Any) -> None:
+def test_python_client_lists_nodes_at_once_and_in_pages(core: Any) -> None:
     assert [each.metadata.name for each in core.list_node().items] == [f"n{index}" for index in range(7)]
     names, token = [], None
     while token != "":
@@ -53,13 +53,13 @@ def test_lists_nodes_whole_and_in_pages(core: Any) -> None:
     assert names == [f"n{index}" for index in range(7)]
 
 
-def test_selects_by_label_and_field(core: Any) -> None:
+def test_python_client_selects_by_label_and_field(core: Any) -> None:
     assert len(core.list_node(label_selector="zone=a").items) == 3
     on_node = core.list_pod_for_all_namespaces(field_selector="spec.nodeName=n0,status.phase!=Succeeded")
     assert {each.metadata.name for each in on_node.items} == {"web-0", "web-1", "web-2"}
 
 
-def test_watches_from_a_version_until_told_to_stop(core: Any, store: ObjectStore) -> None:
+def test_python_client_watches_from_a_version_until_stopped(core: Any, store: ObjectStore) -> None:
     version = core.list_node(limit=1).metadata.resource_version
     store.create("nodes", node("passing"))
     store.remove("nodes", "passing")
@@ -71,7 +71,7 @@ def test_watches_from_a_version_until_told_to_stop(core: Any, store: ObjectStore
     assert seen == [("ADDED", "passing"), ("DELETED", "passing")]
 
 
-def test_patches_taints(core: Any) -> None:
+def test_python_client_patches_taints(core: Any) -> None:
     taint = {"key": "ToBeDeletedByClusterAutoscaler", "value": "1", "effect": "NoSchedule"}
     patched = core.patch_node("n3", {"spec": {"taints": [taint], "unschedulable": True}})
     assert patched.spec.unschedulable is True
@@ -79,7 +79,7 @@ def test_patches_taints(core: Any) -> None:
     assert core.patch_node("n3", {"spec": {"taints": None, "unschedulable": None}}).spec.taints is None
 
 
-def test_a_stale_replace_is_a_conflict(core: Any) -> None:
+def test_python_client_stale_replace_is_a_conflict(core: Any) -> None:
     found = core.read_node("n4")
     core.patch_node("n4", {"metadata": {"labels": {"touched": "yes"}}})
     with pytest.raises(ApiException) as caught:
@@ -87,13 +87,13 @@ def test_a_stale_replace_is_a_conflict(core: Any) -> None:
     assert (caught.value.status, '"reason":"Conflict"' in caught.value.body) == (409, True)
 
 
-def test_an_absent_object_is_404(core: Any) -> None:
+def test_python_client_absent_object_is_404(core: Any) -> None:
     with pytest.raises(ApiException) as caught:
         core.read_node("absent")
     assert caught.value.status == 404
 
 
-def test_evicts_unless_a_budget_forbids(core: Any, store: ObjectStore) -> None:
+def test_python_client_evicts_unless_a_budget_forbids(core: Any, store: ObjectStore) -> None:
     eviction = kubernetes.client.V1Eviction(metadata=kubernetes.client.V1ObjectMeta(name="web-0", namespace="app"))
     store.create("poddisruptionbudgets", budget("all", minAvailable=3), "policy")
     reconcile_budgets(store)
@@ -105,7 +105,7 @@ def test_evicts_unless_a_budget_forbids(core: Any, store: ObjectStore) -> None:
     assert core.read_namespaced_pod("web-0", "app").metadata.deletion_timestamp is not None
 
 
-def test_scales_a_custom_object(client: Any) -> None:
+def test_python_client_scales_a_custom_object(client: Any) -> None:
     custom = kubernetes.client.CustomObjectsApi(client)
     place = ("cluster.x-k8s.io", "v1beta2", "app", "machinedeployments")
     made = custom.create_namespaced_custom_object(*place, machine_deployment("md-a", 1))
@@ -121,7 +121,7 @@ def test_scales_a_custom_object(client: Any) -> None:
     custom.delete_namespaced_custom_object(*place, "md-a")
 
 
-def test_writes_events_and_leases(client: Any, core: Any) -> None:
+def test_python_client_writes_events_and_leases(client: Any, core: Any) -> None:
     event = kubernetes.client.CoreV1Event(
         metadata=kubernetes.client.V1ObjectMeta(generate_name="scale-up."),
         reason="TriggeredScaleUp",

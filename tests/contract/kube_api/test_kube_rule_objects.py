@@ -1,5 +1,6 @@
-"""HorizontalNodeAutoscalers as people write them, with the official client, and as Outscaler reads them and answers:
-as the service account that the shipped RBAC makes.
+"""HorizontalNodeAutoscalers written by users with the official client, and read and answered by Outscaler with the
+service
+account of the shipped RBAC.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def read(kube: KubeClient) -> tuple[RuleObject, ...]:
     return taken.rule_objects
 
 
-def test_CCE_A2_the_official_client_makes_changes_and_deletes_what_is_read(person: Any, kube: KubeClient) -> None:
+def test_CCE_A2_official_client_creates_changes_and_deletes_rule_objects(person: Any, kube: KubeClient) -> None:
     objects = kubernetes.client.CustomObjectsApi(person)
     assert read(kube) == ()
     made = objects.create_namespaced_custom_object(*PLACE, body=copy.deepcopy(BODY))
@@ -99,7 +100,7 @@ def test_CCE_A2_the_official_client_makes_changes_and_deletes_what_is_read(perso
     assert read(kube) == ()
 
 
-def test_CCE_A2_a_bad_object_can_be_written_and_hears_of_it_on_itself(person: Any, kube: KubeClient) -> None:
+def test_CCE_A2_invalid_rule_object_is_accepted_and_reports_the_error_in_its_status(person: Any, kube: KubeClient) -> None:
     objects, core = kubernetes.client.CustomObjectsApi(person), kubernetes.client.CoreV1Api(person)
     body = copy.deepcopy(BODY)
     body["metadata"]["name"] = "bad"

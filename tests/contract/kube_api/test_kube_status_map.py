@@ -1,7 +1,9 @@
-"""The status ConfigMap with the shipped rights alone: filled where it is, never made, and kept by `kubectl apply`.
+"""The status ConfigMap with the shipped rights alone: updated if present, never created, and preserved by `kubectl
+apply`.
 
-`kubectl apply` is played as it works: by the server (`--server-side`), and by a patch of three ways, which deletes only
-what the last applied file had and the new one has not.
+`kubectl apply` is simulated in both modes: by the server (`--server-side`), and by a three-way patch, which deletes
+only
+what the last applied file had and the new one lacks.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def status(server: ApiServer, **options: Any) -> None:
-    """A pass of the functions writes what it decided."""
+    """Runs the status write of a reconcile pass."""
     with server:
         config = server.kubeconfig(ACCOUNT)
         cluster = connect(
@@ -88,7 +90,7 @@ def status(server: ApiServer, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("apply", [server_side, three_ways])
-def test_applying_the_file_again_keeps_the_status(server: ApiServer, apply: Callable[[Caller], None]) -> None:
+def test_status_configmap_survives_repeated_apply(server: ApiServer, apply: Callable[[Caller], None]) -> None:
     person = Caller(server, "person")
     apply(person)
     status(server)
@@ -102,7 +104,7 @@ def test_applying_the_file_again_keeps_the_status(server: ApiServer, apply: Call
 
 
 @pytest.mark.parametrize("apply", [server_side, three_ways])
-def test_one_that_an_older_version_made_is_kept_by_the_first_apply(
+def test_status_configmap_of_an_older_version_survives_the_first_apply(
     server: ApiServer, apply: Callable[[Caller], None]
 ) -> None:
     person = Caller(server, "person")
@@ -114,15 +116,15 @@ def test_one_that_an_older_version_made_is_kept_by_the_first_apply(
     assert person("GET", PATH).json()["data"]["theirs"] == "kept"
 
 
-def test_without_it_nothing_is_asked_for_but_the_config_map(server: ApiServer) -> None:
+def test_status_configmap_missing_causes_only_configmap_requests(server: ApiServer) -> None:
     with pytest.raises(NotFound):
         status(server)
     assert {(each.method, each.path, each.status) for each in server.requests} == {("GET", PATH, 404)}
 
 
 @pytest.mark.parametrize("options", [{"namespace": "scaling"}, {"status_config_map_name": "other"}])
-def test_another_place_needs_the_role_there(server: ApiServer, options: dict[str, Any]) -> None:
-    """What the options name must be in the Role and in the file; no other ConfigMap can be written with it."""
+def test_status_configmap_at_another_name_needs_its_own_role(server: ApiServer, options: dict[str, Any]) -> None:
+    """The name in the options must match the Role and the file; the Role permits no other ConfigMap."""
     server_side(Caller(server, "person"))
     with pytest.raises(Exception, match="cannot get resource"):
         status(server, **options)

@@ -21,7 +21,7 @@ def server() -> Iterator[ApiServer]:
 
 
 def _events(server: ApiServer, query: str, count: int) -> list[dict[str, Any]]:
-    """The first `count` events of a watch on nodes."""
+    """Returns the first `count` events of a watch on nodes."""
     url = f"{server.url}/api/v1/nodes?watch=1&timeoutSeconds=20&{query}"
     with requests.get(url, headers=server.headers(), stream=True, timeout=20) as answer:
         lines = (line for line in answer.iter_lines(chunk_size=1) if line)
@@ -32,11 +32,11 @@ def _short(event: dict[str, Any]) -> tuple[str, str]:
     return event["type"], event["object"]["metadata"].get("name", "")
 
 
-def test_without_a_version_the_present_comes_first(server: ApiServer) -> None:
+def test_kube_watch_without_a_version_starts_with_the_current_objects(server: ApiServer) -> None:
     assert [_short(each) for each in _events(server, "", 3)] == [("ADDED", "n0"), ("ADDED", "n1"), ("ADDED", "n2")]
 
 
-def test_a_write_reaches_a_waiting_watcher(server: ApiServer) -> None:
+def test_kube_watch_delivers_a_write_to_a_waiting_watcher(server: ApiServer) -> None:
     seen: list[tuple[str, str]] = []
     since = server.store.version
     watcher = threading.Thread(
@@ -48,7 +48,7 @@ def test_a_write_reaches_a_waiting_watcher(server: ApiServer) -> None:
     assert seen == [("ADDED", "late")]
 
 
-def test_an_object_that_leaves_the_selection_is_deleted_for_the_watcher(server: ApiServer) -> None:
+def test_kube_watch_object_leaving_the_selection_is_a_deletion(server: ApiServer) -> None:
     since = server.store.version
     for zone in ("a", "b", "a"):
         found = server.store.get("nodes", "n0")
@@ -59,7 +59,7 @@ def test_an_object_that_leaves_the_selection_is_deleted_for_the_watcher(server: 
     assert [_short(each) for each in events] == [("ADDED", "n0"), ("DELETED", "n0"), ("ADDED", "n0")]
 
 
-def test_a_forgotten_version_is_a_410_inside_the_stream(server: ApiServer) -> None:
+def test_kube_watch_expired_version_is_410_inside_the_stream(server: ApiServer) -> None:
     since = server.store.version
     server.store.delete("nodes", "n0")
     server.store.forget("nodes")
@@ -67,14 +67,14 @@ def test_a_forgotten_version_is_a_410_inside_the_stream(server: ApiServer) -> No
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-def test_bookmarks_tell_the_version(server: ApiServer) -> None:
+def test_kube_watch_bookmarks_carry_the_version(server: ApiServer) -> None:
     since = server.store.version
     server.store.create("pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": []}})
     (event,) = _events(server, f"resourceVersion={since}&allowWatchBookmarks=true", 1)
     assert (event["type"], int(event["object"]["metadata"]["resourceVersion"])) == ("BOOKMARK", server.store.version)
 
 
-def test_stopping_the_server_ends_its_watches() -> None:
+def test_kube_watch_ends_when_the_server_stops() -> None:
     with running() as server:
         url = f"{server.url}/api/v1/nodes?watch=1&resourceVersion={server.store.version}"
         answer = requests.get(url, headers=server.headers(), stream=True, timeout=20)

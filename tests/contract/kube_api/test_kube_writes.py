@@ -27,27 +27,27 @@ def _conditions(call: Caller, *conditions: dict[str, Any]) -> list[Any]:
     return found
 
 
-def test_strategic_merge_joins_conditions_by_type_and_can_delete_them(call: Caller) -> None:
+def test_kube_strategic_merge_joins_and_deletes_conditions_by_type(call: Caller) -> None:
     both = _conditions(call, {"type": "DiskPressure", "status": "False"})
     assert [each["type"] for each in both] == ["Ready", "DiskPressure"]
     assert both[0]["reason"] == "KubeletReady"
     assert [each["type"] for each in _conditions(call, {"type": "Ready", "$patch": "delete"})] == ["DiskPressure"]
 
 
-def test_strategic_merge_joins_containers_by_name(call: Caller) -> None:
+def test_kube_strategic_merge_joins_containers_by_name(call: Caller) -> None:
     patch = {"spec": {"containers": [{"name": "c", "image": "newer"}]}}
     found = call("PATCH", "/api/v1/namespaces/app/pods/web-0", patch, STRATEGIC).json()
     assert found["spec"]["containers"][0]["image"] == "newer"
     assert found["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "100m"}}
 
 
-def test_strategic_merge_can_replace_a_map(call: Caller) -> None:
+def test_kube_strategic_merge_can_replace_a_map(call: Caller) -> None:
     patch = {"metadata": {"labels": {"$patch": "replace", "only": "this"}}}
     found = call("PATCH", "/api/v1/nodes/n0", patch, STRATEGIC).json()
     assert found["metadata"]["labels"] == {"only": "this"}
 
 
-def test_json_patch_moves_copies_and_appends(call: Caller) -> None:
+def test_kube_json_patch_moves_copies_and_appends(call: Caller) -> None:
     operations = [
         {"op": "add", "path": "/spec/taints", "value": []},
         {"op": "add", "path": "/spec/taints/-", "value": {"key": "a", "effect": "NoSchedule"}},
@@ -59,13 +59,13 @@ def test_json_patch_moves_copies_and_appends(call: Caller) -> None:
     assert found["metadata"]["labels"]["was"] == found["metadata"]["labels"]["example.com/zone"] == "b"
 
 
-def test_a_write_that_changes_nothing_makes_no_version(call: Caller) -> None:
+def test_kube_write_without_changes_makes_no_new_version(call: Caller) -> None:
     before = call.server.store.version
     assert call("PATCH", "/api/v1/nodes/n0", {"metadata": {"labels": {"zone": "b"}}}, MERGE).status == 200
     assert call.server.store.version == before
 
 
-def test_a_status_write_touches_the_status_only_and_the_other_way_round(call: Caller) -> None:
+def test_kube_status_writes_change_only_status_and_others_never_do(call: Caller) -> None:
     made = call("POST", MD, {**machine_deployment("md"), "status": {"replicas": 9}}).json()
     assert "status" not in made
     both = {"spec": {"replicas": 5}, "status": {"replicas": 2}}
@@ -75,13 +75,13 @@ def test_a_status_write_touches_the_status_only_and_the_other_way_round(call: Ca
     assert (found["spec"]["replicas"], found["status"], found["metadata"]["generation"]) == (6, {"replicas": 2}, 2)
 
 
-def test_a_custom_object_is_replaced_with_its_version_only(call: Caller) -> None:
+def test_kube_custom_object_is_replaced_only_with_its_version(call: Caller) -> None:
     call("POST", MD, machine_deployment("md"))
     refused = call("PUT", f"{MD}/md", machine_deployment("md", 3))
     assert (refused.status, refused.json()["details"]["causes"][0]["field"]) == (422, "metadata.resourceVersion")
 
 
-def test_a_native_scale_shows_the_selector(call: Caller) -> None:
+def test_kube_native_scale_shows_the_selector(call: Caller) -> None:
     deployments = "/apis/apps/v1/namespaces/app/deployments"
     spec = {
         "selector": {"matchLabels": {"app": "web"}},
@@ -93,7 +93,7 @@ def test_a_native_scale_shows_the_selector(call: Caller) -> None:
     assert call("PATCH", f"{deployments}/web/scale", {"spec": {"replicas": -1}}, MERGE).status == 422
 
 
-def test_a_bound_pod_waits_for_its_kubelet_and_an_unbound_one_goes(call: Caller) -> None:
+def test_kube_deleted_bound_pod_waits_for_its_kubelet_and_unbound_pod_vanishes(call: Caller) -> None:
     call.server.store.create("pods", pod("waiting", phase="Pending"))
     assert call("DELETE", "/api/v1/namespaces/app/pods/waiting").status == 200
     assert call("GET", "/api/v1/namespaces/app/pods/waiting").status == 404
@@ -103,7 +103,7 @@ def test_a_bound_pod_waits_for_its_kubelet_and_an_unbound_one_goes(call: Caller)
     assert sooner["deletionTimestamp"] < first["deletionTimestamp"]
 
 
-def test_finalizers_hold_an_object_until_they_are_gone(call: Caller) -> None:
+def test_kube_finalizers_keep_an_object_until_they_are_removed(call: Caller) -> None:
     held = machine_deployment("md")
     held["metadata"]["finalizers"] = ["example.com/hold"]
     call("POST", MD, held)
@@ -112,19 +112,19 @@ def test_finalizers_hold_an_object_until_they_are_gone(call: Caller) -> None:
     assert call("GET", f"{MD}/md").status == 404
 
 
-def test_deleting_with_another_uid_is_a_conflict(call: Caller) -> None:
+def test_kube_delete_with_another_uid_is_a_conflict(call: Caller) -> None:
     refused = call("DELETE", "/api/v1/nodes/n0", {"preconditions": {"uid": "another"}})
     assert (refused.status, "Precondition failed: UID" in refused.json()["message"]) == (409, True)
 
 
-def test_a_namespace_takes_its_content_with_it(call: Caller) -> None:
+def test_kube_namespace_deletion_deletes_its_content(call: Caller) -> None:
     assert call("DELETE", "/api/v1/namespaces/app").status == 200
     assert call("GET", "/api/v1/pods").json()["items"] == []
     refused = call("POST", "/api/v1/namespaces/app/pods", pod("late"))
     assert (refused.status, refused.json()["message"]) == (404, 'namespaces "app" not found')
 
 
-def test_binding_a_pod_once(call: Caller) -> None:
+def test_kube_pod_is_bound_once(call: Caller) -> None:
     call.server.store.create("pods", pod("waiting", phase="Pending"))
     binding = {"metadata": {"name": "waiting"}, "target": {"kind": "Node", "name": "n1"}}
     assert call("POST", "/api/v1/namespaces/app/pods/waiting/binding", binding).status == 201
@@ -143,7 +143,9 @@ def test_binding_a_pod_once(call: Caller) -> None:
         ("POST", MD, {**machine_deployment("md"), "spec": {"clusterName": ""}}, "spec.clusterName"),
     ],
 )
-def test_invalid_objects_are_422_with_the_field(call: Caller, method: str, path: str, body: Any, field: str) -> None:
+def test_kube_invalid_objects_are_422_with_the_field(
+    call: Caller, method: str, path: str, body: Any, field: str
+) -> None:
     refused = call(method, path, body)
     assert (refused.status, refused.json()["details"]["causes"][0]["field"]) == (422, field)
 
@@ -160,11 +162,11 @@ def test_invalid_objects_are_422_with_the_field(call: Caller, method: str, path:
         ("GET", "/api/v1/nodes/n0/nothing", None, 404),
     ],
 )
-def test_impossible_requests(call: Caller, method: str, path: str, body: Any, code: int) -> None:
+def test_kube_invalid_requests_have_their_statuses(call: Caller, method: str, path: str, body: Any, code: int) -> None:
     assert call(method, path, body).status == code
 
 
-def test_dry_run_stores_nothing(call: Caller) -> None:
+def test_kube_dry_run_stores_nothing(call: Caller) -> None:
     before = call.server.store.version
     assert call("POST", "/api/v1/nodes?dryRun=All", node("dry")).status == 201
     assert call("PATCH", "/api/v1/nodes/n0?dryRun=All", {"metadata": {"labels": {"dry": "y"}}}, MERGE).status == 200
@@ -172,7 +174,7 @@ def test_dry_run_stores_nothing(call: Caller) -> None:
     assert call.server.store.version == before
 
 
-def test_apply_creates_keeps_to_its_own_fields_and_removes_what_it_no_longer_says(call: Caller) -> None:
+def test_kube_apply_creates_owns_its_fields_and_removes_omitted_ones(call: Caller) -> None:
     path = "/api/v1/namespaces/app/configmaps/c?fieldManager=me"
 
     def applied(data: dict[str, str], suffix: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""kubectl, where there is one, talks to the simulated API server."""
+"""Drives the simulated API server with kubectl, if kubectl is installed."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         yield run
 
 
-def test_gets_nodes_and_pods(kubectl: Callable[..., str]) -> None:
+def test_kubectl_gets_nodes_and_pods(kubectl: Callable[..., str]) -> None:
     assert kubectl("get", "nodes", "-o", "name").split() == ["node/n0", "node/n1", "node/n2"]
     assert "web-0" in kubectl("get", "pods", "-A")
 
 
-def test_cordons_and_taints(kubectl: Callable[..., str]) -> None:
+def test_kubectl_cordons_and_taints(kubectl: Callable[..., str]) -> None:
     kubectl("cordon", "n1")
     assert kubectl("get", "node", "n1", "-o", "jsonpath={.spec.unschedulable}") == "true"
     kubectl("uncordon", "n1")
@@ -51,7 +51,7 @@ def test_cordons_and_taints(kubectl: Callable[..., str]) -> None:
     assert kubectl("get", "node", "n1", "-o", "jsonpath={.spec.taints[0].key}") == "dedicated"
 
 
-def test_labels_deletes_and_knows_custom_resources(kubectl: Callable[..., str]) -> None:
+def test_kubectl_labels_deletes_and_knows_custom_resources(kubectl: Callable[..., str]) -> None:
     kubectl("label", "node", "n2", "colour=red")
     assert kubectl("get", "nodes", "-l", "colour=red", "-o", "name").split() == ["node/n2"]
     kubectl("delete", "pod", "web-2", "-n", "app", "--grace-period=0", "--force")

@@ -28,7 +28,7 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/alicloud/credentials"
-_CHECK = 7200.0  # ESS tries again only long after a test is over
+_CHECK = 7200.0  # ESS retries only long after a test is over
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -46,10 +46,10 @@ _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune
 
 
 class AlicloudBench:
-    """See Bench. Tests of Alibaba Cloud alone may set the scene through cloud and server as well.
+    """See Bench. Tests of Alibaba Cloud alone may also set up cloud and server directly.
 
-    desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs. settings: of the policy, beside
-    what a bench needs; texts: secrets beside the key's.
+    desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs; settings: policy settings in
+    addition to those that a bench needs; texts: secrets in addition to the key.
     """
 
     name = "alicloud"
@@ -89,7 +89,8 @@ class AlicloudBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Groups by 20, instances by 50 in each, configurations by 10, and the instance types."""
+        """Groups in batches of 20, instances in pages of 50 per group, configurations in batches of 10, and the
+        instance types."""
         return math.ceil(groups / 20) + groups + machines // 50 + math.ceil(groups / 10) + 2
 
     def add_group(
@@ -113,12 +114,12 @@ class AlicloudBench:
         return made.id
 
     def bind(self, group: str, least: int, most: int) -> None:
-        """The policy names a group of the account, with these bounds."""
+        """Adds a group of the account to the policy, with these bounds."""
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     @property
     def ways(self) -> AlicloudRegistrationOptions:
-        """How instances join this cluster: as soon as they run, since it is ESS that is tried here."""
+        """Returns how instances join this cluster: as soon as they run, because these tests are about ESS."""
         return AlicloudRegistrationOptions(prefix=self._prefix, boot=0.0, never=frozenset(self._theirs))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -139,7 +140,7 @@ class AlicloudBench:
         return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
-        """What a provider is built from. wrong: its secret holds another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         settings = {
             "region": REGION,
             "credentialsSecret": SECRET,
@@ -160,7 +161,7 @@ class AlicloudBench:
         )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
-        """The newest text of a secret: of the key's, or of one that a test has put into texts."""
+        """Returns the newest text of a secret: the access key, or one that a test has put into texts."""
         if name in self.texts:
             return self.texts[name]
         key = self.key_id
@@ -169,7 +170,7 @@ class AlicloudBench:
 
     @property
     def key_id(self) -> str:
-        """The key that is good now."""
+        """Returns the key that is valid now."""
         return f"LTAI-SUITE-KEY-{self._keys:09d}"
 
     def _rotate(self) -> None:
@@ -222,7 +223,7 @@ class AlicloudBench:
         return [call.line for call in self.look() if call.writes]
 
     def look(self) -> list[AlicloudLoggedRequest]:
-        """The calls since the last look."""
+        """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)
         return seen

@@ -1,4 +1,5 @@
-"""Cherry Servers' bench: the real provider over HTTP, and the emulated API with its token, stock, pace and clock."""
+"""Cherry Servers' bench: the real provider over HTTP, and the emulated API with its token, stock, rate limit and
+clock."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from tests.contract.suite.provider_fixture import Misfortune, Trouble
 from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
-_ON_THE_WAY = 0.25  # seconds of the wall, at most, for a request on loopback
+_ON_THE_WAY = 0.25  # upper limit in wall-clock seconds for a request on loopback
 QUICK = CherryDurations(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
@@ -69,20 +70,20 @@ _LACKS = {
 
 
 class NodesPage(msgspec.Struct, frozen=True):
-    """A page of a list, as the cluster's client hands it out."""
+    """A page of a list, as the cluster's client returns it."""
 
     body: bytes
     first: bool = True
 
 
 class Workload:
-    """The cluster's client, as far as this provider uses it: the list of Nodes."""
+    """Stands in for the cluster's client; implements only the list of Nodes that this provider uses."""
 
     def __init__(self, nodes: Callable[[], Sequence[KubeObject]]) -> None:
         self._nodes = nodes
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
-        """One page of everything, or of what has a label."""
+        """Yields one page with all Nodes, or with those that have a label."""
         assert path == "/api/v1/nodes"
         label = (query or {}).get("labelSelector", "")
         items = [node for node in self._nodes() if not label or label in node["metadata"]["labels"]]
@@ -90,44 +91,46 @@ class Workload:
 
 
 class MemoryShelf:
-    """See means.Shelf: what all functions share, for as long as was said."""
+    """See services.Cache: shared by all functions until the entries expire."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._rows = clock, dict[str, tuple[bytes, float]]()
 
     def get(self, key: str) -> bytes | None:
-        """See means.Shelf."""
+        """See services.Cache."""
         value, until = self._rows.get(key, (b"", 0.0))
         return value if self._clock() < until else None
 
     def put(self, key: str, value: bytes, seconds: float) -> None:
-        """See means.Shelf."""
+        """See services.Cache."""
         self._rows[key] = (value, self._clock() + seconds)
 
 
 class CountingPacer:
-    """See means.Pacer. booked: calls that may be on their way, or have arrived."""
+    """See services.RateLimiter. booked: calls that may be in flight or have arrived."""
 
     def __init__(self, pacer: RateLimiter) -> None:
         self._pacer, self.booked = pacer, 0
 
     def take(self, pace: RateLimit, calls: int) -> float:
-        """See means.Pacer."""
+        """See services.RateLimiter."""
         wait = self._pacer.take(pace, calls)
         self.booked += 0 if wait else calls
         return wait
 
     def hold(self, pace: RateLimit, seconds: float) -> None:
-        """See means.Pacer."""
+        """See services.RateLimiter."""
         self._pacer.hold(pace, seconds)
 
 
 class CherryBench:
-    """See Bench. Tests of Cherry Servers alone may set the scene through cloud and server as well.
+    """See Bench. Tests of Cherry Servers alone may also set up cloud and server directly.
 
-    ways: how servers join; cap: the most rows of one answer; lag, delete_lag: seconds that lists are late with new
-    servers and with deleted ones. default, pools: definitions beside what a bench needs; texts: secrets beside the
-    token's. nameless: the cloud controller has not been there yet, so that no Node has a providerID.
+    ways: how servers join; cap: the maximum number of rows in one answer; lag, delete_lag: seconds by which lists are
+    late
+    with new and with deleted servers. default, pools: definitions in addition to those that a bench needs; texts:
+    secrets in
+    addition to the token. nameless: the cloud controller has not run yet, so that no Node has a providerID.
     """
 
     name = "cherryservers"
@@ -180,7 +183,7 @@ class CherryBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """The servers in one list, and the plans that are in use, here one for all groups."""
+        """The servers in one list, and the plans in use (here one for all groups)."""
         del groups
         cap = self.server.front.actions.cap
         return 2 + (machines // cap if cap else 0)
@@ -195,7 +198,7 @@ class CherryBench:
         cluster: str = "ours",
         instance_type: str = "",
     ) -> str:
-        """See Bench. instance_type: a plan's slug."""
+        """See Bench. instance_type: the plan's slug."""
         self._clusters[name] = cluster
         plan = instance_type or str(self.default["plan"])
         if instance_type:
@@ -207,11 +210,11 @@ class CherryBench:
         return name
 
     def bind(self, group: str, least: int, most: int) -> None:
-        """The policy names a pool, with these bounds."""
+        """Adds a pool to the policy, with these bounds."""
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     def kube_nodes(self) -> list[KubeObject]:
-        """The cluster's Nodes as its API has them."""
+        """Returns the cluster's Nodes as its API returns them."""
         self.cloud.step()
         with self.cloud.lock:
             return self.kubelets.say_raw(
@@ -242,7 +245,7 @@ class CherryBench:
         return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
 
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
-        """What a provider is built from. wrong: its secret holds a token that is none."""
+        """Returns the arguments that a provider is built from. wrong: its secret contains an invalid token."""
         settings = {
             "credentialsSecret": SECRET_NAME,
             "clusterName": "ours",
@@ -265,7 +268,7 @@ class CherryBench:
         )
 
     def read_secret(self, name: str, *, wrong: bool = False) -> str:
-        """The newest text of a secret: of the token, or of one that a test has put into texts."""
+        """Returns the newest text of a secret: the token, or one that a test has put into texts."""
         if name in self.texts:
             return self.texts[name]
         if name == BOOTSTRAP_NAME:
@@ -275,7 +278,7 @@ class CherryBench:
 
     @property
     def token(self) -> str:
-        """The token that is good now."""
+        """Returns the token that is valid now."""
         return f"CHERRY-EXAMPLE-SUITE-TOKEN-{self._tokens:04d}"
 
     def _rotate(self) -> None:
@@ -329,13 +332,13 @@ class CherryBench:
         return [call.line for call in self.look() if call.writes]
 
     def look(self) -> list[CherryLoggedRequest]:
-        """The calls since the last look."""
+        """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)
         return seen
 
     def secrets(self) -> Sequence[str]:
-        """See Bench. What servers were told at their creation holds the bootstrap token."""
+        """See Bench. The user data of created servers contain the bootstrap token."""
         told = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
         return [*self.server.front.tokens, "CHERRY-EXAMPLE-NOT-A-TOKEN", TOKEN_SECRET, PASSWORD, *sorted(told - {""})]
 
@@ -344,10 +347,10 @@ class CherryBench:
         return self._slept
 
     def _sleep(self, seconds: float) -> None:
-        """No time passes while requests of other threads are on their way to the vendor: they are quick."""
+        """Does not advance the clock while requests of other threads are in flight, because they are short."""
         front = self.server.front
         with front.arrived:
             if not front.arrived.wait_for(lambda: len(front.log) >= self._pacer.booked, _ON_THE_WAY):
-                self._pacer.booked = len(front.log)  # a call that was booked and not made
+                self._pacer.booked = len(front.log)  # a call that was booked but not made
         self._slept += seconds
         self.clock.advance(seconds)

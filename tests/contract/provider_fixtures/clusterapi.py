@@ -1,7 +1,7 @@
-"""Cluster API as a bench: the emulated API server and the emulated controllers, with neither socket nor TLS between.
+"""Cluster API as a bench: the emulated API server and the emulated controllers, without a socket or TLS between them.
 
-Groups are MachineDeployments. The management cluster is the workload cluster too, unless they are `apart`: then Nodes
-live in another cluster, and the management cluster is reached by a kubeconfig of its own.
+Groups are MachineDeployments. The management cluster is also the workload cluster unless they are `apart`: then Nodes
+live in another cluster, and the provider reaches the management cluster with its own kubeconfig.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ClusterApiBench:
             for kind, fault in _FAULTS.items()
             if fault not in FAULTS
         }
-        # Discovery comes first, and a group of the API that is not there is a mistake in the settings.
+        # Discovery comes first; a group whose API does not exist is an error in the settings.
         self.differs = {f"{Trouble.NOT_FOUND.value} read": "InvalidRequest"}
         self.clock = ManualClock(START)
         self.store = ObjectStore(self.clock)
@@ -133,7 +133,8 @@ class ClusterApiBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """See Bench: two for discovery, and a list of each kind (deployments, sets, pools, Machines, Clusters)."""
+        """See Bench: two calls for discovery, and a list of each kind (deployments, sets, pools, Machines,
+        Clusters)."""
         return 2 + 2 * _pages(groups) + 2 * _pages(1) + _pages(machines)
 
     def add_group(
@@ -224,7 +225,7 @@ class ClusterApiBench:
         settings = {"namespace": "default", "clusterName": "ours", "stuckAfter": "30s"}
         kube = to(ACCESS)
         if self._apart:
-            settings["kubeconfigSecret"] = "management"  # its name, not its text
+            settings["kubeconfigSecret"] = "management"  # the name of the secret, not its text
             kube = connect(
                 ACCESS,
                 lambda _: self.workload_line.server.kubeconfig("suite"),

@@ -1,6 +1,6 @@
 """Exoscale's bench: the real provider over HTTP, and the emulated zone with its keys, quota and clock.
 
-Everything that passes is compared with the vendor's OpenAPI document; a mismatch ends the test that it happened in.
+All requests and answers are compared with the vendor's OpenAPI document; a mismatch fails the test in which it happens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/exoscale/credentials"
-MOST_NODEPOOLS = 16  # of one cluster, says the vendor's document
+MOST_NODEPOOLS = 16  # of one cluster, according to the vendor's document
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -49,14 +49,15 @@ _FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STAR
 
 
 class ExoscaleBench:
-    """See Bench. Tests of Exoscale alone may set the scene through zone and server as well.
+    """See Bench. Tests of Exoscale alone may also set up zone and server directly.
 
-    standalone: groups are Instance Pools of their own instead of SKS Nodepools. settings: of the policy, beside what a
-    bench needs; operations: what the keys' role allows, None for everything; shelf: what its providers share.
+    standalone: groups are Instance Pools without an SKS Nodepool. settings: policy settings in addition to those that a
+    bench needs; operations: the operations that the keys' role allows, None for all; shelf: the cache that its
+    providers share.
     """
 
     name = "exoscale"
-    repeatable = True  # a growth names the size; an eviction is never repeated (test_exo_change.py)
+    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_change.py)
 
     def __init__(
         self,
@@ -66,7 +67,8 @@ class ExoscaleBench:
         operations: frozenset[str] | None = None,
     ) -> None:
         self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
-        # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
+        # A list that is not found means that this is not the API. A call with a lost answer is repeated and finds
+        # its own change.
         self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
@@ -91,7 +93,7 @@ class ExoscaleBench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """See Bench. AssertionError for what the vendor's document does not know."""
+        """See Bench. Raises AssertionError for requests that the vendor's document does not define."""
         self.server.stop()
         if self._untrusted is not None:
             self._untrusted.stop()
@@ -102,7 +104,7 @@ class ExoscaleBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Pools, instances, clusters and the quota, and the one instance type that all groups here have."""
+        """Pools, instances, clusters and the quota, and the single instance type of all groups here."""
         return 5
 
     def add_group(
@@ -136,19 +138,19 @@ class ExoscaleBench:
         type: str = "standard.medium",  # noqa: A002  # the vendor's word
         cluster: str = "ours",
     ) -> Nodepool:
-        """In a cluster of that name that has room."""
+        """Adds a Nodepool to a cluster of that name that has room."""
         held = self._clusters.get(cluster)
         if held is None or len(self.zone.clusters[held].nodepools) >= MOST_NODEPOOLS:
             held = self._clusters[cluster] = self.zone.add_cluster(cluster).id
         return self.zone.add_nodepool(held, name, size=size, type=type)
 
     def bind(self, group: str, least: int, most: int) -> None:
-        """The policy names a group, with these bounds."""
+        """Adds a group to the policy, with these bounds."""
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     @property
     def ways(self) -> ExoscaleRegistrationOptions:
-        """How instances join this cluster: as soon as they run, since it is the vendor that is tried here."""
+        """Returns how instances join this cluster: as soon as they run, because these tests are about the vendor."""
         return ExoscaleRegistrationOptions(boot=0.0, never=frozenset(self._theirs))
 
     def nodes(self) -> tuple[Node, ...]:
@@ -168,7 +170,7 @@ class ExoscaleBench:
         return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
 
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
-        """What a provider is built from. wrong: its secret holds another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = ProviderServices(
             deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
@@ -184,13 +186,13 @@ class ExoscaleBench:
         )
 
     def read_secret(self, *, wrong: bool = False) -> str:
-        """The newest text of the secret."""
+        """Returns the newest text of the secret."""
         secret = "not-the-secret-of-this-key-00000" if wrong else self.server.ring.keys[self.key_id].secret
         return json.dumps({"apiKey": self.key_id, "apiSecret": secret})
 
     @property
     def key_id(self) -> str:
-        """The key that is good now."""
+        """Returns the key that is valid now."""
         return f"EXO-EXAMPLE-SUITE-KEY-{self._keys:04d}"
 
     def _rotate(self) -> None:
@@ -206,7 +208,7 @@ class ExoscaleBench:
         return registry.build(self.name, self.connection(self._untrusted.root))
 
     def pool(self, group: str) -> ExoscalePool:
-        """A group's pool, played up to now."""
+        """Returns a group's pool, advanced to the current time."""
         self.zone.step()
         return self.zone.pools[group]
 
@@ -228,7 +230,7 @@ class ExoscaleBench:
         self.server.faults.next(_FAULTS[kind], on=on, times=times)
 
     def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
-        """See Bench. The quota is the organisation's, so it is used up for all groups, until calm()."""
+        """See Bench. The quota belongs to the organisation, so it is exhausted for all groups until calm()."""
         if kind is Misfortune.QUOTA:
             self.zone.limit = self.zone.usage()
         else:
@@ -250,7 +252,7 @@ class ExoscaleBench:
         return [call.line for call in self.look() if call.writes]
 
     def look(self) -> list[ExoscaleLoggedRequest]:
-        """The calls since the last look."""
+        """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)
         return seen

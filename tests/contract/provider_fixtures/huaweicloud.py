@@ -28,7 +28,7 @@ from tests.contract.suite.shared_services import shared
 
 START = 1_800_000_000.0
 SECRET = "outscaler/huaweicloud/credentials"
-BESIDE, EXTRA = 2, "az2"  # nodes of the scale group beside ours, and the name of ours there
+BESIDE, EXTRA = 2, "az2"  # foreign nodes in the default scale group, and the name of our group
 _FAULTS = {
     Trouble.UNAUTHORIZED: VendorFault.UNAUTHORIZED,
     Trouble.FORBIDDEN: VendorFault.FORBIDDEN,
@@ -46,15 +46,16 @@ _FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALL
 
 
 class HuaweiBench:
-    """See Bench. Tests of CCE alone may set the scene through cloud and server as well.
+    """See Bench. Tests of CCE alone may also set up cloud and server directly.
 
-    grouped: each group is the second of two scale groups of a pool; the first one has nodes that are none of ours.
-    ways: how nodes join; actions: what the keys may do, None for everything. settings: of the policy, beside what a
-    bench needs; shelf: what its providers share.
+    grouped: each group is the second of two scale groups of a pool; the nodes of the first one are not ours.
+    ways: how nodes join; actions: the actions that the keys allow, None for all. settings: policy settings in addition
+    to
+    those that a bench needs; shelf: the cache that its providers share.
     """
 
     name = "huaweicloud"
-    repeatable = False  # the pool's whole size is named: asked for late, it would undo what others have done
+    repeatable = False  # the request names the pool's whole size: applied late, it would undo the changes of others
 
     def __init__(
         self,
@@ -65,7 +66,8 @@ class HuaweiBench:
         actions: frozenset[str] | None = None,
     ) -> None:
         self.lacks: dict[str, str] = {}
-        self.differs = {"404 read": "InvalidRequest"}  # of a list: the cluster or the project is none of this account
+        # for a list: the cluster or the project does not belong to this account
+        self.differs = {"404 read": "InvalidRequest"}
         self.clock = ManualClock(START)
         self.kubelets = Kubelets()
         self.cloud = CceCloud(self.clock, times=times)
@@ -98,7 +100,7 @@ class HuaweiBench:
         return self.clock.now()
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """Pools, the flavours of the one zone that all groups are in, the add-ons, and nodes by the thousand."""
+        """Pools, the flavours of the one zone that all groups are in, the add-ons, and nodes in pages of 1000."""
         return 3 + max(1, -(-machines // 1000))
 
     def add_group(
@@ -125,7 +127,7 @@ class HuaweiBench:
         return f"{pool.uid}/{EXTRA}"
 
     def bind(self, group: str, least: int, most: int) -> None:
-        """The policy names a group, with these bounds."""
+        """Adds a group to the policy, with these bounds."""
         self._bounds[group] = GroupPolicy(self.name, group, least, most)
 
     def nodes(self) -> tuple[Node, ...]:
@@ -146,7 +148,7 @@ class HuaweiBench:
         return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
-        """What a provider is built from. wrong: its secret holds another key's secret."""
+        """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         means = ProviderServices(
             deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
         )
@@ -161,7 +163,7 @@ class HuaweiBench:
         )
 
     def policy(self, url: str) -> Mapping[str, str]:
-        """The section `providers.huaweicloud`. Where groups have others beside them, only ours are named."""
+        """Returns the section `providers.huaweicloud`. Where a pool has several scale groups, it names only ours."""
         found = {
             "region": REGION,
             "projectId": self.cloud.project,
@@ -175,13 +177,13 @@ class HuaweiBench:
         return {**found, **only, **self.settings}
 
     def read_secret(self, *, wrong: bool = False) -> str:
-        """The newest text of the secret."""
+        """Returns the newest text of the secret."""
         secret = "SKEXAMPLEnotthesecretofthiskey0000000000" if wrong else self.key.secret
         return json.dumps({"accessKey": self.key.id, "secretKey": secret})
 
     @property
     def key(self) -> CceKey:
-        """The key that is good now."""
+        """Returns the key that is valid now."""
         return self.server.ring.keys[self._key_id()]
 
     def _key_id(self) -> str:
@@ -200,12 +202,12 @@ class HuaweiBench:
         return registry.build(self.name, self.connection(self._untrusted.url))
 
     def pool(self, group: str) -> CcePool:
-        """A group's pool, played up to now."""
+        """Returns a group's pool, advanced to the current time."""
         self.cloud.step()
         return self.cloud.pool(group.partition("/")[0])
 
     def group(self, group: str) -> ScaleGroup:
-        """A group's records."""
+        """Returns a group's records."""
         return self.pool(group).groups[group.partition("/")[2]]
 
     def machines(self, group: str) -> list[str]:
@@ -226,7 +228,7 @@ class HuaweiBench:
         self.server.faults.next(_FAULTS[kind], on=on, times=times)
 
     def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
-        """See Bench. The quota is the project's, so it is used up for all groups, until calm()."""
+        """See Bench. The quota belongs to the project, so it is exhausted for all groups until calm()."""
         if kind is Misfortune.QUOTA:
             self.cloud.limit = sum(1 for cluster in self.cloud.clusters.values() for _ in cluster.nodes())
         else:
@@ -249,7 +251,7 @@ class HuaweiBench:
         return [call.line for call in self.look() if call.writes]
 
     def look(self) -> list[CceLoggedRequest]:
-        """The calls since the last look."""
+        """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)
         return seen

@@ -1,4 +1,4 @@
-"""The cloud in a dictionary as a bench: what shows that the suite itself asks for nothing that cannot be had."""
+"""A cloud in a dictionary as a bench: it shows that every requirement of the suite can be met."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class MemoryBench:
         return 0.0
 
     def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
-        """One call, with what goes wrong with it. of: `read` or `write`."""
+        """Runs one call with its configured faults. of: `read` or `write`."""
         self._log.append(f"{of} {verb}")
         if not good:
             raise Unauthorized(f"{verb}: the key is refused", code="401")
@@ -162,7 +162,7 @@ class MemoryBench:
 
 
 class _Door:
-    """One provider object: the shared cloud, behind what goes wrong on the way to it."""
+    """One provider object: access to the shared cloud through the injected faults."""
 
     def __init__(self, bench: MemoryBench, *, good: bool) -> None:
         self._bench, self._cloud, self._good = bench, bench.ours, good
@@ -200,13 +200,13 @@ class _Door:
         return self._bench.pass_through(verb, "read", call, good=self._good)
 
     def _written(self, verb: str, call: Callable[[Operation], Outcome], operation: Operation) -> Outcome:
-        """What a cloud that looks first does: what will be refused is refused by a read."""
+        """Simulates a cloud that validates first: a call that will be refused is refused as a read."""
         of = "write" if _changes(self._cloud, verb, operation) else "read"
         return self._bench.pass_through(verb, of, lambda: call(operation), good=self._good)
 
 
 def _changes(cloud: InMemoryProvider, verb: str, operation: Operation) -> bool:
-    """Whether a call would change a size, found out on a copy."""
+    """Tells whether a call would change a size, by trying it on a copy."""
     twin = copy.deepcopy(cloud)
     getattr(twin, verb)(operation)
     return [pool.target for pool in twin.pools.values()] != [pool.target for pool in cloud.pools.values()]

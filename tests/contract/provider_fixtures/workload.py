@@ -1,4 +1,4 @@
-"""The cluster that a bench's providers see: the list of Nodes that its emulator has made."""
+"""The cluster that a bench's providers see: the list of Nodes that its emulator has created."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from infra.emulators.kube.objects import KubeObject
 
 
 class NodesPage(msgspec.Struct, frozen=True):
-    """A page of a list, as the cluster's client hands it out."""
+    """A page of a list, as the cluster's client returns it."""
 
     body: bytes
     first: bool = True
 
 
 class Workload:
-    """The cluster's client, as far as providers of clouds use it: the list of Nodes."""
+    """Stands in for the cluster's client; implements only the list of Nodes that cloud providers use."""
 
     def __init__(self, nodes: Callable[[], tuple[Node, ...]]) -> None:
         self._nodes = nodes
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
-        """One page of everything."""
+        """Yields one page with all Nodes."""
         assert (path, query) == ("/api/v1/nodes", None)
         items = [
             {
@@ -42,8 +42,9 @@ class Workload:
 
 
 def ready_node(raw: KubeObject, created: float) -> Node:
-    """A Node as a pass reads it, once what registers it (a joining's node object) is ready and without taints of its
-    start. created: epoch seconds."""
+    """Returns a Node as a reconcile pass reads it after its registration (a joining's node object), ready and without
+    startup
+    taints. created: epoch seconds."""
     at, meta = format_time(created), raw["metadata"]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
     made = {

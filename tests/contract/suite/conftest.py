@@ -1,4 +1,4 @@
-"""The benches that the suite runs over, one fresh for each test, and an ear at everything their providers say."""
+"""The benches of the suite, a new one for each test, and a check of all output of their providers for secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
         "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
     }
 )
-#: The same vendors used in another way, for the modules in VARIED only: it is the vendor that makes tests dear.
+#: : The same vendors in another configuration, only for the modules in VARIED, because vendors make the tests slow.
 VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType(
     {
         "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
@@ -39,7 +39,7 @@ VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_su
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test that asks for a yard gets one of each bench."""
+    """Runs every test that requests a yard once with each bench."""
     if "yard" in metafunc.fixturenames:
         varied = metafunc.module.__name__.rpartition(".")[2] in VARIED
         metafunc.parametrize("yard", [*BENCHES, *(VARIANTS if varied else ())], indirect=True)
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def yard(request: pytest.FixtureRequest) -> Iterator[OperationDriver]:
-    """A bench with nothing in it. At the end nothing that was said may have held a secret."""
+    """A bench without groups. At the end, no output may contain a secret."""
     module, made, how = {**BENCHES, **VARIANTS}[request.param]
     bench: ProviderFixture = getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how)
     ear, root = Ear(), logging.getLogger()

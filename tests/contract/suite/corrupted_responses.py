@@ -1,7 +1,7 @@
-"""One object of a vendor's answers, spoilt by seed on its way to the provider, and what an observation may make of it.
+"""Corrupts one object of a vendor's answers, chosen by a seed, and checks the observation that results.
 
-The emulator stays as it is: only the bytes of its answers change, the same object in the same way at each call of an
-observation, so that a list that is read twice is spoilt twice.
+The emulator itself is unchanged: only the bytes of its answers change, the same object in the same way in each call of
+an observation, so that a list that is read twice is corrupted twice.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.property.corrupted_objects import HOSTILE, spoil
 Lists = Callable[[list[Any]], Iterator[list[Any]]]
 """[an answer's body] -> the lists in it that hold objects of one kind; the argument itself if the body is an object."""
 
-MOST = 2**31 - 1  # of a size; Kubernetes and the vendors count in 32 bits
-_LARGEST = 2**63 - 1  # of a resource in a template
-_MORE = 100_000  # bytes that a spoilt object may add to an observation
+MOST = 2**31 - 1  # for a size; Kubernetes and the vendors count in 32 bits
+_LARGEST = 2**63 - 1  # for a resource in a template
+_MORE = 100_000  # bytes that a corrupted object may add to an observation
 
-# JSON that Python's own values cannot be encoded to: numbers without end, half a character, values nested for ever.
+# JSON that Python's own values cannot be encoded to: infinite numbers, half a surrogate pair, endlessly nested values.
 RAW: tuple[str, ...] = (
     "1e999",
     "-1e999",
@@ -46,10 +46,12 @@ RAW: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of object. lists: where answers hold such objects. identity: the keys on the way to its id. sizes: what it
-    says decides its group's size or bounds. shared: it may be about several groups. owned: whether what is left of it
-    says whose it is; of one that does not, no reader can know which groups it was of. left: whether it says, and can be
-    read, that it is none of the victim's."""
+    """A kind of object. lists: where answers hold such objects. identity: the keys on the path to its id. sizes: its
+    content
+    decides its group's size or bounds. shared: it may concern several groups. owned: whether the rest of it names its
+    owner; without that, no reader can know which groups it belonged to. left: whether it says, readably, that it does
+    not
+    belong to the victim."""
 
     lists: Lists
     identity: tuple[str, ...]
@@ -61,9 +63,8 @@ class Kind:
 
 @dataclass
 class Spoiler:
-    """An edit of answers (infra/emulators/vendor_common/server.py). marks: texts of which an object of the victim has
-    one. others:
-    ids of other objects of the kind. made: the object that was spoilt, as it was sent; met: how often."""
+    """An edit of answers (infra/local/vendor/server.py). marks: texts, one of which each object of the victim contains.
+    others: ids of other objects of the kind. made: the corrupted object as it was sent; met: how often."""
 
     kind: Kind
     seed: str
@@ -74,7 +75,7 @@ class Spoiler:
     robbed: str = "null"
 
     def __call__(self, body: bytes) -> bytes:
-        """The answer with the victim's object spoilt, if it has one."""
+        """Returns the answer with the victim's object corrupted, if it has one."""
         try:
             root = [json.loads(body)]
         except ValueError:
@@ -90,7 +91,7 @@ class Spoiler:
         return body
 
     def _spoil(self, items: list[Any], at: int, draw: random.Random) -> str:
-        """Change one item; the text that stands for the marker in it, if there is one."""
+        """Changes one item; returns the text that stands for the marker in it, if there is one."""
         how, thing, raw = draw.random(), copy.deepcopy(items[at]), ""
         if how < 0.08:
             thing = copy.deepcopy(draw.choice(HOSTILE))
@@ -103,14 +104,14 @@ class Spoiler:
         else:
             spoil(thing, draw)
         if 0.40 <= how < 0.46:
-            items.insert(at, thing)  # a second one, not in place of the first
+            items.insert(at, thing)  # a second one, in addition to the first
         else:
             items[at] = thing
         self.made = thing
         return raw
 
     def _rename(self, thing: Any, others: Sequence[Any], draw: random.Random) -> None:
-        """Give it the id of another object of the list, or a hostile one."""
+        """Gives it the id of another object of the list, or a hostile one."""
         *way, last = self.kind.identity
         known = [each for each in others if _at(each, (*way, last)) is not None]
         other = draw.choice(known) if known and draw.random() < 0.7 else None
@@ -134,11 +135,11 @@ def _mappings(value: Any) -> list[dict[str, Any]]:
     return [each for part in value for each in _mappings(part)] if isinstance(value, list) else []
 
 
-# -- what an observation may be
+# -- checks of an observation
 
 
 def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler) -> list[str]:
-    """What is wrong with an observation, compared with the one of the same emulator without the spoilt object."""
+    """Returns the errors of an observation, compared with that of the same emulator without the corrupted object."""
     before, after = ({each.id: each for each in observed.groups} for observed in (good, seen))
     found = [f"{each.id}: {text}" for each in seen.groups for text in _unsafe(each)]
     if len(after) < len(seen.groups):
@@ -158,7 +159,7 @@ def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler
 
 
 def _named(spoiler: Spoiler, group: NodeGroup) -> bool:
-    """Whether the object whose id was taken is the group's: either names the other."""
+    """Tells whether the object whose id was taken belongs to the group: one names the other."""
     return spoiler.robbed != "null" and (
         str(spoiler.claimed) in msgspec.json.encode(group).decode() or f'"{group.id}"' in spoiler.robbed
     )
@@ -180,7 +181,7 @@ def _unsafe(group: NodeGroup) -> Iterator[str]:
 
 
 def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator[str]:
-    """A group that is not held back although an object without a word on sizes has changed its size."""
+    """Finds a group that is not blocked although an object that does not concern sizes has changed its size."""
     if now.target != before.target and not spoiler.kind.left(spoiler.made):
         yield f"target was {before.target} and is {now.target}, without an error"
     if (now.min, now.max) != (before.min, before.max):
@@ -188,8 +189,7 @@ def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator
 
 
 def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
-    """What a pass plans on an observation when no pod waits: the groups that an operation is about. Raises what the
-    planner raises."""
+    """Returns the groups that a pass would operate on when no pod is pending. Raises what the planner raises."""
     snapshot = SnapshotBuilder().snapshot("suite", now, seen.groups)
     snapshot = msgspec.structs.replace(snapshot, nodes=tuple(nodes))
     plan, memory = plan_cluster(snapshot, Policy(name="suite"), Memory(first_seen=now - 86_400.0), now, 1)
@@ -197,11 +197,11 @@ def planned(seen: Observation, nodes: Sequence[Any], now: float) -> list[str]:
     return [each.spec.group for each in plan.operations]
 
 
-# -- where answers hold objects
+# -- paths of objects in answers
 
 
 def key(*path: str) -> Lists:
-    """The list under these keys of an answer's object; a list on the way is gone into."""
+    """Returns the list under these keys of an answer's object; lists on the path are descended into."""
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         holders = root
@@ -216,7 +216,7 @@ def key(*path: str) -> Lists:
 
 
 def whole(*names: str) -> Lists:
-    """Answers that are one object, which has these keys."""
+    """Matches answers that are one object with these keys."""
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         if isinstance(root[0], dict) and set(names) <= root[0].keys():
@@ -226,7 +226,7 @@ def whole(*names: str) -> Lists:
 
 
 def listed(kind: str) -> Lists:
-    """The items of a list of that kind, said by the list or by its items."""
+    """Returns the items of a list of that kind, as named by the list or by its items."""
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         body = root[0]
@@ -242,7 +242,7 @@ def listed(kind: str) -> Lists:
 
 
 def plain(*names: str) -> Lists:
-    """Answers that are a list of objects with these keys."""
+    """Matches answers that are a list of objects with these keys."""
 
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         body = root[0]
@@ -253,7 +253,7 @@ def plain(*names: str) -> Lists:
 
 
 def _tagged(server: Any) -> bool:
-    """Whether the tags of a server of Cherry Servers can be read."""
+    """Tells whether the tags of a server of Cherry Servers are readable."""
     tags = server.get("tags") if isinstance(server, dict) else 0
     return tags in (None, [], "") or (
         isinstance(tags, dict)
@@ -264,7 +264,7 @@ def _tagged(server: Any) -> bool:
 
 
 def _retagged(server: Any) -> bool:
-    """Whether its tags name another pool, or none."""
+    """Tells whether its tags name another pool, or none."""
     return (
         _tagged(server)
         and any(not isinstance(server["tags"], dict) or server["tags"].get(name) != mine for name, mine in TAGS.items())

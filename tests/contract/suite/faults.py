@@ -1,4 +1,4 @@
-"""The troubles ordered of a bench, and which of them a call meets."""
+"""The faults configured for a bench, and the calls that meet them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Ordered:
 
 
 class Troubles:
-    """In the order in which they were ordered; the first that fits is met."""
+    """Faults in the order of their configuration; the first that matches applies."""
 
     def __init__(self) -> None:
         self._ordered: list[_Ordered] = []
@@ -29,7 +29,7 @@ class Troubles:
         self._ordered.clear()
 
     def met(self, of: str) -> Trouble | None:
-        """What goes wrong with this call, counted. of: `read` or `write`."""
+        """Returns the fault of this call and counts it. of: `read` or `write`."""
         for each in self._ordered:
             if each.on in ("any", of) and each.left != 0:
                 each.left -= 1

@@ -1,7 +1,6 @@
-"""Template nodes compared with files that were once looked at and found right, for all providers alike.
+"""Compares node templates with reviewed golden files, alike for all providers.
 
-A file says what a node will be like as people read it: `OUTSCALER_WRITE_GOLDEN=1` writes it anew, and the diff is what
-is to be reviewed.
+A file describes the node in readable form: `OUTSCALER_WRITE_GOLDEN=1` rewrites it, and the diff is to be reviewed.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ WRITE = "OUTSCALER_WRITE_GOLDEN"
 
 
 def as_json(node: Node, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A template node as plain data in the units of model.Node; what is empty is left out. more: what goes with it
+    """Returns a node template as plain data in the units of model.Node, without empty fields. more: related data
     (attach limits, devices)."""
     found: dict[str, Any] = {
         "name": node.name,
@@ -34,8 +33,9 @@ def as_json(node: Node, more: Mapping[str, Any] | None = None) -> dict[str, Any]
 
 
 def assert_golden(node: Node | None, path: Path, **more: Any) -> None:
-    """The node is what the file says, field by field; with the environment's OUTSCALER_WRITE_GOLDEN=1 the file is
-    written first. more: named further parts, compared where they are not empty."""
+    """Asserts that the node equals the file, field by field; with the environment's OUTSCALER_WRITE_GOLDEN=1 the file
+    is
+    written first. more: further named parts, compared where they are not empty."""
     assert node is not None, f"{path.name}: there is no template node"
     found = as_json(node, more)
     if os.environ.get(WRITE) == "1":

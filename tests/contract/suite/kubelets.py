@@ -1,7 +1,7 @@
-"""Kubelets that say of their Nodes what they like: another machine's id, a new object, nothing at all.
+"""Kubelets that misreport their Nodes: with another machine's id, a new object, or nothing at all.
 
-Only what a kubelet can do: it registers its Node anew, with another providerID. Another name than its own takes a
-bootstrap token, and is tried as well.
+They do only what a kubelet can do: register the Node again with another providerID. Another name than its own takes a
+bootstrap token, and is tested as well.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from infra.emulators.kube.objects import KubeObject
 
 @dataclass
 class Word:
-    """What one kubelet says from `at` (epoch seconds) on: its Node's providerID and name, None: the truth."""
+    """What one kubelet reports from `at` (epoch seconds) on: its Node's providerID and name; None: the truth."""
 
     at: float
     provider_id: str | None = None
@@ -28,18 +28,18 @@ class Word:
 
 @dataclass
 class Kubelets:
-    """words: by the Node's true name. silent: Nodes that were deleted and do not come back."""
+    """words: by the Node's true name. silent: Nodes that were deleted and do not register again."""
 
     words: dict[str, Word] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
 
     def say(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
-        """The Nodes as the API lists them, by name."""
+        """Returns the Nodes as the API lists them, by name."""
         said = [self._said(node) for node in nodes if node.name not in self.silent]
         return tuple(sorted(said, key=lambda node: node.name)) if self.words else tuple(said)
 
     def say_raw(self, nodes: Sequence[KubeObject]) -> list[KubeObject]:
-        """The same for objects."""
+        """Returns the same as raw objects."""
         said = [self._said_raw(node) for node in nodes if node["metadata"]["name"] not in self.silent]
         return sorted(said, key=lambda node: str(node["metadata"]["name"])) if self.words else said
 

@@ -1,4 +1,4 @@
-"""What the suite's tests do with a bench: orders as a plan would write them, and the executor that carries them out."""
+"""Operations as a plan builds them, and the executor that runs them on a bench."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.contract.suite.provider_fixture import ProviderFixture
 from tests.contract.suite.recording_provider import Ear, RecordingProvider
 from tests.operations import new_operation
 
-STEPS = 120  # more than any operation takes
+STEPS = 120  # longer than any operation takes
 
 
 @dataclass
 class OperationDriver:
-    """A bench, an ear at its providers, and the cluster that the executor sees."""
+    """A bench, an output recorder for its providers, and the cluster that the executor sees."""
 
     bench: ProviderFixture
     ear: Ear
@@ -36,33 +36,33 @@ class OperationDriver:
         self.cluster = InMemoryCluster(self.bench.now)
 
     def needs(self, what: str) -> None:
-        """Skip the test where the vendor does not have that."""
+        """Skips the test where the vendor lacks that feature."""
         if what in self.bench.lacks:
             pytest.skip(f"{self.bench.name}: {self.bench.lacks[what]}")
 
     def provider(self, credential: str = "good") -> RecordingProvider:
-        """A fresh one, as a function that has just started builds it."""
+        """Returns a new provider, as a function that has just started builds it."""
         return RecordingProvider(self.bench.provider(credential=credential), self.ear)
 
     def observe(self) -> Observation:
-        """As a pass sees it."""
+        """Observes as a reconcile pass does."""
         return self.provider().observe(self.bench.nodes())
 
     def group(self, group: str) -> NodeGroup:
-        """One group as a pass sees it, which must be able to."""
+        """Returns one group as a reconcile pass reads it; fails if it cannot be read."""
         found = {each.id: each for each in self.observe().groups}[group]
         assert not found.error
         return found
 
     def instances(self, group: str) -> list[Instance]:
-        """Its running machines with a Node, oldest first."""
+        """Returns its running machines with a Node, oldest first."""
         by_handle = {each.handle: each for each in self.group(group).instances if each.state is InstanceState.RUNNING}
         return [by_handle[handle] for handle in self.bench.machines(group) if handle in by_handle]
 
-    # -- orders
+    # -- operations
 
     def growth(self, group: str, to: int, *, start: int | None = None, op: str = "grow-1") -> Operation:
-        """From the vendor's present target unless told otherwise."""
+        """Builds a scale-up from the vendor's current target unless told otherwise."""
         return self._order(op, group, OperationKind.SCALE_UP, self.bench.target(group) if start is None else start, to)
 
     def removal(
@@ -73,7 +73,7 @@ class OperationDriver:
         op: str = "remove-1",
         start: int | None = None,
     ) -> Operation:
-        """Of these machines. A discarded one goes without a node's name, as the plan knows none."""
+        """Builds a removal of these machines. An unregistered machine has no node name, because the plan knows none."""
         nodes = {node.provider_id: node.name for node in self.bench.nodes()}
         named = kind is OperationKind.DELETE_NODES
         targets = tuple(
@@ -83,7 +83,7 @@ class OperationDriver:
         return self._order(op, group, kind, size, size - len(targets)).with_spec(targets=targets)
 
     def shrinkage(self, group: str, to: int, *, op: str = "shrink-1") -> Operation:
-        """From the vendor's present target."""
+        """Builds a target decrease from the vendor's current target."""
         return self._order(op, group, OperationKind.DECREASE_TARGET, self.bench.target(group), to)
 
     def _order(self, op: str, group: str, kind: OperationKind, start: int, end: int) -> Operation:
@@ -102,18 +102,19 @@ class OperationDriver:
             deadline=now + 7200.0,
         )
 
-    # -- doing it
+    # -- execution
 
     def ask(self, call: Callable[[RecordingProvider], Outcome]) -> Outcome | ProviderError:
-        """One call of a fresh provider; an error it raises is an answer too."""
+        """Makes one call with a new provider; an error that it raises is returned as the answer."""
         try:
             return call(self.provider())
         except ProviderError as error:
             return error
 
     def begin(self, operation: Operation) -> tuple[Outcome | ProviderError, Operation]:
-        """The first call that may tell the vendor something, and the operation as the table has it then. A provider
-        may only announce at first, for the table, what it will ask for: a Pending that need not wait."""
+        """Makes the first call that may change something at the vendor; returns the operation as the table stores it
+        then. A
+        provider may at first only announce, for the table, what it will request: an InProgress without a delay."""
         answer = self.ask(lambda provider: provider.grow(operation))
         if isinstance(answer, InProgress) and not answer.after:
             operation = _next(operation.with_status(step=answer.step, data=answer.data))
@@ -121,8 +122,9 @@ class OperationDriver:
         return answer, _next(operation)
 
     def run(self, operation: Operation, *, dies: int = 0) -> Outcome:
-        """All steps by the executor, a fresh provider for each, while virtual time passes. dies: so many times a
-        function ends right after it has told the vendor something, and another begins with what the table had."""
+        """Runs all steps with the executor, a new provider for each, while virtual time passes. dies: how many times a
+        function
+        ends right after a request to the vendor, and another begins with the previous table."""
         now = self.bench.now()
         for _ in range(STEPS):
             operation = _next(operation)
@@ -143,8 +145,9 @@ class OperationDriver:
         raise AssertionError(f"not over after {STEPS} steps: {outcome}")
 
     def drive(self, operation: Operation) -> Outcome:
-        """Only what the vendor has to do of it, again and again as messages come, by a fresh provider each time. For an
-        operation of which a part was carried out by the test."""
+        """Repeats only the vendor's part of an operation, as messages do, with a new provider each time. For an
+        operation of
+        which the test itself carried out a part."""
         verb, said = (
             str(
                 operation.spec.kind
@@ -168,7 +171,7 @@ class OperationDriver:
         raise AssertionError(f"not over after {STEPS} calls: {said}")
 
     def _cluster(self) -> InMemoryCluster:
-        """With the Nodes that there are now; what was tainted stays so."""
+        """Builds the cluster with the current Nodes; taints are kept."""
         there = {node.name: node.provider_id for node in self.bench.nodes()}
         for name in set(self.cluster.nodes) - set(there):
             self.cluster.remove_node(name)
@@ -177,13 +180,13 @@ class OperationDriver:
         return self.cluster
 
     def finish(self, group: str) -> list[str]:
-        """Let the vendor finish; the machines there are then."""
+        """Lets the vendor finish; returns the machines that exist then."""
         self.bench.settle()
         return self.bench.machines(group)
 
 
 def _next(operation: Operation) -> Operation:
-    """As the next attempt claims it, also after one that died."""
+    """Returns the operation as the next attempt claims it, also after one that died."""
     return operation.with_status(attempt=operation.status.attempt + 1)
 
 
@@ -196,7 +199,7 @@ def _dying(times: int) -> Callable[[str], None]:
 
 
 def class_of(answer: Outcome | ProviderError) -> str:
-    """The error class of what failed, whichever way it was said; `Done` or `Pending` for what did not."""
+    """Returns the error class of a failure, raised or returned; `Done` or `Pending` for other outcomes."""
     if isinstance(answer, Failed | ProviderError):
         return answer.error_class
     return "Done" if isinstance(answer, Succeeded) else "Pending"

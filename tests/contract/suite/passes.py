@@ -1,4 +1,4 @@
-"""Passes over one bench: what the provider sees, what the planner makes of it, and the executor that carries it out."""
+"""Runs reconcile passes over one bench: the provider's observation, the planner's plan, and the executor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.contract.suite.operations import OperationDriver
 
 @dataclass
 class Passes:
-    """busy: names of Nodes with a pod that may not be moved. plans, outcomes: of every pass made."""
+    """busy: names of Nodes with a pod that may not be moved. plans, outcomes: of every pass."""
 
     yard: OperationDriver
     busy: frozenset[str] = frozenset()
@@ -27,7 +27,7 @@ class Passes:
     outcomes: list[Outcome] = field(default_factory=list)
 
     def once(self) -> Plan:
-        """One pass now, and all that it plans carried out."""
+        """Runs one pass now and executes everything that it plans."""
         bench = self.yard.bench
         nodes = bench.nodes()
         groups, gaps = read_node_groups([self.yard.provider()], nodes)
@@ -45,7 +45,7 @@ class Passes:
         return plan
 
     def make(self, minutes: int, *, every: int = 4) -> Passes:
-        """Passes for so many minutes, one every `every`."""
+        """Runs passes for that many minutes, one every `every`."""
         for _ in range(0, minutes, every):
             self.once()
             self.yard.bench.settle(60.0 * every)

@@ -1,17 +1,17 @@
-"""What the provider suite needs of a provider's emulator, so that one suite can ask the same of all of them.
+"""The interface that the provider suite requires of a provider's emulator, so that one suite can test all providers.
 
-A bench is one running emulator with one cluster's worth of groups in it. Times are virtual; nothing waits.
+A bench is one running emulator with the groups of one cluster in it. Times are virtual; nothing waits.
 
-How a provider joins: tests/contract/provider_fixtures/<name>.py has a class that fulfils `Bench`, takes no arguments
-and is a
-context manager; tests/contract/suite/conftest.py names it. Each test enters a fresh one, so entering must be cheap:
-what can be kept for all tests of a process (a server, certificates) is kept by the class, what a test can change is
-not.
+To add a provider: write a class in tests/contract/benches/<name>.py that implements `Bench`, takes no arguments and is
+a
+context manager, and name it in tests/contract/suite/conftest.py. Each test enters a new bench, so entering must be
+cheap:
+the class keeps what all tests of a process can share (a server, certificates), but nothing that a test can change.
 
-Whoever builds a bench's providers gives them `Means` with: a sleep that lets the bench's clock pass and is counted in
-slept(), and a pacer that all of the bench's providers share, tests/contract/suite/shared_services.py's `shared(clock)`,
-so that
-the suite can see one function keep the pause that another was asked for.
+A bench gives its providers `ProviderServices` with a sleep that advances the bench's clock and is counted in slept(),
+and
+with a rate limiter that all of the bench's providers share, tests/contract/suite/sharing.py's `shared(clock)`, so that
+the suite can see one function observe the pause that another was asked for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.providers.base import Provider
 
 
 class Trouble(StrEnum):
-    """What can go wrong with the next calls."""
+    """Faults of the next calls."""
 
     UNAUTHORIZED = "401"
     FORBIDDEN = "403"
@@ -41,7 +41,7 @@ class Trouble(StrEnum):
 
 
 class Misfortune(StrEnum):
-    """What can go wrong with the next machines."""
+    """Failures of the next machines."""
 
     OUT_OF_STOCK = "out of stock"
     QUOTA = "quota exceeded"
@@ -49,26 +49,30 @@ class Misfortune(StrEnum):
 
 
 class ProviderFixture(Protocol):
-    """name: the provider's. lacks: what the vendor does not know, so that its tests are skipped with this reason: keys
-    are Trouble and Misfortune values and
+    """The emulator of one provider.
+
+    name: the provider's. lacks: features that the vendor does not have, so that their tests are skipped with this
+    reason;
+    keys are Trouble and Misfortune values and
 
         min          no minimum of its own
         tls          nothing goes over a network
-        pace         no budget of calls is kept
-        discovery    groups are named in the policy; a provider that was told none is not built, and says so (BadInput)
-        shrink       no target that can be lowered apart from its machines
+        pace         no call budget is kept
+        discovery    groups are named in the policy; a provider without any is not built, and says so (BadInput)
+        shrink       no target that can be lowered independently of its machines
         discard      a machine cannot fail to join
-        zero         a group keeps one machine at least
-        sizes        machines are ordered one by one, so that a growth may be carried out in part
+        zero         a group keeps at least one machine
+        sizes        machines are ordered one by one, so that a scale-up may be carried out in part
 
-    differs: the error class that a Trouble comes to where it is by the vendor's contract another than the suite says,
-    by `<trouble's value> read` or `<trouble's value> write`: `{"404 read": "InvalidRequest"}`. `<the same>
-    again` is for a change that is asked for once more at once, and meets what it has done itself.
-    repeatable: growths carry the vendor's own token for idempotency, or name the size that is wanted, so that sending
-    one again at once is safe.
+    differs: the error class of a Trouble where the vendor's contract differs from the suite, by `<trouble's value>
+    read` or
+    `<trouble's value> write`: `{"404 read": "InvalidRequest"}`. `<the same> again` is for a change that is immediately
+    requested again and finds its own effect. repeatable: scale-ups carry the vendor's own idempotency token, or name
+    the
+    absolute size, so that an immediate repetition is safe.
 
-    A bench where the Nodes themselves say which machine they are has `kubelets` as well, by which they say something
-    else (tests/contract/suite/kubelets.py)."""
+    A bench where the Nodes themselves name their machine also has `kubelets`, by which they name another one
+    (tests/contract/suite/kubelets.py)."""
 
     name: str
     lacks: dict[str, str]
@@ -76,16 +80,16 @@ class ProviderFixture(Protocol):
     repeatable: bool
 
     def __enter__(self) -> Self:
-        """Running, with no groups in it."""
+        """Starts the bench without groups."""
 
     def __exit__(self, *_: object) -> None:
-        """Stopped."""
+        """Stops the bench."""
 
     def now(self) -> float:
-        """The virtual time, epoch seconds."""
+        """Returns the virtual time in epoch seconds."""
 
     def most_calls(self, groups: int, machines: int) -> int:
-        """The provider's own promise: how many calls one observation takes at most. No call per machine."""
+        """Returns the maximum number of calls of one observation, as the provider promises it. No call per machine."""
 
     def add_group(
         self,
@@ -97,49 +101,55 @@ class ProviderFixture(Protocol):
         cluster: str = "ours",
         instance_type: str = "",
     ) -> str:
-        """A group with `size` running machines, each with its Node; returns the group's id. cluster `theirs`: another
+        """Adds a group with `size` running machines, each with its Node; returns the group's id. cluster `theirs`:
+        another
         cluster's group in the same account or management cluster, whose machines have no Node here."""
 
     def nodes(self) -> tuple[Node, ...]:
-        """Our cluster's Nodes, as a pass has just listed them."""
+        """Returns our cluster's Nodes, as a reconcile pass has just listed them."""
 
     def provider(self, *, credential: str = "good") -> Provider:
-        """A fresh provider object as a pass builds it; nothing is carried over from another. credential: `good`,
-        `wrong`, or `rotated` (good from now on; the one before is refused). The secret that a provider reads is always
-        the newest, so one that was built before a rotation can read itself the new one."""
+        """Returns a new provider object as a reconcile pass builds it, without state of an earlier one. credential:
+        `good`,
+        `wrong`, or `rotated` (valid from now on; the previous one is refused). The secret that a provider reads is
+        always
+        the newest, so a provider that was built before a rotation can read the new one."""
 
     def machines(self, group: str) -> list[str]:
-        """Handles of the group's machines that exist and are not being deleted, oldest first."""
+        """Returns the handles of the group's machines that exist and are not being deleted, oldest first."""
 
     def target(self, group: str) -> int:
-        """The size the vendor has been asked for."""
+        """Returns the size that the vendor has been asked for."""
 
     def settle(self, seconds: float = 600.0) -> None:
-        """Let the vendor work and virtual time pass: machines that were asked for run and have their Nodes, those that
-        are being deleted are gone."""
+        """Lets the vendor work and virtual time pass until requested machines run and have their Nodes, and machines in
+        deletion
+        are gone."""
 
     def trouble(self, kind: Trouble, *, on: str = "any", times: int = 1) -> None:
-        """The next `times` calls go wrong. on: `read`, `write` or `any`. times -1: all until calm()."""
+        """Makes the next `times` calls fail. on: `read`, `write` or `any`. times -1: all until calm()."""
 
     def calm(self) -> None:
-        """No more trouble."""
+        """Ends all faults."""
 
     def untrusted(self) -> Provider:
-        """A provider that finds its emulator behind TLS with a certificate of an authority it does not trust, and that
-        has a good credential which nobody may see."""
+        """Returns a provider whose emulator is behind TLS with a certificate of an authority that it does not trust;
+        its
+        credential is valid and must not leak."""
 
     def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
-        """The next `times` machines asked for in this group go wrong; for a vendor that tries again by itself, these
-        are tries."""
+        """Makes the next `times` machines requested in this group fail; for a vendor that retries by itself, the next
+        `times`
+        attempts."""
 
     def calls(self) -> list[str]:
-        """The requests that reached the emulator since the last look, one line each, oldest first."""
+        """Returns the requests that reached the emulator since the previous call, one line each, oldest first."""
 
     def writes(self) -> list[str]:
-        """Those of calls() that ask for a change, whether it was granted or not. Looks, as calls() does."""
+        """Returns those of calls() that ask for a change, granted or not. Like calls(), it resets the log."""
 
     def secrets(self) -> Sequence[str]:
-        """Every secret text in play: keys, tokens, signatures seen on the wire."""
+        """Returns every secret text in use: keys, tokens, signatures seen in requests."""
 
     def slept(self) -> float:
-        """Seconds that providers of this bench have asked to sleep so far."""
+        """Returns the seconds that providers of this bench have asked to sleep so far."""

@@ -1,6 +1,7 @@
-"""A provider under watch: everything it says, in whatever form it would get into a log, a row or an event, is kept.
+"""A provider under observation: everything it outputs, in any form that could reach a log, a row or an event, is
+recorded.
 
-The suite looks through all of it for secrets after every test. So no test has to think of it, and none can forget.
+The suite searches all of it for secrets after every test, so no test has to do that itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class Ear(logging.Handler):
-    """Keeps what is said. texts: in order."""
+    """Records output. texts: in order."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -33,19 +34,19 @@ class Ear(logging.Handler):
         self.texts.append(self.format(record))
 
     def hear(self, value: object) -> None:
-        """A value as people and rows would see it: its repr, its text, and as JSON where it can be that."""
+        """Records a value as users and rows would see it: its repr, its text, and as JSON where possible."""
         self.texts += [repr(value), str(value)]
         if isinstance(value, msgspec.Struct):
             self.texts.append(msgspec.json.encode(value).decode())
 
     def hear_error(self, error: BaseException) -> None:
-        """Its text, repr and attributes, and the whole traceback, with every error it is chained to."""
+        """Records an error's text, repr and attributes, and the whole traceback with all chained errors."""
         self.texts += [repr(error), str(error), repr(vars(error)), "".join(traceback.format_exception(error))]
         if error.__context__ is not None:
             self.hear_error(error.__context__)
 
     def leaked(self, secrets: Sequence[str]) -> list[str]:
-        """What was said with a secret in it, the secret's first letters only."""
+        """Returns the recorded texts that contain a secret, with only the first letters of the secret."""
         return [
             f"{secret[:4]}…: {text[:200].replace(secret, '<SECRET>')}"
             for text in self.texts
@@ -55,7 +56,7 @@ class Ear(logging.Handler):
 
 
 class RecordingProvider:
-    """See Provider; passes everything on."""
+    """See Provider; forwards everything."""
 
     def __init__(self, provider: Provider, ear: Ear) -> None:
         self._provider, self._ear, self._calls = provider, ear, 0
@@ -99,7 +100,7 @@ class RecordingProvider:
         finally:
             self._calls += 1
             if self._calls == 1:
-                self._look()  # what is read late, as credentials are
+                self._look()  # values that are read late, such as credentials
         self._ear.hear(answer)
         return answer
 
@@ -109,7 +110,7 @@ class RecordingProvider:
 
 
 def _parts(whole: object) -> Iterator[object]:
-    """Everything of ours that can be reached from a provider: each may end up in a log by its repr."""
+    """Returns all of our objects that are reachable from a provider: each may end up in a log by its repr."""
     seen: set[int] = set()
     todo = [whole]
     while todo:

@@ -1,4 +1,4 @@
-"""What all providers of a bench share, as all functions of a deployment do: the budget of calls, in a table."""
+"""State that all providers of a bench share, as all functions of a deployment do: the call budget, in a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.emulators.memory_table import MemoryAccount
 
 
 def shared(clock: Callable[[], float]) -> RateLimits:
-    """A pacer of its own table."""
+    """Returns a rate limiter with its own table."""
     return _store(clock).rate_limits
 
 

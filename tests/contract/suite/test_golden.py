@@ -1,4 +1,4 @@
-"""The comparison with golden files finds what differs, and writes only when it is told to."""
+"""The comparison with golden files detects differences, and writes only on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.contract.suite.golden import WRITE, assert_golden
 NODE = Node("t", {"b": "2", "a": "1"}, {"cpu": 900}, {"cpu": 1000}, taints=(Taint("k", "NoSchedule", "v"),))
 
 
-def test_what_was_written_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_golden_file_equals_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "golden" / "t.json"
     with pytest.raises(AssertionError, match="missing"):
         assert_golden(NODE, path)
@@ -33,7 +33,7 @@ def test_what_was_written_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
         Node("t", NODE.labels, {"cpu": 900}, {"cpu": 1000}, taints=NODE.taints, unschedulable=True),
     ],
 )
-def test_any_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Node) -> None:
+def test_golden_comparison_detects_any_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Node) -> None:
     path = tmp_path / "t.json"
     monkeypatch.setenv(WRITE, "1")
     assert_golden(NODE, path)
@@ -42,6 +42,6 @@ def test_any_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert_golden(other, path)
 
 
-def test_no_template_is_said(tmp_path: Path) -> None:
+def test_golden_comparison_reports_a_missing_template(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="no template node"):
         assert_golden(None, tmp_path / "t.json")

@@ -1,4 +1,4 @@
-"""Growing: exactly what was asked for exists afterwards, however often and by however many it is asked."""
+"""Tests of scale-up: afterwards exactly the requested machines exist, however often they are requested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize(("size", "to"), [(0, 1), (0, 3), (2, 10)], ids=["first", "from zero", "to the maximum"])
-def test_a_group_grows_to_the_size_asked_for(yard: OperationDriver, size: int, to: int) -> None:
+def test_provider_group_grows_to_the_requested_size(yard: OperationDriver, size: int, to: int) -> None:
     group = yard.bench.add_group("g", size=size, most=10)
     assert isinstance(yard.run(yard.growth(group, to)), Succeeded)
     assert yard.bench.target(group) == to
@@ -22,7 +22,7 @@ def test_a_group_grows_to_the_size_asked_for(yard: OperationDriver, size: int, t
     assert len(yard.bench.nodes()) == to
 
 
-def test_past_the_maximum_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_scale_up_past_the_maximum_is_refused_before_any_write(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=2, most=3)
     order = yard.growth(group, 4)
     yard.bench.calls()
@@ -33,7 +33,7 @@ def test_past_the_maximum_is_refused_before_any_write(yard: OperationDriver) -> 
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 
 
-def test_a_target_that_somebody_else_has_changed_is_left_alone(yard: OperationDriver) -> None:
+def test_provider_target_changed_by_others_is_left_unchanged(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 6, start=3)
     yard.bench.calls()
@@ -44,7 +44,7 @@ def test_a_target_that_somebody_else_has_changed_is_left_alone(yard: OperationDr
     assert len(yard.finish(group)) == 1
 
 
-def test_a_group_that_there_is_not_is_refused(yard: OperationDriver) -> None:
+def test_provider_unknown_group_is_refused(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group.replace("g", "x") if group == "g" else group[:-1] + "x", 2, start=1)
     yard.bench.calls()
@@ -52,7 +52,7 @@ def test_a_group_that_there_is_not_is_refused(yard: OperationDriver) -> None:
     assert not yard.bench.writes()
 
 
-def test_asked_again_it_buys_nothing_more(yard: OperationDriver) -> None:
+def test_provider_repeated_scale_up_buys_nothing_more(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_asked_again_it_buys_nothing_more(yard: OperationDriver) -> None:
     assert (yard.bench.target(group), len(yard.finish(group))) == (4, 4)
 
 
-def test_two_functions_at_once_buy_it_once(yard: OperationDriver) -> None:
+def test_provider_two_concurrent_functions_buy_once(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     barrier = Barrier(2)
@@ -80,8 +80,8 @@ def test_two_functions_at_once_buy_it_once(yard: OperationDriver) -> None:
     assert (yard.bench.target(group), len(yard.finish(group))) == (4, 4)
 
 
-def test_two_functions_in_turns_buy_it_once(yard: OperationDriver) -> None:
-    """The second begins when the first has been told, and the first goes on with what it knew."""
+def test_provider_two_interleaved_functions_buy_once(yard: OperationDriver) -> None:
+    """The second function begins once the first has its answer, and the first continues with its old data."""
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     first, second = yard.provider(), yard.provider()
@@ -93,7 +93,7 @@ def test_two_functions_in_turns_buy_it_once(yard: OperationDriver) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 3])
-def test_an_answer_that_got_lost_buys_nothing_twice(yard: OperationDriver, lost: int) -> None:
+def test_provider_lost_answer_never_buys_twice(yard: OperationDriver, lost: int) -> None:
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 4)
     yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
@@ -105,20 +105,20 @@ def test_an_answer_that_got_lost_buys_nothing_twice(yard: OperationDriver, lost:
 
 
 @pytest.mark.parametrize("dies", [1, 2])
-def test_a_function_that_dies_after_the_call_buys_nothing_twice(yard: OperationDriver, dies: int) -> None:
+def test_provider_function_dying_after_the_call_never_buys_twice(yard: OperationDriver, dies: int) -> None:
     group = yard.bench.add_group("g", size=2)
     assert isinstance(yard.run(yard.growth(group, 5), dies=dies), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (5, 5)
 
 
-def test_one_growth_after_the_other(yard: OperationDriver) -> None:
+def test_provider_consecutive_scale_ups_add_up(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g")
     for size in (1, 2, 5):
         assert isinstance(yard.run(yard.growth(group, size, op=f"grow-to-{size}")), Succeeded)
     assert (yard.bench.target(group), len(yard.finish(group))) == (5, 5)
 
 
-def test_a_target_that_is_not_fulfilled_is_lowered_without_a_running_machine(yard: OperationDriver) -> None:
+def test_provider_decrease_target_removes_no_running_machine(yard: OperationDriver) -> None:
     yard.needs("shrink")
     yard.needs(Misfortune.OUT_OF_STOCK.value)
     group = yard.bench.add_group("g", size=2)
@@ -134,7 +134,7 @@ def test_a_target_that_is_not_fulfilled_is_lowered_without_a_running_machine(yar
     assert yard.finish(group) == before
 
 
-def test_a_target_is_not_lowered_where_a_machine_runs(yard: OperationDriver) -> None:
+def test_provider_target_is_not_lowered_where_a_machine_runs(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before = yard.bench.machines(group)
     outcome = yard.run(yard.shrinkage(group, 2))

@@ -1,7 +1,7 @@
-"""A Node says itself which machine it is. Whatever a Node says, it costs no other machine its life.
+"""Attacks with false Node identities: whatever machine a Node claims to be, no other machine is removed for it.
 
-Each attack is played over the emulated vendor by passes of the planner and the executor. The thief is a Node that is
-idle; the victim has a pod that may not be moved.
+Each attack runs passes of the planner and the executor over the emulated vendor. The attacker is an idle Node; the
+victim has a pod that may not be moved.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def _kubelets(yard: OperationDriver) -> Kubelets:
 
 
 def _nodes(yard: OperationDriver, group: str) -> list[Node]:
-    """The Nodes of a group's machines, oldest first."""
+    """Returns the Nodes of a group's machines, oldest first."""
     known = {node.provider_id: node for node in yard.bench.nodes()}
     return [known[each.id] for each in yard.instances(group)]
 
 
 def _steal(yard: OperationDriver, thief: Node, provider_id: str, name: str | None = None) -> None:
-    """The thief registers anew with that id."""
+    """Registers the attacker's Node again with that id."""
     _kubelets(yard).words[thief.name] = Word(yard.bench.now(), provider_id, name)
 
 
@@ -41,7 +41,7 @@ NAMES = pytest.mark.parametrize("name", [None, "000-first", "zzz-last"], ids=["i
 
 
 @NAMES
-def test_two_nodes_with_one_provider_id_are_left_alone(yard: OperationDriver, name: str | None) -> None:
+def test_two_nodes_with_one_provider_id_are_untouched(yard: OperationDriver, name: str | None) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -61,7 +61,7 @@ def test_two_nodes_with_one_provider_id_are_left_alone(yard: OperationDriver, na
 
 
 @NAMES
-def test_a_node_that_has_no_id_at_first_takes_none_of_another(yard: OperationDriver, name: str | None) -> None:
+def test_node_without_an_initial_id_cannot_take_another_nodes_id(yard: OperationDriver, name: str | None) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, honest = _nodes(yard, group)
@@ -76,7 +76,7 @@ def test_a_node_that_has_no_id_at_first_takes_none_of_another(yard: OperationDri
     assert set(before) - set(after) <= {before[1]}, "the thief's own machine at most"
 
 
-def test_a_node_with_the_id_of_a_foreign_machine_costs_nobody_a_machine(yard: OperationDriver) -> None:
+def test_node_with_the_id_of_a_foreign_machine_costs_no_machine(yard: OperationDriver) -> None:
     _kubelets(yard)
     ours, theirs = yard.bench.add_group("g", size=3), yard.bench.add_group("t", size=4, cluster="theirs")
     victim, thief, honest = _nodes(yard, ours)
@@ -94,7 +94,7 @@ def test_a_node_with_the_id_of_a_foreign_machine_costs_nobody_a_machine(yard: Op
 
 
 @pytest.mark.parametrize("change", ["another node has its id", "it has another id", "it was registered anew"])
-def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: OperationDriver, change: str) -> None:
+def test_node_that_changed_its_identity_before_the_deletion_is_kept(yard: OperationDriver, change: str) -> None:
     group = yard.bench.add_group("g", size=4)
     idle, other, busy, _ = _nodes(yard, group) if _kubelets(yard) else []
     before, chosen = yard.bench.machines(group), yard.instances(group)[0]
@@ -119,7 +119,7 @@ def test_a_node_that_is_another_by_the_time_of_its_deletion_is_kept(yard: Operat
     assert (yard.finish(group), yard.bench.target(group)) == (before, 4)
 
 
-def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: OperationDriver) -> None:
+def test_node_that_vanishes_by_itself_does_not_save_its_machine(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     _kubelets(yard).silent.add(_nodes(yard, group)[0].name)
     gone = yard.bench.machines(group)[0]
@@ -130,7 +130,7 @@ def test_a_node_that_goes_by_itself_is_no_reason_to_keep_its_machine(yard: Opera
     assert len(yard.finish(group)) == 2
 
 
-def test_a_machine_whose_node_is_gone_is_discarded_where_most_have_joined(yard: OperationDriver) -> None:
+def test_machine_whose_node_is_gone_is_deleted_where_most_have_joined(yard: OperationDriver) -> None:
     yard.needs("discard")
     group = yard.bench.add_group("g", size=4)
     nodes = _nodes(yard, group) if _kubelets(yard) else []
@@ -145,7 +145,7 @@ def test_a_machine_whose_node_is_gone_is_discarded_where_most_have_joined(yard: 
     assert len(left) == 3
 
 
-def test_a_contested_machine_counts_to_the_size_of_its_group(yard: OperationDriver) -> None:
+def test_contested_machine_counts_in_the_size_of_its_group(yard: OperationDriver) -> None:
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)
     victim, thief, _ = _nodes(yard, group)
@@ -156,7 +156,7 @@ def test_a_contested_machine_counts_to_the_size_of_its_group(yard: OperationDriv
     assert ("000-first", victim.name) in {each.claimants for each in found.instances}
 
 
-def test_a_discard_is_refused_where_two_nodes_claim_the_machine(yard: OperationDriver) -> None:
+def test_delete_instances_is_refused_where_two_nodes_claim_the_machine(yard: OperationDriver) -> None:
     yard.needs("discard")
     _kubelets(yard)
     group = yard.bench.add_group("g", size=3)

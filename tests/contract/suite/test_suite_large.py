@@ -1,11 +1,11 @@
-"""Many groups and many machines: seen whole, in a bounded number of calls."""
+"""Many groups and many machines are read completely, in a bounded number of calls."""
 
 from __future__ import annotations
 
 from tests.contract.suite.operations import OperationDriver
 
 
-def test_five_hundred_groups_in_bounded_calls(yard: OperationDriver) -> None:
+def test_provider_reads_five_hundred_groups_in_bounded_calls(yard: OperationDriver) -> None:
     groups = [yard.bench.add_group(f"g{number:03}", most=3) for number in range(500)]
     provider, nodes = yard.provider(), yard.bench.nodes()
     yard.bench.calls()
@@ -16,7 +16,7 @@ def test_five_hundred_groups_in_bounded_calls(yard: OperationDriver) -> None:
     assert len(calls) <= yard.bench.most_calls(500, 0)
 
 
-def test_two_thousand_machines_without_a_call_for_each(yard: OperationDriver) -> None:
+def test_provider_reads_two_thousand_machines_without_a_call_for_each(yard: OperationDriver) -> None:
     groups = [yard.bench.add_group(f"g{number}", size=100, most=200) for number in range(20)]
     provider, nodes = yard.provider(), yard.bench.nodes()
     assert len(nodes) == 2000

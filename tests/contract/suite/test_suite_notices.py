@@ -1,4 +1,5 @@
-"""The suite notices: each of these clouds has one of the defects that the suite is there for, and does not pass it."""
+"""Proves that the suite detects defects: each of these clouds has one of the defects that the suite exists for, and
+fails it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 
 class _BuysAgain(InMemoryProvider):
-    """Takes the size for a number to add."""
+    """Interprets the absolute size as an increment."""
 
     def grow(self, operation: Operation) -> Outcome:
         pool = self.pools[operation.spec.group]
@@ -46,7 +47,7 @@ class _KnowsNoMaximum(InMemoryProvider):
 
 
 class _TakesTheOldest(InMemoryProvider):
-    """Lowers the size and lets the vendor choose."""
+    """Lowers the size and lets the vendor choose the machines."""
 
     def remove(self, operation: Operation) -> Outcome:
         pool = self.pools[operation.spec.group]
@@ -62,7 +63,7 @@ class _AsksNoMinimum(InMemoryProvider):
 
 
 class _SeesOthers(InMemoryProvider):
-    """Shows a group of somebody else."""
+    """Shows a foreign group."""
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         seen = super().observe(nodes)
@@ -82,7 +83,7 @@ class _CallsPerNode(_Bench):
 
 
 class _Repeats(_Bench):
-    """Sends a change again although nobody knows what became of it."""
+    """Repeats a change although its result is unknown."""
 
     def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
         try:
@@ -100,7 +101,7 @@ class _SaysUnknown(_Bench):
 
 
 class _Tells(_Bench):
-    """Puts the key into the error."""
+    """Includes the key in the error."""
 
     def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
         try:
@@ -110,43 +111,43 @@ class _Tells(_Bench):
 
 
 CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], None]]] = {
-    "buys twice": (lambda: _Bench(_BuysAgain), growing.test_asked_again_it_buys_nothing_more),
-    "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_two_functions_in_turns_buy_it_once),
-    "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_past_the_maximum_is_refused_before_any_write),
+    "buys twice": (lambda: _Bench(_BuysAgain), growing.test_provider_repeated_scale_up_buys_nothing_more),
+    "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_provider_two_interleaved_functions_buy_once),
+    "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_provider_scale_up_past_maximum_writes_nothing),
     "another machine": (
         lambda: _Bench(_TakesTheOldest),
-        partial(removing.test_exactly_the_named_machines_go, which=(2,)),
+        partial(removing.test_provider_removes_exactly_the_named_machines, which=(2,)),
     ),
     "another group's": (
         lambda: _Bench(_TakesTheOldest),
-        removing.test_one_of_another_group_is_refused_before_any_write,
+        removing.test_provider_removal_of_another_groups_machine_is_refused_before_any_write,
     ),
     "below the minimum": (
         lambda: _Bench(_AsksNoMinimum),
-        removing.test_more_than_the_minimum_allows_is_refused_before_any_write,
+        removing.test_provider_removal_below_the_minimum_is_refused_before_any_write,
     ),
-    "not its own": (lambda: _Bench(_SeesOthers), observing.test_a_group_of_another_cluster_is_not_seen),
-    "a call per node": (_CallsPerNode, large.test_two_thousand_machines_without_a_call_for_each),
+    "not its own": (lambda: _Bench(_SeesOthers), observing.test_provider_does_not_read_a_group_of_another_cluster),
+    "a call per node": (_CallsPerNode, large.test_provider_reads_two_thousand_machines_without_a_call_for_each),
     "repeats": (
         _Repeats,
-        partial(troubled.test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once, kind=Trouble.HANGS),
+        partial(troubled.test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once, kind=Trouble.HANGS),
     ),
     "wrong class": (
         _SaysUnknown,
-        partial(troubled.test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED),
+        partial(troubled.test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED),
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_suite_notices(case: str) -> None:
+def test_provider_suite_fails_for_each_defective_cloud(case: str) -> None:
     make, test = CASES[case]
     with make() as bench, pytest.raises(AssertionError):
         test(OperationDriver(bench, Ear()))
 
 
-def test_the_suite_hears_a_secret_in_an_error() -> None:
+def test_provider_suite_detects_a_secret_in_an_error() -> None:
     ear = Ear()
     with _Tells() as bench:
-        hiding.test_a_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
+        hiding.test_provider_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
         assert ear.leaked(bench.secrets())

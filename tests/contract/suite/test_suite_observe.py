@@ -1,4 +1,5 @@
-"""What a pass sees: all groups of this cluster and no others, whole, with what is wrong with their machines."""
+"""Tests of what a reconcile pass reads: all groups of this cluster and no others, complete, with the errors of their
+machines."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Misfortune
 
 
-def test_no_groups_are_no_error(yard: OperationDriver) -> None:
-    """Where groups are discovered. A provider that must be told their names says that it was told none."""
+def test_provider_without_groups_reports_no_error(yard: OperationDriver) -> None:
+    """Applies where groups are discovered. A provider that needs configured names reports that it has none."""
     if "discovery" in yard.bench.lacks:
         with pytest.raises(BadInput, match=f"providers.{yard.bench.name}"):
             yard.provider()
@@ -19,7 +20,7 @@ def test_no_groups_are_no_error(yard: OperationDriver) -> None:
         assert yard.observe().groups == ()
 
 
-def test_one_group_is_seen_whole(yard: OperationDriver) -> None:
+def test_provider_reads_one_group_completely(yard: OperationDriver) -> None:
     group = yard.bench.add_group("one", size=3, least=1, most=7)
     seen = yard.group(group)
     assert (seen.min, seen.max, seen.target, seen.provider) == (1, 7, 3, yard.bench.name)
@@ -29,7 +30,7 @@ def test_one_group_is_seen_whole(yard: OperationDriver) -> None:
     assert not yard.bench.writes()
 
 
-def test_every_group_has_a_template_or_says_why_it_has_none(yard: OperationDriver) -> None:
+def test_provider_group_has_a_node_template_or_a_reason_for_none(yard: OperationDriver) -> None:
     for number, size in enumerate((0, 2)):
         yard.bench.add_group(f"g{number}", size=size)
     for group in yard.observe().groups:
@@ -37,13 +38,13 @@ def test_every_group_has_a_template_or_says_why_it_has_none(yard: OperationDrive
         assert group.template is None or group.template.allocatable.get("cpu", 0) > 0
 
 
-def test_a_group_of_another_cluster_is_not_seen(yard: OperationDriver) -> None:
+def test_provider_does_not_read_a_group_of_another_cluster(yard: OperationDriver) -> None:
     ours = yard.bench.add_group("ours", size=1)
     yard.bench.add_group("theirs", size=2, cluster="theirs")
     assert [group.id for group in yard.observe().groups] == [ours]
 
 
-def test_a_group_of_another_cluster_is_never_touched(yard: OperationDriver) -> None:
+def test_provider_never_changes_a_group_of_another_cluster(yard: OperationDriver) -> None:
     ours = yard.bench.add_group("mine", size=2)
     theirs = yard.bench.add_group("foreign", size=2, cluster="theirs")
     before = yard.bench.machines(theirs)
@@ -54,7 +55,7 @@ def test_a_group_of_another_cluster_is_never_touched(yard: OperationDriver) -> N
     assert (yard.bench.target(theirs), yard.bench.machines(theirs)) == (2, before)
 
 
-def test_a_machine_that_is_asked_for_counts_before_it_has_a_node(yard: OperationDriver) -> None:
+def test_provider_counts_a_requested_machine_before_it_has_a_node(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=1)
     yard.run(yard.growth(group, 3))
     seen = yard.group(group)
@@ -65,7 +66,7 @@ def test_a_machine_that_is_asked_for_counts_before_it_has_a_node(yard: Operation
     assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 3
 
 
-def test_a_machine_that_is_being_deleted_is_told_as_such_or_gone(yard: OperationDriver) -> None:
+def test_provider_reports_a_machine_in_deletion_as_leaving_or_gone(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[1]
     order = yard.removal(group, victim)
@@ -84,10 +85,10 @@ def test_a_machine_that_is_being_deleted_is_told_as_such_or_gone(yard: Operation
         (Misfortune.NEVER_COMES, ""),
     ],
 )
-def test_a_machine_that_will_not_come_is_seen_with_its_class_within_one_pass(
+def test_provider_reports_a_failed_machine_with_its_class_within_one_pass(
     yard: OperationDriver, kind: Misfortune, cls: str
 ) -> None:
-    """Within one pass: when the vendor knows it, either the operation has failed with the class or the machine has."""
+    """Within one pass after the vendor knows it, either the operation has failed with the class, or the machine has."""
     yard.needs(kind.value)
     group = yard.bench.add_group("g", size=1)
     yard.bench.misfortune(group, kind, times=30)
@@ -100,8 +101,8 @@ def test_a_machine_that_will_not_come_is_seen_with_its_class_within_one_pass(
     assert [each.state for each in healthy] == [InstanceState.RUNNING]
 
 
-def test_the_other_machines_of_a_growth_that_fails_in_part_come(yard: OperationDriver) -> None:
-    """Partial failure: two of three come, and the third is told alone."""
+def test_provider_partial_failure_still_brings_the_other_machines(yard: OperationDriver) -> None:
+    """Two of three machines are created, and only the third is reported as failed."""
     yard.needs(Misfortune.OUT_OF_STOCK.value)
     group = yard.bench.add_group("g", size=1)
     yard.bench.misfortune(group, Misfortune.OUT_OF_STOCK, times=1)

@@ -1,4 +1,5 @@
-"""Growth and removal in any order, with calls that fail and functions that die: at the end it is what was asked for."""
+"""Scale-ups and removals in random order, with failing calls and dying functions: at the end the requested state is
+reached."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.contract.suite.provider_fixture import Trouble
 
 MOST = 8
 STEPS = 7
-# What is temporary: an operation comes through each of these.
+# Temporary errors: an operation succeeds despite each of these.
 KINDS = (
     Trouble.CONFLICT,
     Trouble.THROTTLED,
@@ -26,7 +27,7 @@ KINDS = (
 
 
 class _SuiteRandomWalk:
-    """One group, one seed. alive: the handles that should be there."""
+    """One group with one seed. alive: the handles that should exist."""
 
     def __init__(self, yard: OperationDriver, seed: int) -> None:
         self.yard, self.random = yard, random.Random(seed)
@@ -34,7 +35,7 @@ class _SuiteRandomWalk:
         self.alive, self.others = yard.bench.machines(self.group), yard.bench.machines(self.beside)
 
     def step(self, number: int) -> None:
-        """One operation, driven to its end."""
+        """Runs one operation to its end."""
         removes = len(self.alive) == MOST or (len(self.alive) > 1 and self.random.random() < 0.5)
         self._disturb()
         (self._remove if removes else self._grow)(number)
@@ -79,7 +80,7 @@ class _SuiteRandomWalk:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(yard: OperationDriver, seed: int) -> None:
+def test_provider_random_faults_still_end_in_the_requested_state(yard: OperationDriver, seed: int) -> None:
     walk = _SuiteRandomWalk(yard, seed)
     for number in range(STEPS):
         walk.step(number)

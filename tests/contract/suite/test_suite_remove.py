@@ -1,4 +1,4 @@
-"""Removing: exactly the machines that were named go, or none does."""
+"""Tests of removal: exactly the named machines are removed, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)
-def test_exactly_the_named_machines_go(yard: OperationDriver, which: tuple[int, ...]) -> None:
+def test_provider_removes_exactly_the_named_machines(yard: OperationDriver, which: tuple[int, ...]) -> None:
     if len(which) == 5:
         yard.needs("zero")
     group = yard.bench.add_group("g", size=5)
@@ -29,7 +29,7 @@ def test_exactly_the_named_machines_go(yard: OperationDriver, which: tuple[int, 
     assert len(yard.bench.nodes()) == 5 - len(which)
 
 
-def test_asked_again_it_takes_no_other(yard: OperationDriver) -> None:
+def test_provider_repeated_removal_removes_no_other_machine(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[2])
@@ -42,7 +42,7 @@ def test_asked_again_it_takes_no_other(yard: OperationDriver) -> None:
     assert yard.bench.target(group) == 2
 
 
-def test_one_that_is_gone_already_counts_as_removed(yard: OperationDriver) -> None:
+def test_provider_machine_already_gone_counts_as_removed(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     yard.run(yard.removal(group, found[0]))
@@ -57,7 +57,7 @@ def test_one_that_is_gone_already_counts_as_removed(yard: OperationDriver) -> No
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[2:])
 
 
-def test_one_of_another_group_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_removal_of_another_groups_machine_is_refused_before_any_write(yard: OperationDriver) -> None:
     ours, other = yard.bench.add_group("one", size=3), yard.bench.add_group("two", size=3)
     victims = [yard.instances(ours)[0], yard.instances(other)[0]]
     before = yard.bench.machines(ours), yard.bench.machines(other)
@@ -71,7 +71,7 @@ def test_one_of_another_group_is_refused_before_any_write(yard: OperationDriver)
     assert (yard.bench.target(ours), yard.bench.target(other)) == (3, 3)
 
 
-def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: OperationDriver) -> None:
+def test_provider_removal_below_the_minimum_is_refused_before_any_write(yard: OperationDriver) -> None:
     yard.needs("min")
     group = yard.bench.add_group("g", size=3, least=2)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -88,7 +88,7 @@ def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: Operatio
     assert yard.finish(group) == before[:2]
 
 
-def test_two_functions_at_once_take_it_once(yard: OperationDriver) -> None:
+def test_provider_two_concurrent_functions_remove_a_machine_once(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[3])
@@ -107,8 +107,8 @@ def test_two_functions_at_once_take_it_once(yard: OperationDriver) -> None:
     assert yard.bench.target(group) == 3
 
 
-def test_removals_side_by_side_take_one_each(yard: OperationDriver) -> None:
-    """As nodes of one group are drained side by side: two operations, both planned from the same size."""
+def test_provider_concurrent_removals_remove_one_machine_each(yard: OperationDriver) -> None:
+    """Nodes of one group are drained concurrently: two operations, both planned from the same size."""
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     orders = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2)]
@@ -121,7 +121,7 @@ def test_removals_side_by_side_take_one_each(yard: OperationDriver) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_an_answer_that_got_lost_takes_no_other(yard: OperationDriver, lost: int) -> None:
+def test_provider_removal_with_a_lost_answer_removes_no_other_machine(yard: OperationDriver, lost: int) -> None:
     group = yard.bench.add_group("g", size=5)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1], found[3])
@@ -135,14 +135,14 @@ def test_an_answer_that_got_lost_takes_no_other(yard: OperationDriver, lost: int
 
 
 @pytest.mark.parametrize("dies", [1, 3])
-def test_a_function_that_dies_in_between_takes_no_other(yard: OperationDriver, dies: int) -> None:
+def test_provider_removal_by_a_dying_function_removes_no_other_machine(yard: OperationDriver, dies: int) -> None:
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
     assert isinstance(yard.run(yard.removal(group, found[0]), dies=dies), Succeeded)
     assert (yard.bench.target(group), yard.finish(group)) == (3, before[1:])
 
 
-def test_a_growth_after_a_removal_brings_new_machines(yard: OperationDriver) -> None:
+def test_provider_scale_up_after_a_removal_creates_new_machines(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
     assert isinstance(yard.run(yard.removal(group, found[0])), Succeeded)
@@ -153,7 +153,7 @@ def test_a_growth_after_a_removal_brings_new_machines(yard: OperationDriver) -> 
     assert before[1:] == [handle for handle in after if handle in before]
 
 
-def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
+def test_provider_deletes_an_unregistered_machine(yard: OperationDriver) -> None:
     yard.needs("discard")
     yard.needs(Misfortune.NEVER_COMES.value)
     group = yard.bench.add_group("g", size=2)
@@ -162,7 +162,7 @@ def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
     yard.run(yard.growth(group, 3))
     yard.bench.settle(120.0)
     dead = [each for each in yard.group(group).instances if each.error]
-    if not dead:  # the vendor has told it by the operation, and made another
+    if not dead:  # the vendor has reported it by the operation, and created another machine
         assert yard.bench.target(group) >= 2
         return
     assert isinstance(
@@ -172,7 +172,7 @@ def test_one_that_never_joined_is_discarded(yard: OperationDriver) -> None:
     assert yard.bench.target(group) == 2
 
 
-def test_one_that_has_joined_is_not_discarded(yard: OperationDriver) -> None:
+def test_provider_does_not_delete_a_joined_machine_as_unregistered(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
     order = yard.removal(group, victim, kind=OperationKind.DELETE_INSTANCES, op="discard-1")
@@ -185,7 +185,7 @@ def test_one_that_has_joined_is_not_discarded(yard: OperationDriver) -> None:
     assert (yard.bench.target(group), yard.finish(group)) == (3, before)
 
 
-def test_what_was_not_taken_up_can_be_taken_back(yard: OperationDriver) -> None:
+def test_provider_removal_not_yet_accepted_can_be_rolled_back(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[0])
@@ -196,7 +196,7 @@ def test_what_was_not_taken_up_can_be_taken_back(yard: OperationDriver) -> None:
     assert yard.finish(group) == before[:2]
 
 
-def test_what_was_taken_up_cannot_be_taken_back(yard: OperationDriver) -> None:
+def test_provider_accepted_removal_cannot_be_rolled_back(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, found = yard.bench.machines(group), yard.instances(group)
     order = yard.removal(group, found[1])
@@ -206,7 +206,7 @@ def test_what_was_taken_up_cannot_be_taken_back(yard: OperationDriver) -> None:
     assert yard.finish(group) == [before[0], before[2]]
 
 
-def test_machines_that_are_leaving_stay_leaving_when_asked_again(yard: OperationDriver) -> None:
+def test_provider_leaving_machines_stay_leaving_when_removal_is_repeated(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     victim = yard.instances(group)[0]
     order = yard.removal(group, victim)

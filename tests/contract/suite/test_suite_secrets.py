@@ -1,6 +1,6 @@
-"""Credentials: refused ones are said to be, new ones are found, and none is ever shown.
+"""Credentials: refused ones are reported, new ones are read, and none is ever shown.
 
-Every test of the suite is looked through for secrets (conftest.py); these ask for the moments that are most tempting.
+conftest.py searches the output of every test of the suite for secrets; these tests provoke the riskiest situations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.contract.suite.operations import OperationDriver, class_of
 from tests.contract.suite.recording_provider import RecordingProvider
 
 
-def test_the_ear_would_notice(yard: OperationDriver) -> None:
+def test_secret_check_of_the_suite_detects_a_secret(yard: OperationDriver) -> None:
     secrets = [secret for secret in yard.bench.secrets() if secret]
     assert secrets
     yard.ear.hear(ValueError(f"the key is {secrets[0]}, as it were"))
@@ -23,7 +23,7 @@ def test_the_ear_would_notice(yard: OperationDriver) -> None:
     assert secrets[0] not in leaked[0]
 
 
-def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: OperationDriver) -> None:
+def test_provider_wrong_credential_is_unauthorized_and_changes_nothing(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=2)
     order, victim = yard.growth(group, 3), yard.instances(group)[0]
     removal = yard.removal(group, victim)
@@ -37,7 +37,7 @@ def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: OperationD
     assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
 
 
-def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yard: OperationDriver) -> None:
+def test_provider_reads_a_credential_rotated_during_a_pass(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=2)
     order = yard.growth(group, 3)
     provider = yard.provider()
@@ -49,7 +49,7 @@ def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yar
     assert (yard.bench.target(group), len(yard.finish(group))) == (3, 3)
 
 
-def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(yard: OperationDriver) -> None:
+def test_provider_reads_a_credential_rotated_during_a_removal(yard: OperationDriver) -> None:
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
     order = yard.removal(group, victim)
@@ -61,7 +61,7 @@ def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(
     assert (yard.bench.target(group), yard.finish(group)) == (2, before[1:])
 
 
-def test_a_server_that_cannot_prove_who_it_is_gets_no_credential(yard: OperationDriver) -> None:
+def test_provider_sends_no_credential_to_an_unverified_server(yard: OperationDriver) -> None:
     yard.needs("tls")
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 2)

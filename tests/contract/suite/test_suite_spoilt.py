@@ -1,6 +1,6 @@
-"""Whatever one object of a vendor's answer holds, the provider answers, and other groups are as without the object.
+"""Whatever one object of a vendor's answer contains, the provider answers, and other groups are as without the object.
 
-Twenty seeds of each kind of object; OUTSCALER_SPOILT_SEEDS=500 tries 500.
+Runs twenty seeds for each kind of object; OUTSCALER_SPOILT_SEEDS=500 runs 500.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.contract.suite.conftest import BENCHES
 from tests.contract.suite.corrupted_responses import KINDS, Spoiler, planned, problems
 
 _SEEDS = int(os.environ.get("OUTSCALER_SPOILT_SEEDS", "20"))
-_LONGEST = 20.0  # seconds of one observation and its plan, on a machine that does much else
+_LONGEST = 20.0  # seconds for one observation and its plan, on a busy machine
 _NAMES, _SIZES, _MOST, _VICTIM = ("alpha", "bravo", "carol"), (3, 2, 1), (10, 8, 9), 1
 _TYPES = {
     "alicloud": ("ecs.g6.large", "ecs.g7.xlarge", "ecs.g6.xlarge"),
@@ -35,7 +35,7 @@ _TYPES = {
 
 @dataclass
 class SuiteSpoiltFixture:
-    """Three groups of one provider, and what is observed of them when nothing is spoilt."""
+    """Three groups of one provider, and their observation without a corrupted object."""
 
     bench: Any
     ids: list[str]
@@ -44,12 +44,12 @@ class SuiteSpoiltFixture:
 
     @property
     def victim(self) -> str:
-        """The group whose objects are spoilt."""
+        """The group whose objects are corrupted."""
         return self.ids[_VICTIM]
 
     @property
     def marks(self) -> list[str]:
-        """Texts of which each object of the victim has one."""
+        """Texts, one of which each object of the victim contains."""
         kind, name = _TYPES[self.bench.name][_VICTIM], _NAMES[_VICTIM]
         marks = {f'"{name}', self.victim.partition("/")[0]} - {"MachineDeployment"}
         if kind:
@@ -57,11 +57,11 @@ class SuiteSpoiltFixture:
         return sorted(marks)
 
     def edit(self, spoiler: Any) -> None:
-        """Send every answer through this."""
+        """Sends every answer through this edit."""
         (self.bench.line if self.bench.name == "clusterapi" else self.bench.server).edit = spoiler
 
     def observe(self) -> Observation:
-        """By a fresh provider, as a pass does."""
+        """Observes with a new provider, as a reconcile pass does."""
         seen: Observation = self.bench.provider().observe(self.nodes)
         return seen
 
@@ -75,13 +75,13 @@ def scene(request: pytest.FixtureRequest) -> Iterator[SuiteSpoiltFixture]:
             for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)
         ]
         if bench.name == "cherryservers":
-            bench.shelf.get = lambda key: None  # plans are asked for at each observation
+            bench.shelf.get = lambda key: None  # every observation is also planned
         nodes = bench.nodes()
         yield SuiteSpoiltFixture(bench, ids, nodes, bench.provider().observe(nodes))
 
 
 def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
-    """One seed; how many answers had the object. AssertionError for what is wrong with the observation."""
+    """Runs one seed; returns how many answers had the object. Raises AssertionError for errors in the observation."""
     spoiler = Spoiler(KINDS[scene.bench.name][kind], f"{scene.bench.name} {kind} {seed}", scene.marks)
     scene.edit(spoiler)
     began, place = time.monotonic(), f"{scene.bench.name} {kind}, seed {seed}"
@@ -89,7 +89,7 @@ def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
     try:
         seen = scene.observe()
     except OutscalerError as error:
-        # A list with an object that may be of any group holds all of them back.
+        # A list with an object that may belong to any group blocks all of them.
         found = [str(error)] if spoiler.kind.owned(spoiler.made) else []
     finally:
         scene.edit(unchanged)
@@ -101,7 +101,7 @@ def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
     return spoiler.met
 
 
-def test_an_observation_without_a_spoilt_object_plans_nothing(scene: SuiteSpoiltFixture) -> None:
+def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteSpoiltFixture) -> None:
     assert [
         (each.target, len(each.instances), each.error)
         for each in sorted(scene.good.groups, key=lambda each: scene.ids.index(each.id))
@@ -109,6 +109,6 @@ def test_an_observation_without_a_spoilt_object_plans_nothing(scene: SuiteSpoilt
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 
-def test_no_spoilt_object_of_a_vendor_fails_a_pass_or_changes_another_group(scene: SuiteSpoiltFixture) -> None:
+def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(scene: SuiteSpoiltFixture) -> None:
     for kind in KINDS[scene.bench.name]:
         assert all(_try(scene, kind, seed) for seed in range(_SEEDS)), f"no answer has the {kind} of the group"

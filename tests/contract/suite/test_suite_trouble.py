@@ -1,4 +1,4 @@
-"""What goes wrong on the way: the right error class, few tries, nothing asked twice, and a clean state afterwards."""
+"""Failing calls: the right error class, few attempts, no duplicate change, and a clean state afterwards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ CLASSES = {
     Trouble.LOST_ANSWER: "Transient",
 }
 TEMPORARY = ("Conflict", "Throttled", "Transient")
-# Nobody knows whether the change was made: it is not asked for again blindly.
+# It is unknown whether the change was made, so it must not be repeated blindly.
 UNSURE = (Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS, Trouble.LOST_ANSWER)
 TRIES = 4
-READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]  # of a read it is the same as HANGS
+READS = [kind for kind in Trouble if kind is not Trouble.LOST_ANSWER]  # for a read it equals HANGS
 
 
 def _observed(provider: RecordingProvider, nodes: Sequence[Node]) -> Observation | ProviderError:
-    """What is seen; an error that is raised is an answer too."""
+    """Returns the observation; an error that is raised is returned as the answer."""
     try:
         return provider.observe(nodes)
     except ProviderError as error:
@@ -48,7 +48,7 @@ def _expected(yard: OperationDriver, kind: Trouble, on: str) -> str:
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: OperationDriver, kind: Trouble) -> None:
+def test_provider_read_that_always_fails_has_its_class_and_few_attempts(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
     provider, nodes = yard.provider(), yard.bench.nodes()
@@ -65,8 +65,8 @@ def test_a_read_that_always_fails_has_its_class_and_few_tries(yard: OperationDri
 
 
 @pytest.mark.parametrize("kind", READS, ids=lambda kind: kind.name)
-def test_a_read_that_fails_once_gives_all_or_its_class(yard: OperationDriver, kind: Trouble) -> None:
-    """Never a world with something missing and no word about it."""
+def test_provider_read_that_fails_once_is_complete_or_reports_its_class(yard: OperationDriver, kind: Trouble) -> None:
+    """It must never return incomplete data without an error."""
     expected = _expected(yard, kind, "read")
     group = yard.bench.add_group("g", size=2)
     provider, nodes = yard.provider(), yard.bench.nodes()
@@ -81,7 +81,9 @@ def test_a_read_that_fails_once_gives_all_or_its_class(yard: OperationDriver, ki
 
 
 @pytest.mark.parametrize("kind", Trouble, ids=lambda kind: kind.name)
-def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: OperationDriver, kind: Trouble) -> None:
+def test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once(
+    yard: OperationDriver, kind: Trouble
+) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=1)
     order = yard.growth(group, 3)
@@ -99,7 +101,9 @@ def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: 
 
 
 @pytest.mark.parametrize("kind", Trouble, ids=lambda kind: kind.name)
-def test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other(yard: OperationDriver, kind: Trouble) -> None:
+def test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other(
+    yard: OperationDriver, kind: Trouble
+) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=4)
     before, found = yard.bench.machines(group), yard.instances(group)
@@ -117,7 +121,7 @@ def test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other(yard: Op
 
 @pytest.mark.parametrize("kind", [kind for kind in Trouble if CLASSES[kind] in TEMPORARY], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("on", ["read", "write"])
-def test_the_executor_comes_through_what_is_temporary(yard: OperationDriver, kind: Trouble, on: str) -> None:
+def test_executor_completes_operations_despite_temporary_errors(yard: OperationDriver, kind: Trouble, on: str) -> None:
     expected = _expected(yard, kind, on)
     assert expected in TEMPORARY
     group = yard.bench.add_group("g", size=2)
@@ -136,7 +140,7 @@ def test_the_executor_comes_through_what_is_temporary(yard: OperationDriver, kin
 
 
 @pytest.mark.parametrize("kind", [Trouble.FORBIDDEN, Trouble.NOT_FOUND], ids=lambda kind: kind.name)
-def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: OperationDriver, kind: Trouble) -> None:
+def test_executor_ends_an_operation_on_a_permanent_error_without_a_trace(yard: OperationDriver, kind: Trouble) -> None:
     expected = _expected(yard, kind, "write")
     group = yard.bench.add_group("g", size=3)
     before, victim = yard.bench.machines(group), yard.instances(group)[0]
@@ -149,7 +153,7 @@ def test_what_is_permanent_ends_the_operation_and_leaves_no_trace(yard: Operatio
     assert not [node for node in yard.cluster.nodes.values() if node.taints or node.unschedulable]
 
 
-def test_the_pause_that_the_vendor_asks_for_is_kept_or_passed_on(yard: OperationDriver) -> None:
+def test_provider_observes_or_reports_the_vendors_retry_delay(yard: OperationDriver) -> None:
     yard.needs(Trouble.THROTTLED_FOR.value)
     yard.bench.add_group("g", size=1)
     provider, nodes, slept = yard.provider(), yard.bench.nodes(), yard.bench.slept()
@@ -159,7 +163,7 @@ def test_the_pause_that_the_vendor_asks_for_is_kept_or_passed_on(yard: Operation
     assert raised.value.retry_after >= 7 or yard.bench.slept() - slept >= 7
 
 
-def test_a_pause_asked_of_one_function_is_kept_by_the_others(yard: OperationDriver) -> None:
+def test_provider_retry_delay_of_one_function_is_observed_by_all_functions(yard: OperationDriver) -> None:
     yard.needs("pace")
     yard.needs(Trouble.THROTTLED_FOR.value)
     group = yard.bench.add_group("g", size=1)
@@ -167,7 +171,7 @@ def test_a_pause_asked_of_one_function_is_kept_by_the_others(yard: OperationDriv
     yard.bench.trouble(Trouble.THROTTLED_FOR, on="any", times=-1)
     with pytest.raises(Throttled):
         yard.provider().observe(nodes)
-    asked_at = yard.bench.now()  # or a moment before: a pause of less than that is left
+    asked_at = yard.bench.now()  # or a moment before: less than that remains of the pause
     yard.bench.calm()
     yard.bench.calls()
     seen = _observed(yard.provider(), nodes)

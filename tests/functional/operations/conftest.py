@@ -1,4 +1,4 @@
-"""One emulated DynamoDB for all tests of the act function, one table per module, one stage per test."""
+"""One emulated DynamoDB for all tests of the act function, one table per module, one harness per test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.functional.operations.harness import OperationHarness
 
 @pytest.fixture(scope="session")
 def dynamodb() -> Iterator[Any]:
-    """The client that a store makes for itself, made once: that takes longer than most of these tests."""
+    """The client that a store creates for itself, created once, because its creation takes longer than most of these
+    tests."""
     with LocalAws() as aws, pytest.MonkeyPatch.context() as patch:
         for name, value in aws.env.items():
             patch.setenv(name, value)

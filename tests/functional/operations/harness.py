@@ -1,7 +1,7 @@
-"""A stage for the act function: the real store on emulated DynamoDB, the real client on the simulated API server, a
-provider in memory, and a queue that delivers in order of time and again when the function died.
+"""Test harness for the act function: the real store on emulated DynamoDB, the real client on the simulated API server,
+an in-memory provider, and a queue that delivers by due time and redelivers when the function died.
 
-Nobody waits: the clock jumps to whatever is due next.
+Nothing waits in real time: the clock jumps to the next due message.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ spec:
 
 
 class HarnessCrash(BaseException):
-    """The function dies: no handler catches it, nothing after it happens."""
+    """The function dies: no handler catches this, and nothing after it runs."""
 
 
 class OperationHarness:
-    """sent: what is queued, by the instant it is due. at_checkpoint: what happens there, besides."""
+    """sent: queued messages by due time. at_checkpoint: an additional action at a checkpoint."""
 
     def __init__(self, table: str, dynamodb: Any) -> None:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
@@ -94,11 +94,11 @@ class OperationHarness:
         self.lines.append(json.loads(line))
 
     def replace(self, **parts: Any) -> None:
-        """Other parts of the runtime from now on."""
+        """Replaces parts of the runtime from now on."""
         self.runtime = dataclasses.replace(self.runtime, **parts)
 
     def die_at(self, place: str) -> None:
-        """The function dies when it comes to that checkpoint, once."""
+        """Kills the function once, at that checkpoint."""
 
         def die() -> None:
             del self.at_checkpoint[place]
@@ -106,23 +106,23 @@ class OperationHarness:
 
         self.at_checkpoint[place] = die
 
-    # -- the scene
+    # -- fixtures
 
     def policy(self, mode: str = "active") -> None:
-        """The policy in force."""
+        """Sets the policy in force."""
         current = self.store.policies.current(self.name)
         self.store.policies.put(
             self.name, POLICY.format(name=self.name, mode=mode), mode, current.version if current else None
         )
 
     def group(self, size: int, *, least: int = 0) -> None:
-        """Group `g`: g-1 … g-<size>, all of them nodes."""
+        """Group `g`: g-1 … g-<size>, all of them registered nodes."""
         pool = self.provider.add_pool("g", size=size, least=least)
         for name, machine in pool.machines.items():
             self.kube.create("nodes", {"metadata": {"name": name}, "spec": {"providerID": machine.id}})
 
     def pod(self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any) -> None:
-        """A running pod of ReplicaSet `rs` in `default`; owner: what of that reference is otherwise."""
+        """A running pod of ReplicaSet `rs` in `default`; owner: changed fields of that owner reference."""
         if self.kube.peek("replicasets", "rs", "default", "apps") is None:
             self.kube.create(
                 "replicasets", {"metadata": {"name": "rs", "namespace": "default"}, "spec": {"replicas": 9}}, "apps"
@@ -149,7 +149,7 @@ class OperationHarness:
         )
 
     def budget(self, name: str, app: str, allowed: int) -> None:
-        """A PodDisruptionBudget over pods labelled app=<app>."""
+        """Creates a PodDisruptionBudget over pods labelled app=<app>."""
         self.kube.create(
             "poddisruptionbudgets",
             {
@@ -167,7 +167,7 @@ class OperationHarness:
         )
 
     def set_room(self, name: str, allowed: int) -> None:
-        """What a budget allows from now on."""
+        """Sets the disruptions that a budget allows from now on."""
         found = self.kube.get("poddisruptionbudgets", name, "default", "policy")
         assert found is not None
         found["status"] |= {"disruptionsAllowed": allowed, "currentHealthy": 1 + allowed}
@@ -187,7 +187,7 @@ class OperationHarness:
     # -- operations
 
     def planned(self, kind: OperationKind, **values: Any) -> Operation:
-        """An operation saved as a pass saves it, with its first message queued."""
+        """Saves an operation as a pass does, with its first message queued."""
         given: dict[str, Any] = {
             "id": f"{kind}-1",
             "cluster": self.name,
@@ -207,16 +207,16 @@ class OperationHarness:
         return operation
 
     def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
-        """A removal of these nodes, planned."""
+        """Saves a planned removal of these nodes."""
         targets = tuple(RemovalTarget(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
         return self.planned(OperationKind.DELETE_NODES, targets=targets, **values)
 
     def memory(self) -> Memory:
-        """As the next pass finds it."""
+        """The memory as the next pass reads it."""
         return self.store.memory.load(self.name)
 
     def now(self, operation: Operation) -> Operation:
-        """The operation as stored."""
+        """The stored operation."""
         found = self.store.operations.get(self.name, operation.spec.id)
         assert found is not None
         return found
@@ -224,19 +224,19 @@ class OperationHarness:
     # -- queues
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Sender."""
+        """Queues a message."""
         if queue == "reconcile":
             self.wakes.append(json.loads(body))
             return
         heapq.heappush(self.sent, (self.clock() + delay, len(self.checkpoints), queue, body))
 
     def deliver_later(self, operation: str, delay: float = 0.0) -> None:
-        """A message from elsewhere: the dispatcher, the sweeper, or SQS for the second time."""
+        """Queues a message of another origin: the dispatcher, the sweeper, or an SQS redelivery."""
         body = json.dumps({"cluster": self.name, "operation": operation}).encode()
         heapq.heappush(self.sent, (self.clock() + delay, -1, "act_clusterapi", body))
 
     def deliver(self) -> None:
-        """The next message, when it is due. A function that dies keeps its message, and it comes again."""
+        """Delivers the next message when it is due. If the function dies, the message is delivered again."""
         due, order, queue, body = heapq.heappop(self.sent)
         self.clock.advance(max(0.0, due - self.clock()))
         self._kubelets()
@@ -248,7 +248,7 @@ class OperationHarness:
         self.invocations.append(self.clock() - begun)
 
     def play(self, most: int = 200) -> None:
-        """Until no message is left."""
+        """Delivers messages until none is left."""
         while self.sent:
             assert len(self.invocations) < most, "no end"
             self.deliver()
@@ -258,7 +258,7 @@ class OperationHarness:
         if place in self.at_checkpoint:
             self.at_checkpoint[place]()
 
-    # -- what is seen
+    # -- observations
 
     def events(self, reason: str) -> list[tuple[str, str]]:
         """(object, message) of the events with this reason."""
@@ -269,6 +269,6 @@ class OperationHarness:
         ]
 
     def untouched(self, node: str) -> bool:
-        """There, neither tainted nor cordoned."""
+        """Whether the node exists without taint or cordon."""
         found = self.kube.peek("nodes", node)
         return found is not None and not found["spec"].get("taints") and not found["spec"].get("unschedulable")

@@ -15,7 +15,7 @@ from tests.functional.operations.harness import POLICY, OperationHarness
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouched(
+def test_operation_of_a_cluster_that_is_off_or_in_shadow_is_abandoned_without_changes(
     stage: OperationHarness, mode: str
 ) -> None:
     stage.group(2)
@@ -30,7 +30,7 @@ def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouche
     assert stage.memory().groups == {}
 
 
-def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: OperationHarness) -> None:
+def test_mode_change_in_the_middle_of_a_drain_rolls_back(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -42,17 +42,17 @@ def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: OperationHarn
     assert stage.memory().last_scale_down_failure == 0.0
 
 
-def test_an_unreadable_message_is_refused(stage: OperationHarness) -> None:
+def test_act_rejects_an_unreadable_message(stage: OperationHarness) -> None:
     with pytest.raises(BadInput, match="message"):
         handle(b"{", stage.runtime)
 
 
-def test_an_operation_that_nobody_knows_is_nothing_to_do(stage: OperationHarness) -> None:
+def test_act_ignores_a_message_of_an_unknown_operation(stage: OperationHarness) -> None:
     handle(b'{"cluster": "%b", "operation": "grow-unknown"}' % stage.name.encode(), stage.runtime)
     assert stage.sent == []
 
 
-def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stage: OperationHarness) -> None:
+def test_unreachable_cluster_ends_a_removal_that_has_not_begun(stage: OperationHarness) -> None:
     stage.group(1)
 
     def refuse(policy: Policy) -> object:
@@ -66,7 +66,7 @@ def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stag
     assert stage.provider.deleted == []
 
 
-def test_a_missing_credential_is_a_failure_that_names_its_place(stage: OperationHarness) -> None:
+def test_missing_credential_is_a_failure_that_names_its_source(stage: OperationHarness) -> None:
     stage.group(2)
 
     def refuse() -> list[object]:
@@ -80,7 +80,7 @@ def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Operation
     assert ended.status.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
 
 
-def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: OperationHarness) -> None:
+def test_unexpected_error_leaves_the_operation_to_the_next_attempt(stage: OperationHarness) -> None:
     stage.group(2)
 
     def broken() -> list[object]:
@@ -97,7 +97,7 @@ def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Op
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
-def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: OperationHarness) -> None:
+def test_group_that_disappears_during_a_removal_leaves_no_taint(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -111,7 +111,7 @@ def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: OperationHa
     assert stage.untouched("g-1")
 
 
-def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: OperationHarness) -> None:
+def test_policy_deleted_during_a_removal_leaves_no_taint(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -134,7 +134,7 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: OperationH
     ],
     ids=["foreign-kubeconfig", "file", "foreign-management-cluster"],
 )
-def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(
+def test_policy_that_steals_a_kubeconfig_during_a_removal_leaves_no_taint(
     stage: OperationHarness, theft: tuple[str, str]
 ) -> None:
     used: list[Policy] = []

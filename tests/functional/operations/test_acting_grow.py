@@ -5,7 +5,7 @@ from chalicelib.providers import errors
 from tests.functional.operations.harness import START, OperationHarness
 
 
-def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: OperationHarness) -> None:
+def test_scale_up_is_bought_and_recorded_and_requests_a_new_plan(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
     operation = stage.planned(
@@ -22,7 +22,7 @@ def test_a_growth_is_bought_recorded_and_a_new_plan_asked_for(stage: OperationHa
     assert [wake["reason"] for wake in stage.wakes] == ["operation"]
 
 
-def test_a_second_growth_adds_to_the_live_request(stage: OperationHarness) -> None:
+def test_second_scale_up_is_added_to_the_open_request(stage: OperationHarness) -> None:
     stage.group(2)
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
@@ -34,7 +34,7 @@ def test_a_second_growth_adds_to_the_live_request(stage: OperationHarness) -> No
     assert (request.increase, request.since, request.expected_at) == (3, START + 60.0, START + 960.0)
 
 
-def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: OperationHarness) -> None:
+def test_scale_up_is_reported_in_journal_events_and_metrics(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",))
@@ -46,7 +46,7 @@ def test_it_is_told_in_the_journal_the_cluster_and_the_metrics(stage: OperationH
     assert stage.lines[0]["node_group"] == "g"
 
 
-def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stage: OperationHarness) -> None:
+def test_failed_scale_up_backs_off_by_error_class_and_requests_a_plan_at_once(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.OutOfStock("none left", code="ZONE_STOCK"))
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
@@ -64,7 +64,7 @@ def test_a_failure_backs_the_group_off_by_class_and_asks_for_a_plan_at_once(stag
     assert len(stage.wakes) == 1
 
 
-def test_a_conflict_is_no_fault_of_the_group(stage: OperationHarness) -> None:
+def test_conflict_does_not_back_off_the_group(stage: OperationHarness) -> None:
     stage.group(3)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.play()
@@ -73,7 +73,7 @@ def test_a_conflict_is_no_fault_of_the_group(stage: OperationHarness) -> None:
     assert stage.wakes == []
 
 
-def test_several_that_end_together_wake_once(stage: OperationHarness) -> None:
+def test_operations_that_end_together_request_one_reconcile(stage: OperationHarness) -> None:
     stage.group(2)
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=3)
     stage.planned(OperationKind.SCALE_UP, id="grow-2", from_size=3, to_size=4)
@@ -81,7 +81,7 @@ def test_several_that_end_together_wake_once(stage: OperationHarness) -> None:
     assert len(stage.wakes) == 1
 
 
-def test_a_change_that_takes_time_comes_back_by_message(stage: OperationHarness) -> None:
+def test_asynchronous_scale_up_is_polled_by_message(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 3
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
@@ -97,7 +97,7 @@ def test_a_change_that_takes_time_comes_back_by_message(stage: OperationHarness)
     assert len(stage.invocations) == 4
 
 
-def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: OperationHarness) -> None:
+def test_duplicate_message_of_a_finished_step_does_nothing(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     stage.deliver_later(operation.spec.id)
@@ -105,7 +105,7 @@ def test_a_message_that_comes_twice_does_nothing_the_second_time(stage: Operatio
     assert stage.provider.calls == ["grow"]
 
 
-def test_a_message_that_comes_too_early_is_sent_on(stage: OperationHarness) -> None:
+def test_early_message_is_requeued_until_due(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, due_at=START + 30.0)
     stage.deliver()
@@ -115,7 +115,7 @@ def test_a_message_that_comes_too_early_is_sent_on(stage: OperationHarness) -> N
     assert stage.clock() == START + 30.0
 
 
-def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: OperationHarness) -> None:
+def test_delay_above_the_queue_maximum_is_split(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(
         OperationKind.SCALE_UP, from_size=2, to_size=4, due_at=START + 2000.0, deadline=START + 9000.0
@@ -126,7 +126,7 @@ def test_a_delay_beyond_what_the_queue_can_keep_is_kept_in_stages(stage: Operati
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
 
 
-def test_duplicates_do_not_keep_each_other_alive(stage: OperationHarness) -> None:
+def test_duplicate_messages_do_not_multiply(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.polls = 1
     stage.provider.fail_next("poll", errors.Throttled("slow down", retry_after=600.0))
@@ -139,7 +139,7 @@ def test_duplicates_do_not_keep_each_other_alive(stage: OperationHarness) -> Non
     assert len(stage.sent) == 1
 
 
-def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(stage: OperationHarness) -> None:
+def test_provider_missing_in_the_policy_fails_the_operation_as_invalid_request(stage: OperationHarness) -> None:
     stage.group(2)
     stage.providers = list
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
@@ -148,7 +148,7 @@ def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(st
     assert stage.now(operation).status.error_class == "InvalidRequest"
 
 
-def test_events_name_the_maximum_that_the_group_was_planned_with(stage: OperationHarness) -> None:
+def test_events_name_the_maximum_at_planning_time(stage: OperationHarness) -> None:
     stage.group(2)
     stage.pod("waiting")
     stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})

@@ -1,4 +1,4 @@
-"""A node that is registered anew while its removal is under way is not the node that was planned."""
+"""A node registered again while its removal is open is not the planned node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.functional.operations.harness import OperationHarness
 
 
 def _again(stage: OperationHarness, name: str) -> None:
-    """The kubelet registers its node anew: another uid, and no mark of ours on it."""
+    """The kubelet registers its node again: another uid, and no taint of ours on it."""
     found = stage.kube.peek("nodes", name)
     assert found is not None
     spec = {"providerID": found["spec"]["providerID"]}
@@ -18,7 +18,7 @@ def _again(stage: OperationHarness, name: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["act:claimed", "taint:called"])
-def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: OperationHarness, place: str) -> None:
+def test_node_registered_again_during_its_removal_stays(stage: OperationHarness, place: str) -> None:
     stage.policy()
     stage.group(2)
     found = stage.kube.peek("nodes", "g-1")

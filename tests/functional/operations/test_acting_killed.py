@@ -1,4 +1,5 @@
-"""The function dies at every point between a change and its record; SQS delivers again, and the end is the same."""
+"""The function dies at every point between a change and its record; SQS redelivers the message, and the result is the
+same."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def refusal(stage: OperationHarness) -> Operation:
     return stage.remove("g-1")
 
 
-# The first of each kind; tests/unit/operations/test_killed_steps.py has all of them, without store and cluster.
+# The first point of each type; tests/unit/operations/test_killed_steps.py covers all of them without store and cluster.
 PLACES = {
     growth: ("act:claimed", "grow:called", "grow:polled", "act:stepped", "act:recorded", "act:sent", "act:woken"),
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
@@ -47,7 +48,7 @@ def state(stage: OperationHarness, operation: Operation) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(("scene", "place"), CASES)
-def test_killed_anywhere_it_ends_as_if_it_had_not_been(
+def test_operation_killed_at_any_point_has_the_same_result(
     stage: OperationHarness, scene: Callable[[OperationHarness], Operation], place: str
 ) -> None:
     stage.die_at(place)
@@ -67,7 +68,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(
         assert request.increase == 2
 
 
-def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twice(stage: OperationHarness) -> None:
+def test_two_kills_between_purchase_and_record_buy_nothing_twice(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)
     for _ in range(2):

@@ -38,66 +38,66 @@ def memory_after(kind: OperationKind, outcome: Succeeded | Failed) -> Memory:
     return patch(Memory()) if patch else Memory()
 
 
-def test_a_growth_is_added_to_the_request_and_its_time_begins_anew() -> None:
+def test_scale_up_is_added_to_the_request_and_restarts_its_timer() -> None:
     after = group_after(OperationKind.SCALE_UP, Succeeded())
     assert after == GroupMemory(target=6, request=ScaleUpRequest(3, NOW, NOW + 900), last_add=NOW)
     assert memory_after(OperationKind.SCALE_UP, Succeeded()).last_scale_up == NOW
 
 
-def test_a_success_does_not_shorten_a_back_off() -> None:
+def test_successful_scale_up_does_not_shorten_a_backoff() -> None:
     failed = Backoff(300, NOW + 100, NOW - 200)
     assert group_after(OperationKind.SCALE_UP, Succeeded(), GroupMemory(backoff=failed)).backoff == failed
 
 
 @pytest.mark.parametrize("cls", ["OutOfStock", "QuotaExceeded", "Throttled", "Unauthorized", "DeadlineExceeded"])
-def test_a_failed_growth_backs_off(cls: str) -> None:
+def test_failed_scale_up_starts_a_backoff(cls: str) -> None:
     after = group_after(OperationKind.SCALE_UP, Failed(cls, "no", code="C"))
     assert after.backoff == Backoff(300, NOW + 300, NOW, cls, "C", "no")
     assert after.request == KNOWN.request
 
 
-def test_a_vendor_that_asks_for_more_time_gets_it() -> None:
+def test_retry_after_of_the_vendor_extends_the_backoff() -> None:
     after = group_after(OperationKind.SCALE_UP, Failed("Throttled", "no", retry_after=4000.0))
     assert after.backoff is not None
     assert after.backoff.until == NOW + 4000.0
 
 
 @pytest.mark.parametrize("cls", ["Conflict", "Abandoned"])
-def test_what_is_not_the_groups_fault_is_not_held_against_it(cls: str) -> None:
+def test_errors_not_caused_by_the_group_start_no_backoff(cls: str) -> None:
     assert memory_updates(operation(OperationKind.SCALE_UP), Failed(cls, "no"), Options(), NOW) == (None, None)
 
 
-def test_a_removal_starts_the_cooldown_after_delete() -> None:
+def test_removal_starts_the_cooldown_after_delete() -> None:
     after = group_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1}))
     assert (after.last_delete, after.target, after.request) == (NOW, 3, KNOWN.request)
     assert memory_after(OperationKind.DELETE_NODES, Succeeded({"removed": 1})).last_scale_down == NOW
 
 
-# demands.md 19: upstream starts no cooldown here, and tries the same node again in the next loop.
-def test_kp_2219_a_failed_drain_starts_the_cooldown_after_failure() -> None:
+# Upstream starts no cooldown here and retries the same node in the next loop.
+def test_failed_drain_starts_the_cooldown_after_failure() -> None:
     failed = Failed("EvictionBlocked", "no")
     assert group_after(OperationKind.DELETE_NODES, failed).last_failure == NOW
     assert memory_after(OperationKind.DELETE_NODES, failed).last_scale_down_failure == NOW
 
 
-def test_a_removal_that_we_called_off_starts_none() -> None:
+def test_abandoned_removal_starts_no_cooldown() -> None:
     assert memory_updates(operation(OperationKind.DELETE_NODES), Failed("Abandoned", "off"), Options(), NOW) == (
         None,
         None,
     )
 
 
-def test_a_shrunk_group_waits_for_nothing_any_more() -> None:
+def test_target_decrease_ends_the_scale_up_request() -> None:
     after = group_after(OperationKind.DECREASE_TARGET, Succeeded())
     assert (after.request, after.target) == (None, 6)
 
 
-def test_a_discarded_instance_is_not_in_the_target() -> None:
+def test_deleted_unregistered_instance_lowers_the_target() -> None:
     assert group_after(OperationKind.DELETE_INSTANCES, Succeeded()).target == 3
 
 
 @pytest.mark.parametrize("kind", [OperationKind.DELETE_INSTANCES, OperationKind.DECREASE_TARGET])
-def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(kind: OperationKind) -> None:
+def test_failed_repair_waits_longer_each_time_and_blocks_nothing_else(kind: OperationKind) -> None:
     known, waits = KNOWN, []
     for _ in range(4):
         known = group_after(kind, Failed("Conflict", "a rollout"), known)
@@ -111,7 +111,7 @@ def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(k
     assert (done.repair_failures, done.repair_after) == (0, 0.0)
 
 
-def test_patches_may_be_applied_twice_to_what_is_there_by_then() -> None:
+def test_memory_patches_may_be_applied_twice_to_newer_memory() -> None:
     _, patch = memory_updates(operation(OperationKind.SCALE_UP), Succeeded(), Options(), NOW)
     assert patch is not None
     assert patch(Memory(last_scale_up=NOW + 5)).last_scale_up == NOW + 5

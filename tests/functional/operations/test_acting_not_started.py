@@ -1,4 +1,5 @@
-"""An operation that is taken up only after its deadline was delayed by us: nothing is held against its group."""
+"""An operation first claimed after its deadline was delayed by Outscaler itself, so its group gets no backoff or
+cooldown."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from chalicelib.providers import errors
 from tests.functional.operations.harness import START, OperationHarness
 
 
-def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: OperationHarness) -> None:
+def test_scale_up_first_claimed_after_its_deadline_starts_no_backoff(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.clock.advance(61.0)
@@ -23,7 +24,7 @@ def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: Ope
 
 
 @pytest.mark.parametrize("kind", [OperationKind.DECREASE_TARGET, OperationKind.DELETE_INSTANCES])
-def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(
+def test_repair_first_claimed_after_its_deadline_may_be_planned_again_at_once(
     kind: OperationKind, stage: OperationHarness
 ) -> None:
     stage.group(2)
@@ -35,7 +36,7 @@ def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(
     assert "g" not in stage.memory().groups
 
 
-def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: OperationHarness) -> None:
+def test_removal_first_claimed_after_its_deadline_starts_no_cooldown(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.remove("g-2", deadline=START + 60.0)
     stage.clock.advance(4000.0)
@@ -46,7 +47,7 @@ def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Operati
     assert stage.memory().last_scale_down_failure == 0.0
 
 
-def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: OperationHarness) -> None:
+def test_wait_for_another_operation_of_the_pool_is_not_a_group_failure(stage: OperationHarness) -> None:
     stage.group(2)
     first = stage.planned(
         OperationKind.SCALE_UP,
@@ -66,7 +67,7 @@ def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Opera
     assert backoff is None
 
 
-def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(stage: OperationHarness) -> None:
+def test_scale_up_whose_first_invocation_died_counts_as_started(stage: OperationHarness) -> None:
     stage.group(2)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)
     stage.die_at("act:claimed")
@@ -74,7 +75,7 @@ def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(sta
     assert stage.now(operation).status.error_class == "DeadlineExceeded"
 
 
-def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: OperationHarness) -> None:
+def test_scale_up_throttled_by_the_vendor_past_its_deadline_is_backed_off(stage: OperationHarness) -> None:
     stage.group(2)
     stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4, deadline=START + 60.0)

@@ -1,4 +1,5 @@
-"""What the rules find between taint and eviction, on what the cluster says then (demands.md 7, 19)."""
+"""Recheck of the drain rules between taint and eviction, on fresh cluster data (docs/reference/drain.md "Recheck after
+the taint")."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ POD = ("default/p",)
 
 
 def ended(stage: OperationHarness, evict: tuple[str, ...] = POD) -> str:
-    """How the removal of g-1 ends; it must not have done anything to any pod."""
+    """Returns the outcome of the removal of g-1, which must not have changed any pod."""
     operation = stage.remove("g-1", evict={"g-1": evict})
     stage.play()
     found = stage.now(operation)
@@ -26,10 +27,8 @@ def ended(stage: OperationHarness, evict: tuple[str, ...] = POD) -> str:
 
 
 @pytest.mark.parametrize("evict", [POD, ()], ids=["drain", "empty"])
-def test_an_on_completion_pod_that_has_come_since_keeps_the_node(
-    stage: OperationHarness, evict: tuple[str, ...]
-) -> None:
-    """Also where it is drained: upstream spares empty nodes only (scale-down.md §9, 4)."""
+def test_new_on_completion_pod_keeps_its_node(stage: OperationHarness, evict: tuple[str, ...]) -> None:
+    """Also where the node is drained; upstream only spares empty nodes."""
     stage.group(1)
     for key in evict:
         stage.pod(key.removeprefix("default/"), "g-1")
@@ -38,11 +37,11 @@ def test_an_on_completion_pod_that_has_come_since_keeps_the_node(
     assert job is not None
     job["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "on-completion"}
     stage.kube.update("pods", job)
-    planned = (*evict, "default/job")  # even where its name was planned: it was another pod then
+    planned = (*evict, "default/job")  # even where a pod of that name was planned, since it was another pod
     assert ended(stage, planned) == "node g-1: pod default/job holds it: BlockedByOnCompletionPod"
 
 
-def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evicted(stage: OperationHarness) -> None:
+def test_budgets_that_can_never_allow_an_eviction_are_named_before_any_eviction(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
     stage.budget("one", "p", 1)
@@ -53,7 +52,7 @@ def test_KP_1776_budgets_that_can_never_allow_it_are_named_before_anybody_is_evi
     )
 
 
-def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: OperationHarness) -> None:
+def test_volume_being_provisioned_for_the_node_keeps_it(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("p", "g-1")
     stage.kube.create(
@@ -71,7 +70,7 @@ def test_KK_125491_a_volume_that_is_being_made_for_the_node_keeps_it(stage: Oper
     assert "claim default/data is being given a volume on it" in ended(stage)
 
 
-def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: OperationHarness) -> None:
+def test_node_annotated_by_a_user_after_the_taint_stays(stage: OperationHarness) -> None:
     stage.group(1)
 
     def spare() -> None:
@@ -88,7 +87,7 @@ def test_a_node_marked_by_hand_after_the_taint_keeps_it(stage: OperationHarness)
 
 
 def _ahead(stage: OperationHarness, seconds: float) -> None:
-    """The next functions run on a machine whose clock is off."""
+    """The following functions run with this clock error."""
 
     def skewed() -> float:
         return stage.clock() + seconds
@@ -97,18 +96,18 @@ def _ahead(stage: OperationHarness, seconds: float) -> None:
     stage.store.operations._clock = skewed
 
 
-def test_a_message_that_seems_early_only_to_a_slow_clock_is_not_lost(stage: OperationHarness) -> None:
+def test_message_that_seems_early_to_a_slow_clock_is_not_lost(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     _ahead(stage, 30.0)
-    stage.deliver()  # taints, and sends the next message
+    stage.deliver()  # adds the taint and sends the next message
     _ahead(stage, -30.0)
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert len(stage.invocations) <= 6
 
 
-def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(stage: OperationHarness) -> None:
+def test_early_duplicate_is_dropped_once_the_original_was_delivered(stage: OperationHarness) -> None:
     stage.group(1)
     stage.provider.polls = 9
     stage.remove("g-1")
@@ -118,13 +117,13 @@ def test_a_duplicate_that_comes_early_is_dropped_once_the_original_was_there(sta
         stage.sent.append((due, order, queue, body))
     stage.play()
     waits = len(stage.invocations)
-    assert waits <= 1 + 5 + 12  # each of the five copies cost one look and no more
+    assert waits <= 1 + 5 + 12  # each of the five copies caused one read only
 
 
-# -- a policy that cannot be read any more
+# -- an unreadable policy
 
 
-def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_back(stage: OperationHarness) -> None:
+def test_operation_begun_under_a_policy_now_unreadable_is_rolled_back(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -139,8 +138,8 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_rolled_ba
     assert stage.untouched("g-1")
 
 
-def test_the_operations_data_stays_small(stage: OperationHarness) -> None:
-    """It is written at every step; a node has at most 110 pods by default."""
+def test_stored_operation_stays_small(stage: OperationHarness) -> None:
+    """It is written at every step, and a node has at most 110 pods by default."""
     stage.group(1)
     keys = tuple(f"default/p-{n:03}" for n in range(110))
     for key in keys:
@@ -152,7 +151,7 @@ def test_the_operations_data_stays_small(stage: OperationHarness) -> None:
     assert len(msgspec.json.encode(stage.now(operation).status.data)) < 4000
 
 
-def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage: OperationHarness) -> None:
+def test_expendable_pod_does_not_block_its_node_under_any_drain_rule(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("cheap", "g-1", priority=-100)
     pod = stage.kube.get("pods", "cheap", "default")
@@ -168,7 +167,7 @@ def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage
     ("kind", "version"),
     [("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")],
 )
-def test_a_controller_of_another_api_group_is_not_looked_for(stage: OperationHarness, kind: str, version: str) -> None:
+def test_recheck_ignores_controllers_of_other_api_groups(stage: OperationHarness, kind: str, version: str) -> None:
     stage.group(2)
     stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
     operation = stage.remove("g-1", evict={"g-1": POD})
@@ -180,7 +179,7 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: OperationHar
 @pytest.mark.parametrize(
     ("spec", "saved"), [({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)]
 )
-def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
+def test_expendable_or_gated_nominated_pod_does_not_keep_a_node(
     stage: OperationHarness, spec: dict[str, Any], saved: bool
 ) -> None:
     stage.group(1)

@@ -8,13 +8,13 @@ THREE = ("default/p-0", "default/p-1", "default/p-2")
 
 
 def occupied(stage: OperationHarness) -> None:
-    """Group of two; three pods on g-1."""
+    """A group of two nodes with three pods on g-1."""
     stage.group(2)
     for key in THREE:
         stage.pod(key.removeprefix("default/"), "g-1", terminationGracePeriodSeconds=10)
 
 
-def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: OperationHarness) -> None:
+def test_occupied_node_is_drained_and_its_instance_deleted(stage: OperationHarness) -> None:
     occupied(stage)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
@@ -26,7 +26,7 @@ def test_an_occupied_node_is_drained_and_its_machine_deleted(stage: OperationHar
     assert stage.untouched("g-2")
 
 
-def test_it_is_told_on_the_node_and_in_the_journal(stage: OperationHarness) -> None:
+def test_removal_is_reported_on_the_node_and_in_the_journal(stage: OperationHarness) -> None:
     occupied(stage)
     stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
@@ -42,7 +42,7 @@ def test_it_is_told_on_the_node_and_in_the_journal(stage: OperationHarness) -> N
     assert stage.lines[-1]["reason"] == "underutilized"
 
 
-def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stage: OperationHarness) -> None:
+def test_first_invocation_taints_and_the_wait_is_a_delayed_message(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -53,7 +53,7 @@ def test_the_taint_is_put_on_in_the_first_invocation_and_waited_for_outside(stag
     assert stage.sent[0][0] == START + 5.0
 
 
-def test_a_pod_bound_after_the_taint_saves_the_node(stage: OperationHarness) -> None:
+def test_pod_bound_after_the_taint_keeps_its_node(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -66,7 +66,7 @@ def test_a_pod_bound_after_the_taint_saves_the_node(stage: OperationHarness) -> 
     assert stage.memory().last_scale_down_failure == stage.clock()
 
 
-def test_a_pod_nominated_to_the_node_saves_it(stage: OperationHarness) -> None:
+def test_pod_nominated_to_the_tainted_node_keeps_it(stage: OperationHarness) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
@@ -80,7 +80,7 @@ def test_a_pod_nominated_to_the_node_saves_it(stage: OperationHarness) -> None:
     assert stage.untouched("g-1")
 
 
-def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: OperationHarness) -> None:
+def test_exhausted_budget_is_named_by_the_drain_rules_before_any_eviction(stage: OperationHarness) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 0)
     operation = stage.remove("g-1", evict={"g-1": THREE})
@@ -92,8 +92,8 @@ def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: 
     assert len(stage.kube.list("pods")) == 3
 
 
-# demands.md 19: room at the recheck, none any more when it comes to it
-def test_a_budget_that_blocks_until_the_end_gives_the_node_back_and_is_named(stage: OperationHarness) -> None:
+# room at the recheck, none at the eviction
+def test_budget_that_blocks_until_the_deadline_rolls_back_and_is_named(stage: OperationHarness) -> None:
     occupied(stage)
     stage.budget("web", "p-1", 1)
     operation = stage.remove("g-1", evict={"g-1": THREE})
@@ -106,7 +106,7 @@ def test_a_budget_that_blocks_until_the_end_gives_the_node_back_and_is_named(sta
     assert stage.provider.deleted == []
 
 
-def test_a_controller_that_is_gone_holds_the_node(stage: OperationHarness) -> None:
+def test_pod_of_a_missing_controller_keeps_its_node(stage: OperationHarness) -> None:
     occupied(stage)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.deliver()
@@ -115,7 +115,7 @@ def test_a_controller_that_is_gone_holds_the_node(stage: OperationHarness) -> No
     assert stage.now(operation).status.outcome == "node g-1: pod default/p-0 holds it: ControllerNotFound"
 
 
-def test_fifty_pods_take_many_short_invocations(stage: OperationHarness) -> None:
+def test_drain_of_fifty_pods_takes_many_short_invocations(stage: OperationHarness) -> None:
     stage.group(1)
     keys = tuple(f"default/p-{n:02}" for n in range(50))
     for key in keys:
@@ -124,10 +124,10 @@ def test_fifty_pods_take_many_short_invocations(stage: OperationHarness) -> None
     stage.play()
     assert stage.now(operation).status.state is OperationState.SUCCEEDED
     assert len(stage.invocations) >= 3
-    assert max(stage.invocations) == 0.0  # on a clock that moves only when somebody waits
+    assert max(stage.invocations) == 0.0  # on a clock that only advances during waits
 
 
-def test_several_nodes_one_of_which_must_stay(stage: OperationHarness) -> None:
+def test_removal_of_several_nodes_keeps_only_the_blocked_node(stage: OperationHarness) -> None:
     stage.group(3)
     operation = stage.remove("g-1", "g-2", "g-3")
     stage.deliver()

@@ -1,4 +1,5 @@
-"""A growth that has begun is recorded before a removal beside it lowers the size: else it would be bought again."""
+"""A started scale-up is recorded before a removal of the same group lowers the size; otherwise it would be bought
+again."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from tests.functional.operations.harness import OperationHarness
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: OperationHarness, deaths: int) -> None:
+def test_removal_waits_for_a_scale_up_that_died_before_its_record(stage: OperationHarness, deaths: int) -> None:
     stage.group(3)
     growth = stage.planned(OperationKind.SCALE_UP, from_size=3, to_size=4)
     for _ in range(deaths):
@@ -26,7 +27,7 @@ def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: Operati
     assert (stage.provider.pools["g"].target, stage.provider.deleted) == (3, ["g-1"])
 
 
-def test_so_does_what_discards_a_machine(stage: OperationHarness) -> None:
+def test_delete_instances_waits_for_unrecorded_scale_up(stage: OperationHarness) -> None:
     stage.group(3)
     growth = stage.planned(OperationKind.SCALE_UP, from_size=3, to_size=4)
     stage.die_at("grow:called")
@@ -39,7 +40,7 @@ def test_so_does_what_discards_a_machine(stage: OperationHarness) -> None:
     assert stage.provider.pools["g"].target == 3
 
 
-def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: OperationHarness) -> None:
+def test_scale_up_that_has_not_started_blocks_nothing(stage: OperationHarness) -> None:
     stage.group(3)
     removal = stage.remove("g-1")
     stage.play()
@@ -69,7 +70,7 @@ def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_t
     assert {stage.now(each).status.state for each in (first, second)} == {OperationState.SUCCEEDED}
 
 
-def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: OperationHarness) -> None:
+def test_scale_ups_of_groups_without_a_common_pool_do_not_wait(stage: OperationHarness) -> None:
     stage.group(3)
     stage.provider.add_pool("h", size=1)
     stage.planned(OperationKind.SCALE_UP, id="grow-1", from_size=3, to_size=4)

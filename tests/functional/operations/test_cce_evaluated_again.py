@@ -1,5 +1,4 @@
-"""A machine that could not be installed is given back, and its end asks for a pass, however seldom the cluster would be
-looked at (huaweicloud-cce.md A9.2)."""
+"""The deletion of an instance that could not be installed requests a pass, whatever the scan interval is."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installe
 
 
 def _waits(stage: OperationHarness) -> None:
-    """A pod that wants a whole machine."""
+    """A pod that needs a whole node."""
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
     pod = stage.kube.get("pods", "waits", "default")
     assert pod is not None

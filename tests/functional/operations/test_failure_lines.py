@@ -1,4 +1,4 @@
-"""Each log line of a failure names the cluster, and what was asked of whom with which credential."""
+"""Every log line of a failure names the cluster, the request, its server and the credential."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.functional.operations.harness import OperationHarness
 
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """Warnings and errors of the functions' log so far."""
+    """Warnings and errors in the functions' log so far."""
     kept = io.StringIO()
     handler = logging.StreamHandler(kept)
     handler.setFormatter(logger.registered_formatter)
@@ -51,7 +51,7 @@ def deliver(body: bytes, work: Callable[[str, Runtime], object], stage: Operatio
 
 
 def with_token(stage: OperationHarness, token: str) -> None:
-    """The cluster's kubeconfig holds this token from now on."""
+    """Puts this token into the cluster's kubeconfig."""
     right = stage.server.headers()["Authorization"].removeprefix("Bearer ")
     text = stage.server.kubeconfig().replace(right, token)
     stage.replace(
@@ -61,7 +61,7 @@ def with_token(stage: OperationHarness, token: str) -> None:
     )
 
 
-def test_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, lines: Any) -> None:
     with_token(stage, "revoked")
     deliver(encode(ReconcileMessage(stage.name, "schedule", stage.clock())), reconciler.handle, stage)
     [line] = [each for each in lines() if each["message"] == "message failed"]
@@ -75,7 +75,7 @@ def test_a_revoked_token_names_cluster_path_and_secret(stage: OperationHarness, 
         assert secret not in json.dumps(shown)
 
 
-def test_an_operations_failed_message_names_cluster_and_operation(stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_failed_operation_names_cluster_and_operation(stage: OperationHarness, lines: Any) -> None:
     stage.group(1)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=1, to_size=2)
     faults = AwsFaults()
@@ -109,13 +109,13 @@ def test_an_operations_failed_message_names_cluster_and_operation(stage: Operati
         b'{"cluster":' * 2000,
     ],
 )
-def test_a_message_that_names_no_cluster_says_so(body: bytes, stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_message_without_a_cluster_says_so(body: bytes, stage: OperationHarness, lines: Any) -> None:
     assert deliver(body, reconciler.handle, stage)["batchItemFailures"] == [{"itemIdentifier": "m-1"}]
     [line] = lines()
     assert (line["message"], line["cluster"]) == ("message failed", "unknown")
 
 
-def test_a_node_that_may_not_be_marked_names_the_cluster(stage: OperationHarness, lines: Any) -> None:
+def test_log_of_a_forbidden_taint_names_the_cluster(stage: OperationHarness, lines: Any) -> None:
     with_token(stage, "revoked")
     policy = current(stage.name, stage.runtime)
     assert policy is not None

@@ -1,4 +1,5 @@
-"""A wake-up that meets a short outage is asked for again in half a minute, not after the queue's visibility timeout."""
+"""A wake-up that fails in a short outage is retried after half a minute instead of after the queue's visibility
+timeout."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.functional.operations.harness import OperationHarness
 
 
 def deliver(stage: OperationHarness, message: ReconcileMessage | bytes) -> bool:
-    """Whether the queue may forget the message."""
+    """Whether the queue may delete the message."""
     body = message if isinstance(message, bytes) else encode(message)
     install(stage.runtime)
     try:
@@ -32,7 +33,7 @@ def deliver(stage: OperationHarness, message: ReconcileMessage | bytes) -> bool:
 
 
 class Outage:
-    """Providers that raise while `error` is set, and the delays of reconcile messages that are sent."""
+    """Providers that raise while `error` is set, and the delays of sent reconcile messages."""
 
     def __init__(self, stage: OperationHarness) -> None:
         self.error: Exception | None = Unavailable("no answer")
@@ -48,7 +49,7 @@ class Outage:
         return self._working()
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """Sender."""
+        """Records a message."""
         if self.full:
             raise NotSent(queue, "Full")
         if queue == "reconcile":
@@ -62,9 +63,7 @@ def outage(stage: OperationHarness) -> Outage:
 
 
 @pytest.mark.parametrize("reason", ["webhook", "operation", "person"])
-def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(
-    reason: str, stage: OperationHarness, outage: Outage
-) -> None:
+def test_failed_wake_up_is_retried_after_thirty_seconds(reason: str, stage: OperationHarness, outage: Outage) -> None:
     assert deliver(stage, ReconcileMessage(stage.name, reason, stage.clock()))
     [(message, delay)] = outage.sent
     assert (message["reason"], delay) == (reason, 30)
@@ -75,14 +74,12 @@ def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(
     assert stage.store.scan_states.due(stage.name).failure is None
 
 
-def test_a_scheduled_pass_that_fails_waits_for_the_next_tick(stage: OperationHarness, outage: Outage) -> None:
+def test_failed_scheduled_pass_waits_for_the_next_tick(stage: OperationHarness, outage: Outage) -> None:
     assert not deliver(stage, ReconcileMessage(stage.name, "schedule", stage.clock()))
     assert outage.sent == []
 
 
-def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(
-    stage: OperationHarness, outage: Outage
-) -> None:
+def test_long_outage_is_left_to_the_queue_and_its_dead_letters(stage: OperationHarness, outage: Outage) -> None:
     forgotten = []
     body = encode(ReconcileMessage(stage.name, "webhook", stage.clock()))
     for _ in range(6):
@@ -92,7 +89,7 @@ def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(
     assert forgotten == [True] * 5 + [False]
 
 
-def test_many_wake_ups_in_one_outage_are_one_message(stage: OperationHarness, outage: Outage) -> None:
+def test_many_wake_ups_in_one_outage_become_one_message(stage: OperationHarness, outage: Outage) -> None:
     for _ in range(5):
         assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
         stage.clock.advance(1.0)
@@ -100,20 +97,18 @@ def test_many_wake_ups_in_one_outage_are_one_message(stage: OperationHarness, ou
 
 
 @pytest.mark.parametrize("error", [BadInput("policy", "is wrong", "correct it"), RuntimeError("a defect")])
-def test_what_time_does_not_heal_is_left_to_the_queue(
-    error: Exception, stage: OperationHarness, outage: Outage
-) -> None:
+def test_permanent_error_is_left_to_the_queue(error: Exception, stage: OperationHarness, outage: Outage) -> None:
     outage.error = error
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
     assert outage.sent == []
 
 
-def test_a_wake_up_that_cannot_be_sent_again_stays_in_the_queue(stage: OperationHarness, outage: Outage) -> None:
+def test_wake_up_that_cannot_be_resent_stays_in_the_queue(stage: OperationHarness, outage: Outage) -> None:
     outage.full = True
     assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
 
 
-def test_a_table_that_fails_does_not_keep_the_wake_up_from_coming_back(stage: OperationHarness, outage: Outage) -> None:
+def test_failing_table_does_not_prevent_the_retry_of_a_wake_up(stage: OperationHarness, outage: Outage) -> None:
     faults = AwsFaults()
     stage.runtime = dataclasses.replace(
         stage.runtime,

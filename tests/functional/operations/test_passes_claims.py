@@ -1,4 +1,5 @@
-"""Two clusters of one deployment that have the same node group: one acts on it at a time, and a name beats a find."""
+"""Two clusters of one deployment share a node group: one of them owns it at a time, and a named group takes precedence
+over a discovered one (docs/reference/node-groups.md "Group ownership")."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 
 @dataclass
 class Discovering(InMemoryProvider):
-    """The same cloud to a cluster that has only discovered its groups through nodes."""
+    """The same cloud for a cluster that has discovered its groups only through nodes."""
 
     cloud: InMemoryProvider
 
@@ -39,11 +40,11 @@ class Discovering(InMemoryProvider):
 
 @pytest.fixture
 def two(stage: OperationHarness, dynamodb: Any, table: str) -> Iterator[tuple[OperationHarness, OperationHarness]]:
-    """Two clusters with a node of group g each, that is full, and a pod that wants another."""
+    """Two clusters, each with a full node of group g and a pending pod that needs a second one."""
     other = OperationHarness(table, dynamodb)
     with other.server:
         other.policy()
-        for claim in stage.store.group_ownership.all():  # of an earlier test
+        for claim in stage.store.group_ownership.all():  # left by an earlier test
             stage.store.group_ownership.release(claim.owner, [(claim.provider, claim.key)])
         for each in (stage, other):
             _furnish(each)
@@ -75,7 +76,7 @@ def _furnish(stage: OperationHarness) -> None:
 
 
 def _pass(stage: OperationHarness, others: OperationHarness) -> list[str]:
-    """A pass; the ids of the operations that it has planned."""
+    """Runs a pass; returns the ids of its planned operations."""
     clock = max(stage.clock(), others.clock()) + 60.0
     for each in (stage, others):
         each.clock.advance(clock - each.clock())
@@ -87,7 +88,7 @@ def _owner(stage: OperationHarness) -> str:
     return next(iter({each.owner for each in stage.store.group_ownership.all()}))
 
 
-def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(
+def test_cluster_that_names_a_group_precedes_one_that_discovered_it(
     two: tuple[OperationHarness, OperationHarness],
 ) -> None:
     thief, owner = two
@@ -103,7 +104,7 @@ def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(
     assert not _pass(thief, owner)
 
 
-def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(
+def test_group_ownership_of_a_cluster_that_is_off_expires_after_a_week(
     two: tuple[OperationHarness, OperationHarness],
 ) -> None:
     first, second = two
@@ -116,7 +117,7 @@ def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(
     assert _owner(second) == second.name
 
 
-def test_of_two_that_name_a_group_the_first_keeps_it_however_long(
+def test_first_of_two_clusters_that_name_a_group_keeps_it_indefinitely(
     two: tuple[OperationHarness, OperationHarness],
 ) -> None:
     first, second = two

@@ -1,4 +1,4 @@
-"""A cluster whose passes fail is shown as failing, with the cause, by every way of looking at it."""
+"""A cluster whose passes fail is reported as failing, with the cause, in all views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refusing(stage: OperationHarness) -> Refusing:
 
 
 def run_pass(stage: OperationHarness) -> None:
-    """One scheduled pass, a minute after the last."""
+    """Runs one scheduled pass, a minute after the last."""
     stage.clock.advance(60.0)
     body = encode(ReconcileMessage(stage.name, "schedule", stage.clock()))
     try:
@@ -57,7 +57,7 @@ def journal(stage: OperationHarness) -> list[dict[str, Any]]:
     return [dict(entry.facts) for entry in reversed(stage.store.journal.recent(stage.name)) if entry.kind == "pass"]
 
 
-def test_health_is_failing_with_class_and_first_instant_while_passes_fail(
+def test_cluster_health_is_failing_with_class_and_start_while_passes_fail(
     stage: OperationHarness, refusing: Refusing
 ) -> None:
     run_pass(stage)
@@ -79,7 +79,7 @@ def test_health_is_failing_with_class_and_first_instant_while_passes_fail(
     }
 
 
-def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: OperationHarness, refusing: Refusing) -> None:
+def test_cluster_that_fails_from_its_first_pass_is_never_ok(stage: OperationHarness, refusing: Refusing) -> None:
     refusing.error = Unavailable("down")
     run_pass(stage)
     body = read_api.cluster(stage.name, stage.runtime).body
@@ -87,7 +87,7 @@ def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: Operation
     assert body["lastSuccess"] is None
 
 
-def test_journal_has_the_first_failure_and_the_recovery_only(stage: OperationHarness, refusing: Refusing) -> None:
+def test_journal_has_only_the_first_failure_and_the_recovery(stage: OperationHarness, refusing: Refusing) -> None:
     run_pass(stage)
     refusing.error = Unavailable("down")
     for _ in range(3):
@@ -103,14 +103,14 @@ def test_journal_has_the_first_failure_and_the_recovery_only(stage: OperationHar
     assert (shown(stage)["health"], shown(stage)["lastError"]) == ("ok", None)
 
 
-def test_text_of_an_unexpected_error_stays_in_the_log(stage: OperationHarness, refusing: Refusing) -> None:
+def test_text_of_an_unexpected_error_appears_only_in_the_log(stage: OperationHarness, refusing: Refusing) -> None:
     refusing.error = RuntimeError("object with a password in its repr")
     run_pass(stage)
     error = shown(stage)["lastError"]
     assert (error["class"], error["message"]) == ("RuntimeError", "unexpected; the function's log has the details")
 
 
-def test_get_clusters_shows_the_failure(
+def test_get_clusters_command_shows_the_failure(
     stage: OperationHarness, refusing: Refusing, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refusing.error = Unavailable("down")
@@ -119,7 +119,8 @@ def test_get_clusters_shows_the_failure(
     assert main(["get", "clusters", "--table", stage.store.table.name, "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     [row] = [each for each in rows if each["name"] == stage.name]
-    assert row["health"].endswith(f"failing: Unavailable since {since}")  # "late" too: the command's clock is real
+    # "late" is accepted too, because the command uses the real clock
+    assert row["health"].endswith(f"failing: Unavailable since {since}")
     assert (row["lastError"]["message"], row["lastSuccess"]) == ("down", None)
     assert main(["get", "--table", stage.store.table.name]) == 0
     [line] = [text for text in capsys.readouterr().out.splitlines() if text.startswith(stage.name)]

@@ -1,4 +1,5 @@
-"""What a pass takes from its policy and its function: how long it may think, and where the expander is told things."""
+"""Settings of a pass that come from its policy and its function: the planning time, and the namespace of the priority
+ConfigMap."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ OBSERVED = "reconcile:observed"
 
 
 def _group(stage: OperationHarness, name: str) -> None:
-    """An empty group whose nodes have its name as a label. Groups belong to a cluster, and all tests share a table."""
+    """An empty group whose nodes have its name as a label. Its name is unique, because groups belong to one cluster and
+    all tests share a table."""
     room = {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
     stage.provider.add_pool(f"{name}-{stage.name}", template=Node(name, {"of": name}, room, room))
 
@@ -34,7 +36,7 @@ def _pending(stage: OperationHarness, name: str, **spec: Any) -> None:
 
 
 def _options(stage: OperationHarness, options: str) -> None:
-    """The policy's options from now on."""
+    """Sets the policy's options."""
     text = POLICY.format(name=stage.name, mode="active") + f"  options: {{{options}}}\n"
     current = stage.store.policies.current(stage.name)
     assert current is not None
@@ -42,7 +44,7 @@ def _options(stage: OperationHarness, options: str) -> None:
 
 
 def _grown(stage: OperationHarness) -> list[str]:
-    """The groups that a pass decides to grow, ten seconds from now."""
+    """The groups that a pass in ten seconds scales up."""
     stage.clock.advance(10)
     handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
     operations = stage.store.operations.list_open(stage.name)
@@ -76,19 +78,20 @@ def _every_look_at_the_clock_takes(seconds: float) -> Callable[[OperationHarness
         pytest.param(_every_look_at_the_clock_takes(30.0), [], id="thought-about-too-long"),
     ],
 )
-def test_a_pass_stops_looking_while_its_function_still_has_time_to_save(
+def test_pass_stops_planning_while_its_function_has_time_to_save(
     stage: OperationHarness, slow: Callable[[OperationHarness], None], grown: list[str]
 ) -> None:
     for name in ("g", "h"):
         _group(stage, name)
         _pending(stage, f"wants-{name}", nodeSelector={"of": name})
-    _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")  # the other limits
+    # no other time limit applies
+    _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")
     slow(stage)
     assert _grown(stage) == grown
 
 
 @pytest.mark.parametrize(("namespace", "chosen"), [("scaling", "h"), ("kube-system", "g")])
-def test_the_priority_expander_is_told_in_the_namespace_of_the_options(
+def test_priority_configmap_is_read_from_the_options_namespace(
     stage: OperationHarness, namespace: str, chosen: str
 ) -> None:
     _options(stage, f"expander: [priority], namespace: {namespace}")

@@ -1,4 +1,4 @@
-"""Executors end operations while a pass decides, again and again: it does nothing, and asks for the next one itself."""
+"""Operations end during every attempt of a pass: it makes no changes and requests the next pass itself."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ OBSERVED = "reconcile:observed"
 
 @pytest.fixture
 def busy(stage: OperationHarness) -> OperationHarness:
-    """Whenever a pass has looked, an operation ends and writes the group's row, which the pass wants to write too: the
-    instance that is noted there as failed is not there any more."""
+    """After each read of a pass, an operation ends and writes the group's row, which the pass wants to write too: the
+    failed instance recorded there no longer exists."""
     stage.policy()
     stage.group(1)
     stage.pod("one", "g-1")
@@ -52,7 +52,7 @@ def _pass(stage: OperationHarness, reason: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["schedule", "webhook"])
-def test_a_pass_that_is_overtaken_every_time_comes_back_by_itself(
+def test_pass_whose_memory_changes_in_every_attempt_is_requeued(
     busy: OperationHarness, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -70,21 +70,21 @@ def test_a_pass_that_is_overtaken_every_time_comes_back_by_itself(
     assert len(busy.wakes) == 1
 
 
-def test_it_counts_as_made_and_gives_its_lease_back(busy: OperationHarness) -> None:
+def test_pass_overtaken_by_memory_changes_counts_as_done_and_releases_its_lease(busy: OperationHarness) -> None:
     _pass(busy, "webhook")
     assert busy.store.scan_states.due(busy.name).last_pass == pytest.approx(busy.clock(), abs=4.0)
     lease = busy.store.leases.acquire(busy.name, "another", 60.0)
     busy.store.leases.release(lease)
 
 
-def test_two_that_are_overtaken_within_seconds_ask_once(busy: OperationHarness) -> None:
+def test_two_passes_overtaken_within_seconds_request_one_reconcile(busy: OperationHarness) -> None:
     _pass(busy, "webhook")
     handle(encode(ReconcileMessage(busy.name, "webhook", busy.clock())).decode(), busy.runtime)
     assert busy.checkpoints.count(OBSERVED) == 6
     assert len(busy.wakes) == 1
 
 
-def test_where_the_next_pass_cannot_be_asked_for_the_message_fails_and_comes_again(busy: OperationHarness) -> None:
+def test_overtaken_pass_that_cannot_requeue_fails_its_message(busy: OperationHarness) -> None:
     class Silent:
         def send(self, queue: str, body: bytes, delay: int) -> None:
             raise NotSent(queue, "nobody listens")

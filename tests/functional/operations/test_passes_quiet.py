@@ -1,6 +1,6 @@
-"""A tick that finds nothing new costs a handful of items, however large the cluster (architecture §10).
+"""A tick without news costs a handful of items, however large the cluster (docs/architecture.md "Reconcile pass").
 
-What is told (the digest of the decision, the events' memory, gauges and counters) lies in rows that are written anyway.
+Reporting state (the digest of the decision, the event memory, gauges and counters) is in rows that are written anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ READS = {"GetItem", "BatchGetItem", "Query"}
 
 
 class Costs:
-    """Requests that read, and items written, at the table: `with Costs(stage) as costs:`."""
+    """Counts read requests and written items of the table: `with Costs(stage) as costs:`."""
 
     def __init__(self, stage: OperationHarness) -> None:
         self.reads = self.items = 0
@@ -39,7 +39,7 @@ class Costs:
 
 
 def a_large_cluster(stage: OperationHarness) -> None:
-    """A thousand nodes of a group that is full, most of them unneeded, and pods that fit nowhere."""
+    """A full group of a thousand nodes, most of them unneeded, and pods that fit nowhere."""
     stage.provider.add_pool("g", size=NODES)
     for number in range(1, NODES + 1):
         stage.kube.create(
@@ -64,13 +64,13 @@ def a_large_cluster(stage: OperationHarness) -> None:
 
 
 def a_tick(stage: OperationHarness) -> None:
-    """A minute later: the tick, and the pass it asks for."""
+    """One minute later: a tick, and the pass it requests."""
     stage.clock.advance(60)
     scan_scheduler.run(stage.runtime)
     handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
 
 
-def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: OperationHarness) -> None:
+def test_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     told = len(stage.events("NotTriggerScaleUp"))
@@ -85,7 +85,7 @@ def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(s
     assert entries == len(stage.store.journal.recent(stage.name)) == 1
 
 
-def test_the_row_that_a_pass_leaves_is_small(stage: OperationHarness) -> None:
+def test_row_written_by_a_quiet_pass_is_small(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
     lease = stage.store.leases.acquire(stage.name, "looking", 60.0)

@@ -1,4 +1,4 @@
-"""A quiet tick costs no more items where a second provider takes its calls out of a budget in the table."""
+"""A quiet tick costs no additional items with a second provider whose calls are limited by a budget in the table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS, SIZE = 20, 3
 
 @pytest.fixture
 def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
-    """Twenty scaling groups of three nodes each, in an account beside the group that the stage has."""
+    """Twenty scaling groups of three nodes each, in an account in addition to the harness's own group."""
     made = AlicloudAccount(ways=AlicloudRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     groups = [made.cloud.add_group(f"g{number}", size=SIZE) for number in range(GROUPS)]
@@ -30,7 +30,7 @@ def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
     bounds = tuple(GroupPolicy("alicloud", group.id, 0, 10) for group in groups)
 
     def providers() -> list[Provider]:
-        """As each pass builds them, with what functions share in the table."""
+        """Providers as each pass builds them, with the state that functions share in the table."""
         means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
@@ -48,7 +48,7 @@ def account(stage: OperationHarness) -> Iterator[AlicloudAccount]:
     made.stop()
 
 
-def test_ALI_DEFECT_14_a_quiet_tick_with_twenty_scaling_groups_writes_five_items_at_most(
+def test_quiet_tick_with_twenty_scaling_groups_writes_five_items_at_most(
     stage: OperationHarness, account: AlicloudAccount
 ) -> None:
     a_large_cluster(stage)

@@ -1,4 +1,4 @@
-"""A quiet tick costs one call and no more items where twenty pools of Cherry Servers stand beside another provider."""
+"""A quiet tick costs one call and no additional items with twenty pools of Cherry Servers next to another provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POOLS, SIZE = 20, 3
 
 @pytest.fixture
 def account(stage: OperationHarness) -> Iterator[CherryAccount]:
-    """Twenty pools of three servers each, in a project beside the group that the stage has."""
+    """Twenty pools of three servers each, in a project in addition to the harness's own group."""
     made = CherryAccount(ways=CherryRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     names = [f"pool{number}" for number in range(POOLS)]
@@ -32,7 +32,7 @@ def account(stage: OperationHarness) -> Iterator[CherryAccount]:
     bounds = tuple(GroupPolicy("cherryservers", name, 0, 10) for name in names)
 
     def providers() -> list[Provider]:
-        """As each pass builds them, with what functions share in the table."""
+        """Providers as each pass builds them, with the state that functions share in the table."""
         means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
@@ -50,7 +50,7 @@ def account(stage: OperationHarness) -> Iterator[CherryAccount]:
     made.stop()
 
 
-def test_CHERRY_D7_a_quiet_tick_with_twenty_pools_makes_one_call_and_writes_five_items_at_most(
+def test_quiet_tick_with_twenty_pools_makes_one_call_and_writes_five_items_at_most(
     stage: OperationHarness, account: CherryAccount
 ) -> None:
     a_large_cluster(stage)

@@ -1,4 +1,4 @@
-"""A quiet tick costs a handful of calls and no more items where Exoscale's Nodepools stand beside another provider."""
+"""A quiet tick costs a handful of calls and no additional items with Exoscale Nodepools next to another provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUPS, SIZE = 16, 3
 
 @pytest.fixture
 def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
-    """Sixteen Nodepools of three nodes each, in a zone beside the group that the stage has; one has no maximum."""
+    """Sixteen Nodepools of three nodes each, in a zone in addition to the harness's own group; one has no maximum."""
     made = ExoscaleAccount(ways=ExoscaleRegistrationOptions(boot=0.0))
     joining = made.attach(stage.clock, stage.kube)
     cluster = made.zone.add_cluster("prod")
@@ -31,7 +31,7 @@ def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
     bounds = tuple(GroupPolicy("exoscale", pool.id, 0, 10) for pool in pools[1:])
 
     def providers() -> list[Provider]:
-        """As each pass builds them, with what functions share in the table."""
+        """Providers as each pass builds them, with the state that functions share in the table."""
         means = ProviderServices(
             deployment=LOOPBACK,
             sleep=stage.clock.advance,
@@ -49,7 +49,7 @@ def account(stage: OperationHarness) -> Iterator[ExoscaleAccount]:
     made.stop()
 
 
-def test_EXO_DEFECT_2_a_quiet_tick_with_sixteen_nodepools_makes_four_calls_and_writes_five_items_at_most(
+def test_quiet_tick_with_16_nodepools_makes_4_calls_and_writes_5_items_at_most(
     stage: OperationHarness, account: ExoscaleAccount
 ) -> None:
     a_large_cluster(stage)

@@ -1,4 +1,4 @@
-"""Rules over many passes, with the real store: what is in force, what survives, and who is told."""
+"""Scaling rules over many passes with the real store: rules in force, stored state, and reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.functional.operations.test_passes_quiet import Costs
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 RULES = "horizontalnodeautoscalers"
-# The example of seed 004 as it is printed there, in lower case throughout.
+# The documented HorizontalNodeAutoscaler example, in lower case throughout.
 SPEC: dict[str, Any] = {
     "disable": False,
     "rules": [
@@ -36,12 +36,12 @@ SPEC: dict[str, Any] = {
 
 
 def group(stage: OperationHarness) -> str:
-    """The node group's id: one of its own for each test, for a group belongs to the cluster that acted on it first."""
+    """The node group's id, unique per test, because a group belongs to the cluster that acted on it first."""
     return f"g.{stage.name}"
 
 
 def policy(stage: OperationHarness, *lines: str) -> None:
-    """The policy in force from the next pass on, with these lines in its spec."""
+    """Sets the policy for the following passes, with these lines in its spec."""
     current = stage.store.policies.current(stage.name)
     text = POLICY.format(name=stage.name, mode="active").replace("id: g,", f"id: {group(stage)},")
     text += "".join(f"  {line}\n" for line in lines)
@@ -49,8 +49,8 @@ def policy(stage: OperationHarness, *lines: str) -> None:
 
 
 def a_pass(stage: OperationHarness, at: str = "") -> list[Operation]:
-    """A pass by a process that has just begun, a minute later or at that time (of 21 November 2026, or the day that is
-    given); operations that it leaves open."""
+    """Runs a pass in a new process, a minute later or at that time (of 21 November 2026, or the given day); returns its
+    open operations."""
     stage.replace(**{field: getattr(stage._runtime(), field) for field in ("kube_client", "providers")})
     if at:
         instant = datetime.fromisoformat(at if "T" in at else f"2026-11-21T{at}").replace(tzinfo=UTC).timestamp()
@@ -62,7 +62,7 @@ def a_pass(stage: OperationHarness, at: str = "") -> list[Operation]:
 
 
 def nodes(stage: OperationHarness, count: int, used: str = "") -> None:
-    """A group of ready nodes with 4 cpu. used: what a pod on each asks for."""
+    """A group of ready nodes with 4 cpu. used: request of the pod on each."""
     for name, machine in stage.provider.add_pool(group(stage), size=count).machines.items():
         stage.kube.create(
             "nodes",
@@ -79,7 +79,7 @@ def nodes(stage: OperationHarness, count: int, used: str = "") -> None:
 
 
 def rule_object(stage: OperationHarness, spec: dict[str, Any] | None = None) -> None:
-    """The object, made or changed."""
+    """Creates or changes the object."""
     spec = {**(spec or SPEC), "targetnodepoolids": [group(stage)]}
     made = stage.kube.peek(RULES, "xxxx", "kube-system", "autoscaling.cce.io")
     if made is None:
@@ -113,7 +113,7 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
 
 
 def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: OperationHarness) -> None:
-    stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # any other cluster: it does not know the kind
+    stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # in other clusters, which do not know the kind
     policy(
         stage,
         "scaleUp: {horizontalNodeAutoscalers: true}",
@@ -168,7 +168,7 @@ def test_CCE_A2_objects_that_no_longer_count_are_forgotten(stage: OperationHarne
     assert stage.memory().rule_objects == {}
 
 
-def test_rules_that_have_nothing_to_do_cost_a_quiet_pass_nothing(stage: OperationHarness) -> None:
+def test_rules_without_work_add_no_cost_to_a_quiet_pass(stage: OperationHarness) -> None:
     policy(stage, "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="2300m")
     items = []

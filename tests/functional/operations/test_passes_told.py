@@ -1,4 +1,4 @@
-"""What goes wrong in telling stays there, and what goes wrong in a pass is told."""
+"""A failure in reporting does not fail the pass, and a failed pass is reported."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def a_pass(stage: OperationHarness) -> None:
 
 
 def remains(stage: OperationHarness) -> CarryOver:
-    """What the last pass left."""
+    """The reporting state that the last pass stored."""
     return carry_over.read(stage.store.scan_states.passed_by([stage.name])[stage.name].left)
 
 
-def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_one_saw(
+def test_pass_that_cannot_read_the_cluster_is_counted_and_keeps_the_last_gauges(
     stage: OperationHarness,
 ) -> None:
     stage.group(2)
@@ -42,7 +42,7 @@ def test_a_pass_that_cannot_read_the_cluster_is_counted_and_keeps_what_the_last_
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), Unavailable("no answer")])
-def test_a_telling_that_breaks_breaks_nothing_else(
+def test_failed_reporting_does_not_fail_the_pass(
     stage: OperationHarness, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def breaks(*_: Any, **__: Any) -> None:
@@ -58,9 +58,7 @@ def test_a_telling_that_breaks_breaks_nothing_else(
     assert stage.store.leases.acquire(stage.name, "next", 60.0).decision
 
 
-def test_marks_that_cannot_be_written_do_not_bring_the_pass_back(
-    stage: OperationHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_taint_updates_do_not_repeat_the_pass(stage: OperationHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(*_: Any) -> None:
         raise Unavailable("no answer")
 
@@ -70,7 +68,7 @@ def test_marks_that_cannot_be_written_do_not_bring_the_pass_back(
     assert remains(stage).gauges["last_activity;activity=main"] == stage.clock()
 
 
-def test_a_second_process_repeats_neither_entry_nor_event(stage: OperationHarness) -> None:
+def test_second_process_repeats_neither_journal_entry_nor_event(stage: OperationHarness) -> None:
     stage.group(1)
     stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
     pod = stage.kube.get("pods", "waits", "default")

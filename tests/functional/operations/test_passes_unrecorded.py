@@ -1,4 +1,4 @@
-"""A pass that is saved and sent is made, whether or not the journal takes its account."""
+"""A pass that is saved and sent is complete, whether or not the journal entry can be written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.functional.operations.harness import OperationHarness
 
 
 def _pending(stage: OperationHarness) -> str:
-    """A scene in which a pass grows group g; the message that asks for the pass."""
+    """A fixture in which a pass scales up group g; returns the message that requests the pass."""
     stage.provider.add_pool("g", size=1)
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     stage.kube.create(
@@ -40,7 +40,7 @@ def _pending(stage: OperationHarness) -> str:
 
 
 def _failing(stage: OperationHarness) -> AwsFaults:
-    """Faults of the table, from here on."""
+    """Starts faults of the table."""
     faults = AwsFaults()
     stage.replace(
         store=Store(
@@ -54,9 +54,9 @@ def _failing(stage: OperationHarness) -> AwsFaults:
     return faults
 
 
-def test_a_journal_that_fails_does_not_bring_the_message_back(stage: OperationHarness) -> None:
+def test_failed_journal_write_does_not_redeliver_the_message(stage: OperationHarness) -> None:
     body = _pending(stage)
-    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)  # those of the schema and the claim
+    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)  # those of the schema and the group ownership
     install(stage.runtime)
     try:
         failed = each_record({"Records": [{"messageId": "m-1", "body": body}]}, handle)
@@ -70,7 +70,7 @@ def test_a_journal_that_fails_does_not_bring_the_message_back(stage: OperationHa
     assert stage.store.scan_states.due(stage.name).last_pass > 0
 
 
-def test_a_save_that_fails_does_bring_it_back(stage: OperationHarness) -> None:
+def test_failed_save_redelivers_the_message(stage: OperationHarness) -> None:
     body = _pending(stage)
     _failing(stage).instead("transact_write_items", busy("ValidationException"))
     handle(body, stage.runtime)

@@ -1,4 +1,4 @@
-"""A deployment waits for AWS to settle, and for nothing else."""
+"""A deployment retries while AWS settles, and only then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _refusal(code: str, text: str = "") -> ClientError:
         ("AccessDeniedException", "User is not authorized", 1),
     ],
 )
-def test_only_what_settles_is_waited_for_and_not_for_ever(code: str, text: str, attempts: int) -> None:
+def test_deploy_retries_only_settling_errors_and_not_forever(code: str, text: str, attempts: int) -> None:
     made: list[float] = []
 
     def call() -> None:
@@ -36,7 +36,7 @@ def test_only_what_settles_is_waited_for_and_not_for_ever(code: str, text: str, 
     assert len(made) == attempts
 
 
-def test_a_call_that_succeeds_in_the_end_has_succeeded() -> None:
+def test_deploy_call_that_finally_succeeds_counts_as_succeeded() -> None:
     answers = [_refusal("ResourceInUseException"), _refusal("ResourceInUseException"), None]
     waited: list[float] = []
 

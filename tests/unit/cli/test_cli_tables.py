@@ -1,4 +1,4 @@
-"""Tables: plain and exact where nobody looks with eyes, rich on a terminal, harmless whatever a name holds."""
+"""Table output: plain and exact for pipes, formatted on a terminal, harmless for any text in a name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Group
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that reports to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -25,11 +25,11 @@ def shown(*tables: Table, text: str = "", out: io.StringIO | None = None) -> str
     return out.getvalue()
 
 
-def test_plain_columns_line_up() -> None:
+def test_cli_table_plain_columns_are_aligned() -> None:
     assert shown(TABLE) == "Groups\nNAME        SIZE\na              1\nlong-name    200\n"
 
 
-def test_text_and_tables_are_apart_and_empty_ones_left_out() -> None:
+def test_cli_table_is_separated_from_text_and_omitted_when_empty() -> None:
     empty, silent = Table(("a",), (), empty="none"), Table(("a",), (), title="Nothing")
     assert shown(TABLE, empty, silent, text="Summary.").split("\n\n") == [
         "Summary.",
@@ -38,16 +38,16 @@ def test_text_and_tables_are_apart_and_empty_ones_left_out() -> None:
     ]
 
 
-def test_plain_rows_are_never_cut() -> None:
+def test_cli_table_plain_rows_are_never_truncated() -> None:
     assert "x" * 5000 in shown(Table(("a",), (("x" * 5000,),)))
 
 
-def test_wide_characters_take_two_columns() -> None:
+def test_cli_table_wide_characters_take_two_columns() -> None:
     assert shown(Table(("n", "m"), (("日本", "1"), ("abcd", "2")))).splitlines() == ["N      M", "日本   1", "abcd   2"]
     assert [columns(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
 
 
-def test_control_characters_do_not_reach_the_terminal() -> None:
+def test_cli_table_control_characters_do_not_reach_the_terminal() -> None:
     evil = "a\x1b[31mred\x07\u202egnp\n"
     for out in (io.StringIO(), Terminal()):
         text = shown(Table(("name",), ((evil,),), title=evil), text=evil, out=out)
@@ -57,7 +57,7 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
     assert one_line("a\nb\t c\x1b") == "a b c\N{REPLACEMENT CHARACTER}"
 
 
-def test_a_terminal_gets_rich_and_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_table_uses_rich_on_a_terminal_and_honours_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     assert "─" in shown(TABLE, text="Summary.", out=Terminal())
@@ -65,6 +65,6 @@ def test_a_terminal_gets_rich_and_no_colour_is_obeyed(monkeypatch: pytest.Monkey
     assert shown(TABLE, out=Terminal()) == shown(TABLE)
 
 
-def test_markup_in_names_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cli_table_markup_in_names_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert "[bold]x[/bold]" in shown(Table(("a",), (("[bold]x[/bold]",),)), out=Terminal())

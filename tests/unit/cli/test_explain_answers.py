@@ -1,4 +1,4 @@
-"""Answers made of plans that are written by hand: what `outscaler explain` says of each kind of verdict."""
+"""Explanations of hand-written plans: the output of `outscaler explain` for each kind of verdict."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rows(answer: Explanation, title: str) -> tuple[tuple[str, ...], ...]:
 # -- pods ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_promised_new_node_is_named_by_its_number_and_growth() -> None:
+def test_explain_pod_on_a_new_node_names_node_number_and_scale_up() -> None:
     build = shop()
     made = scene(
         build,
@@ -63,7 +63,7 @@ def test_a_promised_new_node_is_named_by_its_number_and_growth() -> None:
     assert answer.data["growth"] == {"group": "g", "from": 3, "to": 5, "max": 10}
 
 
-def test_a_pod_that_fits_names_the_node_and_whether_it_is_there_yet() -> None:
+def test_explain_fitting_pod_names_its_node_and_whether_it_exists() -> None:
     build = shop()
     one, two, three = web(build)
     made = scene(
@@ -77,7 +77,7 @@ def test_a_pod_that_fits_names_the_node_and_whether_it_is_there_yet() -> None:
     assert "fits on a node that exists or is on its way" in said(explain_pod.answer(made, three))
 
 
-def test_groups_with_the_same_reasons_share_a_row() -> None:
+def test_explain_groups_with_equal_reasons_share_a_row() -> None:
     build = shop()
     short = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
     verdict = UnschedulablePods(
@@ -91,13 +91,13 @@ def test_groups_with_the_same_reasons_share_a_row() -> None:
     )
 
 
-def test_without_groups_it_says_so() -> None:
+def test_explain_pod_without_any_groups_says_so() -> None:
     build = shop()
     answer = explain_pod.answer(scene(build, unschedulable=(UnschedulablePods(web(build)),)), web(build)[0])
     assert said(answer).endswith("others of its class: there are no node groups.")
 
 
-def test_a_pod_of_a_leaving_node_has_both_answers() -> None:
+def test_explain_pod_of_a_leaving_node_shows_both_verdicts() -> None:
     build = shop()
     name = next(pod.key for pod in build.pods if pod.node)
     made = scene(
@@ -113,13 +113,13 @@ def test_a_pod_of_a_leaving_node_has_both_answers() -> None:
     assert (answer.data["verdict"], answer.data["again"]) == ("runs", "newNode")
 
 
-def test_a_pod_that_the_plan_does_not_mention_is_no_crash() -> None:
+def test_explain_pod_absent_from_the_plan_does_not_crash() -> None:
     build = shop()
     answer = explain_pod.answer(scene(build), web(build)[0])
     assert answer.data["verdict"] == "unknown"
 
 
-def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
+def test_explain_reports_missing_data_that_affects_the_verdict() -> None:
     build = shop()
     namespaces = MissingData("Namespace", "forbidden", affected_decisions=("inter-pod affinity by namespaceSelector",))
     budgets = MissingData("PodDisruptionBudget", "forbidden", affected_decisions=("BlockedByPod NotEnoughPdb",))
@@ -137,7 +137,7 @@ def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
     assert explain_group.answer(made, "g").gaps == (namespaces, provider, claims)
 
 
-def test_notes_of_the_plan_come_with_every_answer() -> None:
+def test_explain_shows_the_notes_of_the_plan_with_every_verdict() -> None:
     build = shop()
     made = scene(build, notes=(Reason.of(ReasonCode.TIME_BUDGET, seconds=10.0),))
     document = explain_view.as_document(explain_group.answer(made, "g"), made)
@@ -151,7 +151,7 @@ def test_notes_of_the_plan_come_with_every_answer() -> None:
 # -- nodes ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_node_lists_the_pods_that_are_expected_on_it() -> None:
+def test_explain_node_lists_the_pods_expected_on_it() -> None:
     build = shop()
     made = scene(
         build,
@@ -164,14 +164,14 @@ def test_a_node_lists_the_pods_that_are_expected_on_it() -> None:
     assert answer.says[-1] == "3 pending pods are expected on it."
 
 
-def test_a_node_that_is_on_its_way_is_known_by_its_promises() -> None:
+def test_explain_upcoming_node_is_known_by_its_expected_pods() -> None:
     build = shop()
     made = scene(build, promises=(PodPlacement(web(build), node="upcoming-g-1"),))
     answer = explain_node.answer(made, "upcoming-g-1")
     assert (answer.data["verdict"], answer.data["expected"]) == ("upcoming", list(web(build)))
 
 
-def test_an_unneeded_node_says_what_it_waits_for() -> None:
+def test_explain_unneeded_node_says_what_it_waits_for() -> None:
     waits = NodeVerdict("n-2", Reason.of(ReasonCode.IN_COOLDOWN, which="after a scale-up", until=NOW + 60))
     answer = explain_node.answer(scene(shop(), unneeded=("n-2",), unremovable=(waits,)), "n-2")
     assert (answer.data["verdict"], answer.data["reason"]["code"]) == ("unneeded", "InCooldown")
@@ -180,7 +180,7 @@ def test_an_unneeded_node_says_what_it_waits_for() -> None:
 # -- groups --------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_shows_who_goes_on_each_new_node() -> None:
+def test_explain_group_shows_the_pods_on_each_new_node() -> None:
     build = shop()
     made = scene(
         build,
@@ -195,7 +195,7 @@ def test_a_group_shows_who_goes_on_each_new_node() -> None:
     assert [row[1:3] for row in rows(answer, "New nodes")] == [("1", "2"), ("2", "1")]
 
 
-def test_a_group_that_was_not_chosen_says_what_it_could_have_done() -> None:
+def test_explain_unchosen_group_shows_its_best_option() -> None:
     verdict = GroupVerdict("g", "test", 0, 10, 2, option_nodes=3, option_pods=9, waste=0.25)
     answer = explain_group.answer(scene(shop(), groups=(verdict,)), "g")
     assert answer.data["verdict"] == "notChosen"
@@ -204,14 +204,14 @@ def test_a_group_that_was_not_chosen_says_what_it_could_have_done() -> None:
     )
 
 
-def test_a_group_says_what_it_waits_for() -> None:
+def test_explain_group_says_what_it_waits_for() -> None:
     memory = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
     answer = explain_group.answer(scene(shop(), memory), "g")
     assert answer.data["waitingFor"]["nodes"] == 2
     assert dict(answer.facts)["waiting for"].startswith("2 nodes until ")
 
 
-def test_an_answer_is_data_all_through() -> None:
+def test_explain_result_is_serializable_data() -> None:
     build = shop()
     made = scene(build, ignored=(IgnoredPods(web(build), Reason.of(ReasonCode.NOT_YET_SEEN)),))
     for answer in (

@@ -1,4 +1,4 @@
-"""`outscaler explain group` finds a group by what people know it by: its id, or an alias that its provider gives."""
+"""`outscaler explain group` finds a group by the names that users know: its id, or an alias that its provider gives."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def explained(name: str) -> str:
     ("name", "group"),
     [("7d48/az2", "7d48/az2"), ("web/az2", "7d48/az2"), ("own", "9e1f/default"), ("9e1f", "9e1f/default")],
 )
-def test_a_group_is_found_by_its_id_and_by_an_alias(name: str, group: str) -> None:
+def test_explain_finds_a_group_by_its_id_and_by_an_alias(name: str, group: str) -> None:
     assert explained(name) == group
 
 
-def test_a_name_of_several_groups_is_refused_with_all_of_them() -> None:
+def test_explain_refuses_a_name_shared_by_several_groups_and_lists_them() -> None:
     with pytest.raises(BadInput, match="is 2 node groups; write one of 7d48/az2, 7d48/default"):
         explained("web")
 
 
-def test_a_name_of_none_is_refused_with_what_is_near() -> None:
+def test_explain_refuses_an_unknown_group_and_suggests_similar_names() -> None:
     with pytest.raises(BadInput, match="no node group is called 'wob'"):
         explained("wob")

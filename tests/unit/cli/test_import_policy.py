@@ -1,4 +1,4 @@
-"""`outscaler import`: files of another autoscaler in, one document out that `outscaler validate` takes."""
+"""`outscaler import` converts files of another autoscaler into one document that `outscaler validate` accepts."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def horizontal(name: str, *rules: dict[str, Any], pools: tuple[str, ...] = (POOL
 
 
 def file_of(folder: Path, name: str, *held: Any) -> str:
-    """One file with these documents."""
+    """Writes one file with these documents."""
     path = folder / name
     path.write_text("\n---\n".join(json.dumps(each) for each in held), encoding="utf-8")
     return str(path)
 
 
-def test_settings_and_objects_become_one_document_that_validate_takes(tmp_path: Path, capsys: Said) -> None:
+def test_import_merges_settings_and_objects_into_one_valid_document(tmp_path: Path, capsys: Said) -> None:
     addons = file_of(tmp_path, "addons.json", ADDONS)
     objects = file_of(
         tmp_path, "rules.yaml", horizontal("a", cron(), metric()), horizontal("b", metric(value="-1"), pools=("other",))
@@ -113,7 +113,7 @@ def test_settings_and_objects_become_one_document_that_validate_takes(tmp_path: 
     assert main(["validate", str(written)]) == 0
 
 
-def test_the_document_is_in_shadow_and_does_not_obey_the_objects_as_well(tmp_path: Path, capsys: Said) -> None:
+def test_import_writes_shadow_mode_and_does_not_obey_the_objects_as_well(tmp_path: Path, capsys: Said) -> None:
     assert main(["import", file_of(tmp_path, "a.json", horizontal("a", cron())), *FLAGS, "--cluster-id", CLUSTER]) == 0
     policy, _ = load(capsys.readouterr().out, place="p.yaml")
     assert policy.mode == "shadow"
@@ -122,7 +122,7 @@ def test_the_document_is_in_shadow_and_does_not_obey_the_objects_as_well(tmp_pat
     assert load(capsys.readouterr().out, place="p.yaml")[0].scale_up.horizontal_node_autoscalers is None
 
 
-def test_what_no_file_says_is_told_with_its_flag_and_validate_tells_it_too(tmp_path: Path, capsys: Said) -> None:
+def test_import_and_validate_report_unset_required_values_with_their_flag(tmp_path: Path, capsys: Said) -> None:
     assert main(["import", file_of(tmp_path, "a.json", CUSTOM)]) == 0
     document, told = capsys.readouterr()
     for flag in ("--cluster-id", "--region", "--credentials-secret", "--kubeconfig-secret", "--name"):
@@ -139,7 +139,7 @@ def test_what_no_file_says_is_told_with_its_flag_and_validate_tells_it_too(tmp_p
     assert len(capsys.readouterr().err.splitlines()) == len(lacking)
 
 
-def test_json_is_the_same_document(tmp_path: Path, capsys: Said) -> None:
+def test_import_json_output_is_the_same_document(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.json", ADDONS)
     assert main(["import", file, *FLAGS]) == 0
     as_yaml = capsys.readouterr().out
@@ -147,9 +147,7 @@ def test_json_is_the_same_document(tmp_path: Path, capsys: Said) -> None:
     assert json.loads(capsys.readouterr().out) == yaml.safe_load(as_yaml)
 
 
-def test_a_bad_object_is_named_with_its_file_and_every_mistake_and_nothing_is_printed(
-    tmp_path: Path, capsys: Said
-) -> None:
+def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing(tmp_path: Path, capsys: Said) -> None:
     bad = metric()
     bad["metricTrigger"] |= {"metricValue": 40, "metricOperation": "<"}
     file = file_of(tmp_path, "rules.yaml", horizontal("good", cron()), horizontal("bad", bad))
@@ -173,7 +171,9 @@ def test_a_bad_object_is_named_with_its_file_and_every_mistake_and_nothing_is_pr
         (({"kind": "ConfigMap"},), "holds no settings of the autoscaler add-on"),
     ],
 )
-def test_what_cannot_be_one_policy_is_refused(tmp_path: Path, capsys: Said, held: tuple[Any, ...], says: str) -> None:
+def test_import_refuses_contradictory_input_files(
+    tmp_path: Path, capsys: Said, held: tuple[Any, ...], says: str
+) -> None:
     assert main(["import", file_of(tmp_path, "a.yaml", *held)]) == 2
     said = capsys.readouterr()
     assert says in said.err
@@ -189,7 +189,7 @@ def test_what_cannot_be_one_policy_is_refused(tmp_path: Path, capsys: Said, held
         (("-", "--time-zone", "Mars"), "--time-zone: 'Mars' is not a time zone"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(
+def test_import_usage_error_is_one_line(
     capsys: Said, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], says: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(CUSTOM).encode())))
@@ -199,13 +199,13 @@ def test_a_wrong_command_line_is_one_line(
     assert (said.out, len(said.err.splitlines())) == ("", 1)
 
 
-def test_standard_input_is_a_file_too(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_reads_standard_input(capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(json.dumps(ADDONS).encode())))
     assert main(["import", "-", *FLAGS]) == 0
     assert load(capsys.readouterr().out, place="p")[0].options.max_nodes_total == 200
 
 
-def test_names_that_a_policy_cannot_have_are_changed_and_told(tmp_path: Path, capsys: Said) -> None:
+def test_import_changes_and_reports_names_invalid_in_a_policy(tmp_path: Path, capsys: Said) -> None:
     file = file_of(
         tmp_path,
         "a.yaml",
@@ -220,7 +220,7 @@ def test_names_that_a_policy_cannot_have_are_changed_and_told(tmp_path: Path, ca
     assert sum("is called" in line for line in told.splitlines()) == 4
 
 
-def test_objects_that_do_nothing_are_told(tmp_path: Path, capsys: Said) -> None:
+def test_import_reports_objects_without_effect(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("off", cron(), disable=True), horizontal("aimless", cron(), pools=()))
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, told = capsys.readouterr()
@@ -229,13 +229,13 @@ def test_objects_that_do_nothing_are_told(tmp_path: Path, capsys: Said) -> None:
     assert "kube-system/aimless: rule evening: has no target" in told
 
 
-def test_CCE_A3_2_a_rule_that_validate_will_refuse_is_told(tmp_path: Path, capsys: Said) -> None:
+def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="50")))
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     assert "not complete: spec.rules[0].above: 50% is not above options.scaleDown" in capsys.readouterr().err
 
 
-def test_settings_of_an_addon_that_was_switched_off_are_told(tmp_path: Path, capsys: Said) -> None:
+def test_import_reports_settings_of_a_disabled_addon(tmp_path: Path, capsys: Said) -> None:
     off = {"scaleUpUnscheduledPodEnabled": False, "scaleUpUtilizationEnabled": False}
     assert main(["import", file_of(tmp_path, "a.json", off), *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, told = capsys.readouterr()
@@ -244,7 +244,7 @@ def test_settings_of_an_addon_that_was_switched_off_are_told(tmp_path: Path, cap
     assert load(document, place="p")[0].scale_up.rules is False
 
 
-def test_a_cluster_that_is_not_the_one_asked_for_is_told(tmp_path: Path, capsys: Said) -> None:
+def test_import_reports_a_cluster_other_than_the_requested_one(tmp_path: Path, capsys: Said) -> None:
     other = CLUSTER.replace("2292498e", "11111111")
     assert main(["import", file_of(tmp_path, "a.json", ADDONS), *FLAGS, "--cluster-id", other]) == 0
     document, told = capsys.readouterr()
@@ -252,7 +252,7 @@ def test_a_cluster_that_is_not_the_one_asked_for_is_told(tmp_path: Path, capsys:
     assert load(document, place="p")[0].providers["huaweicloud"]["clusterId"] == other
 
 
-def test_text_of_files_cannot_get_out_of_a_comment_or_move_the_cursor(tmp_path: Path, capsys: Said) -> None:
+def test_import_text_cannot_escape_a_comment_or_move_the_cursor(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.yaml", {"kind": "X\nmode: active\n\x1b[2J"}, {**CUSTOM, "key\nspec: {}": 1})
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     document, told = capsys.readouterr()
@@ -261,7 +261,7 @@ def test_text_of_files_cannot_get_out_of_a_comment_or_move_the_cursor(tmp_path: 
     assert "passed over" in told
 
 
-def test_the_objects_of_the_vendors_pages_are_read_in_small_letters_too(tmp_path: Path, capsys: Said) -> None:
+def test_import_reads_the_vendors_objects_with_lowercase_keys(tmp_path: Path, capsys: Said) -> None:
     text = f"""\
 apiversion: autoscaling.cce.io/v1alpha1
 kind: horizontalnodeautoscaler

@@ -1,4 +1,4 @@
-"""Rules and headroom in the answers of `plan` and `explain group`, and nothing of them where there are none."""
+"""Rules and headroom in the output of `plan` and `explain group`, omitted where there are none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def table(blocks: list[Block] | tuple[Table, ...], title: str) -> Table:
     return next(each for each in blocks if isinstance(each, Table) and each.title == title)
 
 
-def test_a_plan_without_rules_and_headroom_says_nothing_of_them() -> None:
+def test_cli_plan_without_rules_and_headroom_omits_them() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 3, 10, ("shop/web",)),))
     document = plan_output.as_document(made, TIMES)
     assert {"rules", "headroom"} & {*document, *document["scaleUps"][0]} == set()
@@ -50,7 +50,7 @@ def test_a_plan_without_rules_and_headroom_says_nothing_of_them() -> None:
     assert table(blocks, "Node groups").rows[0][4] == "shop/web"
 
 
-def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
+def test_cli_plan_shows_rules_with_their_nodes_and_refusals() -> None:
     made = plan(rules=(EVENING, QUIET, BUSY))
     assert plan_output.as_document(made, TIMES)["rules"] == [
         {"rule": "evening", "pool": "pool-1", "source": "kube-system/a", "nodes": 2, "due": "2026-11-21T07:20:00Z"},
@@ -80,7 +80,7 @@ def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
     ]
 
 
-def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
+def test_cli_plan_shows_headroom_with_reasons_for_the_missing_part() -> None:
     verdict = HeadroomVerdict("spare", 5, held=2, added=1, reasons={"g": Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3)})
     made = plan(headroom=(verdict,))
     [answer] = plan_output.as_document(made, TIMES)["headroom"]
@@ -95,7 +95,7 @@ def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
     assert row[:4] == ("spare", "5", "2", "+1")
 
 
-def test_a_growth_says_what_it_is_for() -> None:
+def test_cli_plan_scale_up_shows_its_purpose() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),))
     assert plan_output.as_document(made, TIMES)["scaleUps"] == [
         {"group": "g", "from": 2, "to": 5, "pods": ["shop/web"], "rules": ["evening", "busy"], "headroom": ["spare"]}
@@ -113,12 +113,12 @@ def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) ->
     return explain_group.answer(ExplainContext(case, PlannedCase(made, memory, TIMES)), "g")
 
 
-def test_a_group_grows_for_a_rule_alone() -> None:
+def test_cli_explains_a_group_that_grows_only_for_a_rule() -> None:
     [said] = explained(plan(scale_ups=(ScaleUp("g", "test", 2, 4, 10, rules=("kube-system/a/evening",)),))).says
     assert said == "Node group g grows 2 -> 4 (max 10) for rule kube-system/a/evening."
 
 
-def test_a_group_shows_the_rules_of_its_pool_and_their_next_times() -> None:
+def test_explain_group_shows_the_rules_of_its_pool_and_their_next_times() -> None:
     policy = Policy(
         "test",
         rules=(Rule("morning", ("g",), cron="0 9 * * *", time_zone="Europe/Zurich", add=1),),
@@ -135,14 +135,14 @@ def test_a_group_shows_the_rules_of_its_pool_and_their_next_times() -> None:
     assert [each["next"] for each in answer.data["rules"]] == ["2026-11-21T12:47:00Z", "2026-11-21T08:00:00Z"]
 
 
-def test_a_group_without_rules_shows_none() -> None:
+def test_explain_group_without_rules_shows_none() -> None:
     answer = explained(plan(rules=(BUSY,)))
     assert "rules" not in answer.data
     assert table(answer.tables, "Rules").rows == ()
 
 
 @pytest.mark.parametrize(("option", "grown"), [("", [2]), ("horizontalNodeAutoscalers: false", [])])
-def test_CCE_A2_plan_obeys_saved_objects_unless_the_policy_says_no(
+def test_CCE_A2_plan_obeys_saved_rule_objects_unless_the_policy_forbids_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, grown: list[int]
 ) -> None:
     folder = tmp_path / "saved"

@@ -1,4 +1,4 @@
-"""The table of nodes that stay names a cause that a person can act on, also where it has rules in place of nodes."""
+"""The table of nodes that stay names a cause that a user can act on, also where it shows rules instead of nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.cli.tables import show
 from tests.builders import cluster, having
 
 
-def test_many_nodes_held_by_budgets_show_each_budget() -> None:
+def test_cli_stay_table_names_each_budget_that_blocks_many_nodes() -> None:
     build = cluster()
     for number in range(60):
         app = "web" if number % 2 else "shop"

@@ -1,4 +1,4 @@
-"""Promises in a few rows, however many there are."""
+"""Placements of pods are shown in a few rows, however many there are."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tables(made: Plan) -> dict[str, Table]:
     return {each.title: each for each in plan_output.as_blocks(made, TIMES) if isinstance(each, Table)}
 
 
-def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
+def test_placements_name_a_node_or_a_number_within_a_group() -> None:
     made = plan(PodPlacement(("shop/a",), node="n-1"), PodPlacement(("shop/b", "shop/c"), group="g", number=2))
     assert plan_output.as_document(made, TIMES)["promises"] == [
         {"pods": ["shop/a"], "node": "n-1", "promised": True},
@@ -30,7 +30,7 @@ def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
     ]
 
 
-def test_new_nodes_that_are_equally_full_are_one_row() -> None:
+def test_placements_on_equally_full_new_nodes_share_a_row() -> None:
     names = pods(25)
     full = [PodPlacement(names[at * 10 : at * 10 + 10], group="g", number=at + 1) for at in range(2)]
     made = plan(*full, PodPlacement(names[20:], group="g", number=3), PodPlacement(("shop/x",), group="a", number=1))
@@ -41,12 +41,12 @@ def test_new_nodes_that_are_equally_full_are_one_row() -> None:
     ]
 
 
-def test_pods_of_several_classes_on_one_new_node_are_counted_together() -> None:
+def test_placements_of_several_pod_classes_on_one_new_node_are_summed() -> None:
     made = plan(PodPlacement(pods(3, "a"), group="g", number=1), PodPlacement(pods(4, "b"), group="g", number=1))
     assert placements.rows_of_new(made)[0][:3] == ("g", "1", "7")
 
 
-def test_twenty_thousand_pods_stay_readable() -> None:
+def test_placements_of_twenty_thousand_pods_stay_readable() -> None:
     names = pods(20_000)
     new = [PodPlacement(names[at : at + 1 + at % 7], group=f"g-{at % 3}", number=at // 3 + 1) for at in range(6000)]
     there = [PodPlacement((name,), node=f"n-{at:05d}") for at, name in enumerate(names[10_000:])]
@@ -67,7 +67,7 @@ def test_twenty_thousand_pods_stay_readable() -> None:
     )
 
 
-def test_existing_nodes_with_the_most_pods_come_first_and_every_pod_is_counted() -> None:
+def test_placements_list_fullest_existing_nodes_first_and_count_every_pod() -> None:
     made = plan(
         PodPlacement(pods(2), node="n-1"),
         PodPlacement(pods(5, "q"), node="n-2"),
@@ -76,7 +76,7 @@ def test_existing_nodes_with_the_most_pods_come_first_and_every_pod_is_counted()
     assert [row[:2] for row in placements.rows_of_existing(made)] == [("n-2", "5"), ("n-1", "2"), ("-", "1")]
 
 
-def test_notes_and_assumptions_are_said() -> None:
+def test_placements_show_notes_and_assumptions() -> None:
     made = plan(notes=(Reason.of(ReasonCode.EXPANDER_SKIPPED, expander="price", detail="no prices"),))
     document = plan_output.as_document(made, TIMES, ("node n-1 is gone",))
     assert document["notes"] == [{"code": "ExpanderSkipped", "message": "expander price was passed over (no prices)"}]

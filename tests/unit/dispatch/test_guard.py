@@ -1,4 +1,4 @@
-"""What each mode permits; that nobody else reads the mode is tests/unit/test_house.py."""
+"""Permissions of each mode. tests/unit/test_house.py checks that no other module reads the mode."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ from tests.cases import each_row
         (Mode.ACTIVE, True, True),
     ],
 )
-def test_what_each_mode_permits(mode: Mode, plan: bool, act: bool) -> None:
+def test_mode_guard_permissions_of_each_mode(mode: Mode, plan: bool, act: bool) -> None:
     permission = permitted(Policy(name="shop", mode=mode))
     assert (permission.plan, permission.act, permission.word) == (plan, act, mode.value)

@@ -1,4 +1,4 @@
-"""A pass is handed over by an asynchronous invocation, and whatever Lambda says against it is one error."""
+"""A reconcile pass is started by an asynchronous invocation; every refusal by Lambda becomes one error class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "outscaler-dev-reconcile_large"
 
 
 class Kept:
-    """What Lambda has taken. error: what it says instead."""
+    """Records what Lambda accepted. error: raised instead."""
 
     def __init__(self, error: Exception | None = None, status: int = 202) -> None:
         self.events: list[tuple[str, bytes]] = []
@@ -29,7 +29,7 @@ class Kept:
         return {"StatusCode": self._status}
 
 
-def test_the_message_is_the_event() -> None:
+def test_invoke_sends_the_message_as_the_event() -> None:
     kept = Kept()
     LargeFunction(NAME, kept)(b'{"cluster":"shop"}')
     assert kept.events == [(NAME, b'{"cluster":"shop"}')]
@@ -47,13 +47,13 @@ def test_the_message_is_the_event() -> None:
         (Kept(status=500), "status 500"),
     ],
 )
-def test_whatever_lambda_says_against_it_is_not_invoked(kept: Kept, code: str) -> None:
+def test_invoke_raises_not_invoked_for_every_lambda_error(kept: Kept, code: str) -> None:
     with pytest.raises(NotInvoked) as refused:
         LargeFunction(NAME, kept)(b"{}")
     assert refused.value.code == code
 
 
-def test_lambda_that_takes_no_more_is_not_invoked() -> None:
+def test_invoke_raises_not_invoked_when_lambda_throttles() -> None:
     def full(function: str, event: bytes) -> None:
         raise NotSent(function, "full")
 
@@ -70,6 +70,6 @@ def test_lambda_that_takes_no_more_is_not_invoked() -> None:
         ({"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_RECONCILE_LARGE": "another"}, "another"),
     ],
 )
-def test_the_function_is_named_by_its_variable_or_by_the_prefix(environment: dict[str, str], name: str) -> None:
+def test_invoke_names_the_function_by_its_variable_or_by_the_prefix(environment: dict[str, str], name: str) -> None:
     found = LargeFunction.from_environment(environment)
     assert (found._name if found else "") == name

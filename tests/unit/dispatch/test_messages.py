@@ -1,4 +1,4 @@
-"""What travels through the queues."""
+"""Messages of the queues."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from chalicelib.model.errors import BadInput
 from tests.cases import each_row
 
 
-def test_a_message_reads_back_as_it_was_written() -> None:
+def test_queue_message_round_trips() -> None:
     scan = ReconcileMessage("shop", "webhook", 12.5)
     step = ActMessage("shop", "grow-1")
     assert decode_reconcile(encode(scan)) == scan
     assert decode_act(encode(step).decode()) == step
 
 
-def test_a_person_may_send_the_shortest_form() -> None:
+def test_queue_message_accepts_the_shortest_form_from_users() -> None:
     assert decode_reconcile('{"cluster": "shop"}') == ReconcileMessage("shop", "schedule", 0.0)
 
 
@@ -46,7 +46,7 @@ def test_a_person_may_send_the_shortest_form() -> None:
         "[" * 100_000,
     ],
 )
-def test_rubbish_is_refused_in_one_line_with_an_example(body: str | bytes) -> None:
+def test_queue_message_refuses_invalid_text_in_one_line_with_an_example(body: str | bytes) -> None:
     with pytest.raises(BadInput) as refused:
         decode_reconcile(body)
     assert "\n" not in str(refused.value)
@@ -61,12 +61,12 @@ def test_rubbish_is_refused_in_one_line_with_an_example(body: str | bytes) -> No
         '{"operation": "grow-1"}',
     ],
 )
-def test_a_step_names_cluster_and_operation(body: str) -> None:
+def test_step_message_names_cluster_and_operation(body: str) -> None:
     with pytest.raises(BadInput):
         decode_act(body)
 
 
-def test_every_provider_has_a_queue_and_nobody_else() -> None:
+def test_every_provider_and_nothing_else_has_a_queue() -> None:
     assert [act_queue(name) for name in PROVIDERS] == [f"act_{name}" for name in PROVIDERS]
     with pytest.raises(BadInput, match="use one of alicloud"):
         act_queue("acme")
@@ -87,5 +87,5 @@ def test_every_provider_has_a_queue_and_nobody_else() -> None:
         ("a" * 254, False),
     ],
 )
-def test_which_names_a_cluster_can_have(name: str, ok: bool) -> None:
+def test_valid_and_invalid_cluster_names(name: str, ok: bool) -> None:
     assert cluster_name_ok(name) is ok

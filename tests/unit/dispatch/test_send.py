@@ -1,4 +1,4 @@
-"""How a message leaves."""
+"""Sending of queue messages."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def aws() -> Iterator[LocalAws]:
         (5000.0, 900),
     ],
 )
-def test_a_delay_is_never_shorter_than_asked_nor_longer_than_sqs_takes(seconds: float, delay: int) -> None:
+def test_sqs_delay_is_never_shorter_than_requested_nor_above_the_sqs_limit(seconds: float, delay: int) -> None:
     assert whole_delay(seconds) == delay
 
 
-def test_queues_are_found_in_the_environment_and_reached(aws: LocalAws) -> None:
+def test_sqs_queues_are_found_in_the_environment_and_reached(aws: LocalAws) -> None:
     name = f"scans-{uuid.uuid4().hex[:8]}"
     url = aws.create_queues({name: Queue()})[name]
     environment = {"OUTSCALER_QUEUE_RECONCILE": url, "OUTSCALER_QUEUE_ACT_EXOSCALE": "", "PATH": "/"}
@@ -56,13 +56,13 @@ def test_queues_are_found_in_the_environment_and_reached(aws: LocalAws) -> None:
         sender.send("act_exoscale", b"{}", 0)
 
 
-def test_a_queue_that_is_gone_is_not_sent_with_its_code(aws: LocalAws) -> None:
+def test_sqs_missing_queue_raises_not_sent_with_its_code(aws: LocalAws) -> None:
     sender = SqsSender({"reconcile": f"{aws.endpoint}/123456789012/no-such-queue"})
     with pytest.raises(NotSent, match="queue reconcile: message not taken") as failed:
         sender.send("reconcile", b"{}", 0)
     assert "NonExistentQueue" in failed.value.code
 
 
-def test_without_any_queue_there_is_no_sender() -> None:
+def test_sqs_without_any_queue_there_is_no_sender() -> None:
     with pytest.raises(BadInput, match="OUTSCALER_QUEUE_RECONCILE is not set"):
         SqsSender.from_environment({"OUTSCALER_QUEUE_RECONCILE": ""})

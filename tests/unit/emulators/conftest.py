@@ -1,4 +1,4 @@
-"""One emulated AWS for the worlds of these tests."""
+"""One emulated AWS account for the simulated worlds of these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables and queues that both ways of deployment are made from."""
+"""The tables and queues that both deployment methods share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULE = "arn:aws:events:eu-central-1:123456789012:rule/outscaler-dev-tick-event"
 STAGE: dict[str, Any] = {"log_retention_in_days": 7, "environment_variables": {}, "tags": {"stage": "dev"}}
 
 
-def test_every_queue_that_the_app_takes_messages_from_has_its_settings() -> None:
+def test_deployment_every_queue_of_the_app_has_its_settings() -> None:
     taken = {source.queue for source in deployed_functions.functions() if source.queue}
     assert set(QUEUES) == taken
     sources: list[Any] = [*app.event_sources, *app.pure_lambda_functions]
@@ -25,7 +25,7 @@ def test_every_queue_that_the_app_takes_messages_from_has_its_settings() -> None
 
 
 @pytest.mark.parametrize("prefix", ["", "outscaler-dev"])
-def test_a_queue_gives_messages_up_to_its_own_dead_letter_queue(prefix: str) -> None:
+def test_deployment_queue_has_its_own_dead_letter_queue(prefix: str) -> None:
     made = queues(prefix)
     for name, settings in QUEUES.items():
         properties = made[f"{logical_id(name)}Queue"]["Properties"]
@@ -36,7 +36,7 @@ def test_a_queue_gives_messages_up_to_its_own_dead_letter_queue(prefix: str) -> 
         assert made[f"{logical_id(name)}DeadLetters"]["Properties"]["MessageRetentionPeriod"] == 14 * 86_400
 
 
-def test_names_follow_from_the_prefix_where_there_is_one() -> None:
+def test_deployment_resource_names_follow_from_the_prefix() -> None:
     named = {
         one["Properties"].get("TableName") or one["Properties"].get("QueueName")
         for one in (tables("outscaler-dev") | queues("outscaler-dev")).values()
@@ -52,20 +52,20 @@ def test_names_follow_from_the_prefix_where_there_is_one() -> None:
     assert all(str(name).startswith("outscaler-dev-") for name in named)
 
 
-def test_names_are_generated_without_a_prefix() -> None:
+def test_deployment_resource_names_are_generated_without_a_prefix() -> None:
     made = tables() | queues()
     named = [name for name, one in made.items() if one["Properties"].keys() & {"TableName", "QueueName"}]
     assert named == ["PolicyTable"]
 
 
-def test_only_the_schedules_rule_may_leave_undelivered_ticks() -> None:
+def test_deployment_only_the_schedule_rule_may_send_undelivered_ticks() -> None:
     properties = resources(RULE)["TickDeadLettersPolicy"]["Properties"]
     [statement] = properties["PolicyDocument"]["Statement"]
     assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": RULE}}
     assert statement["Resource"] == {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
 
 
-def test_the_merge_template_has_the_shared_tables_and_queues() -> None:
+def test_deployment_merge_template_has_the_shared_tables_and_queues() -> None:
     merged = merge_template(STAGE)["Resources"]
     for name in resources(RULE):
         assert name in merged

@@ -1,4 +1,4 @@
-"""The live event sources: moto's SQS keeps the messages, the emulation's clock says when."""
+"""The live event sources: moto's SQS stores the messages, the emulation's clock delivers them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE = 20.0
 
 
 class EventSourcesFixture:
-    """One queue and its source; answers: what the function does, in order, then nothing but success."""
+    """One queue and its source; answers: what the function does, in order, then only success."""
 
     def __init__(self, aws: LocalAws) -> None:
         self.clock = Clock(1000.0, SPEED, time.monotonic)
@@ -53,27 +53,27 @@ class EventSourcesFixture:
         return result
 
     def fails(self, event: Json) -> Result:
-        """The function gives its messages back."""
+        """The function returns its messages as failed."""
         back = [{"itemIdentifier": record["messageId"]} for record in event["Records"]]
         return Result("f", self.clock(), self.clock(), {"batchItemFailures": back})
 
     def dies(self, _event: Json) -> Result:
-        """The function's process ends."""
+        """The function's process dies."""
         return Result("f", self.clock(), self.clock(), killed=True)
 
     def send(self, body: str, delay: int = 0) -> float:
-        """The instant of sending."""
+        """Sends a message; returns the time of sending."""
         now = self.clock()
         self.sender.send_message(QueueUrl=self.url, MessageBody=body, DelaySeconds=delay)
         return now
 
     def next_call(self) -> tuple[float, Json]:
-        """(when, record) of the next invocation."""
+        """Returns (time, record) of the next invocation."""
         at, event = self.calls.get(timeout=PATIENCE)
         return at, event["Records"][0]
 
     def left(self, url: str) -> int:
-        """Messages that are waiting or in flight there."""
+        """Returns the number of messages waiting or in flight."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         answer = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
         return sum(map(int, answer["Attributes"].values()))
@@ -88,7 +88,7 @@ def bench(aws: LocalAws) -> Iterator[EventSourcesFixture]:
     made.source.join()
 
 
-def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: EventSourcesFixture) -> None:
+def test_event_source_delayed_message_arrives_when_due_and_others_overtake(bench: EventSourcesFixture) -> None:
     sent = bench.send("later", delay=100)
     bench.send("now")
     first, second = bench.next_call(), bench.next_call()
@@ -97,7 +97,7 @@ def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: Even
 
 
 @pytest.mark.parametrize("way", ["fails", "dies"])
-def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: EventSourcesFixture, way: str) -> None:
+def test_event_source_failed_message_returns_after_the_visibility_timeout(bench: EventSourcesFixture, way: str) -> None:
     bench.answers = [getattr(bench, way)]
     bench.send("x")
     first, second = bench.next_call(), bench.next_call()
@@ -105,7 +105,7 @@ def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: Event
     assert [call[1]["attributes"]["ApproximateReceiveCount"] for call in (first, second)] == ["1", "2"]
 
 
-def test_too_often_is_a_dead_letter(bench: EventSourcesFixture) -> None:
+def test_event_source_message_failing_too_often_goes_to_the_dead_letter_queue(bench: EventSourcesFixture) -> None:
     bench.answers = [bench.dies, bench.dies]
     bench.send("x")
     bench.next_call()
@@ -116,7 +116,7 @@ def test_too_often_is_a_dead_letter(bench: EventSourcesFixture) -> None:
     assert (bench.left(f"{bench.url}-dead"), bench.left(bench.url), bench.calls.empty()) == (1, 0, True)
 
 
-def test_the_schedule_comes_every_virtual_minute() -> None:
+def test_event_source_schedule_fires_every_virtual_minute() -> None:
     clock, stopping = Clock(1000.0, SPEED, time.monotonic), threading.Event()
     calls: queue.SimpleQueue[float] = queue.SimpleQueue()
 
@@ -133,7 +133,7 @@ def test_the_schedule_comes_every_virtual_minute() -> None:
     assert all(later - earlier > 30 for earlier, later in itertools.pairwise(seen))
 
 
-def test_a_clock_goes_on_in_another_process() -> None:
+def test_event_source_clock_continues_in_another_process() -> None:
     pact = Pact(start=5000.0, began=100.0, speed=20.0)
     wall = iter((110.0, 110.0, 112.0))
     clock = pact.clock(lambda: next(wall))

@@ -1,4 +1,4 @@
-"""The live emulation's processes die at any time; its threads go on, or say that they ended."""
+"""Processes of the live emulation may die at any time; its threads continue, or report their end."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def process(tmp_path: Path) -> Iterator[FunctionProcess]:
     made.stop()
 
 
-@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])  # within and beyond what the pipe and its buffer take
-def test_a_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
+@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])  # within and beyond the capacity of the pipe and its buffer
+def test_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
     process: FunctionProcess, size: int
 ) -> None:
     first = process.invoke({}).answer["pid"]
     os.kill(first, signal.SIGKILL)
-    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # dead, and not yet collected
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # dead and not yet reaped
     died = process.invoke({"size": size * "x"})
     assert (died.killed, died.finished) == (True, False)
     again = process.invoke({})
@@ -59,7 +59,7 @@ def test_a_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
     assert again.answer["pid"] != first
 
 
-def test_a_worker_that_died_while_idle_can_be_stopped(process: FunctionProcess) -> None:
+def test_worker_that_died_while_idle_can_be_stopped(process: FunctionProcess) -> None:
     pid = process.invoke({}).answer["pid"]
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
@@ -68,7 +68,7 @@ def test_a_worker_that_died_while_idle_can_be_stopped(process: FunctionProcess) 
         process.invoke({})
 
 
-def test_a_thread_that_ends_by_an_exception_reports_itself() -> None:
+def test_emulation_thread_ending_by_an_exception_reports_itself() -> None:
     ended: list[tuple[str, str]] = []
 
     def work() -> None:
@@ -80,7 +80,7 @@ def test_a_thread_that_ends_by_an_exception_reports_itself() -> None:
     assert ended == [("receive-tick", "no reader")]
 
 
-def test_the_end_of_a_thread_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_emulation_thread_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     thread = Worker(lambda: 1 // 0, name="play-reconcile")
     thread.start()
     thread.join()
@@ -88,7 +88,7 @@ def test_the_end_of_a_thread_is_in_the_log(caplog: pytest.LogCaptureFixture) -> 
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_schedule_whose_function_cannot_be_invoked_reports_its_end() -> None:
+def test_emulation_schedule_that_cannot_invoke_its_function_reports_its_end() -> None:
     ended = threading.Event()
 
     def invoke(name: str, event: Json) -> Result:

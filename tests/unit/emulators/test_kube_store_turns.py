@@ -1,4 +1,4 @@
-"""What lets the controllers of a quiet cluster cost little: knowing that nothing was written, and few copies."""
+"""Cheap idle controllers: they detect that nothing was written, and make few copies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _configmap(store: ObjectStore, name: str) -> KubeObject:
     return store.create("configmaps", {"metadata": {"name": name, "namespace": "default"}, "data": {"key": "old"}})
 
 
-def test_only_writes_to_that_resource_count(store: ObjectStore) -> None:
+def test_kube_store_counts_only_writes_to_that_resource(store: ObjectStore) -> None:
     before = store.version
     _configmap(store, "one")
 
@@ -30,7 +30,7 @@ def test_only_writes_to_that_resource_count(store: ObjectStore) -> None:
     assert not store.written("secrets", before)
 
 
-def test_writes_that_are_no_longer_kept_may_have_been(store: ObjectStore) -> None:
+def test_kube_store_expired_writes_count_as_possible_changes(store: ObjectStore) -> None:
     before = store.version
     _configmap(store, "one")
     after = store.version
@@ -40,7 +40,7 @@ def test_writes_that_are_no_longer_kept_may_have_been(store: ObjectStore) -> Non
     assert not store.written("configmaps", after)
 
 
-def test_a_look_finds_each_change_once(store: ObjectStore) -> None:
+def test_kube_store_each_change_is_found_once(store: ObjectStore) -> None:
     changes = Changes(store, (("configmaps", ""), ("secrets", "")))
     assert [changes.any(), changes.any()] == [True, False]
 
@@ -51,7 +51,7 @@ def test_a_look_finds_each_change_once(store: ObjectStore) -> None:
     assert not changes.any()
 
 
-def test_what_is_handed_over_leaves_what_was_read_as_it_was(store: ObjectStore) -> None:
+def test_kube_store_handed_over_object_leaves_earlier_reads_unchanged(store: ObjectStore) -> None:
     _configmap(store, "one")
     read = store.peek("configmaps", "one", "default")
     assert read is not None
@@ -66,7 +66,7 @@ def test_what_is_handed_over_leaves_what_was_read_as_it_was(store: ObjectStore) 
     assert now["metadata"]["resourceVersion"] != version
 
 
-def test_a_stale_object_is_not_written(store: ObjectStore) -> None:
+def test_kube_store_stale_object_is_not_written(store: ObjectStore) -> None:
     stale = _configmap(store, "one")
     store.update("configmaps", {**stale, "data": {"key": "new"}})
 
@@ -76,7 +76,7 @@ def test_a_stale_object_is_not_written(store: ObjectStore) -> None:
     assert (store.get("configmaps", "one", "default") or {})["data"] == {"key": "new"}
 
 
-def test_an_update_gives_a_copy_of_ones_own(store: ObjectStore) -> None:
+def test_kube_store_update_returns_an_independent_copy(store: ObjectStore) -> None:
     made = _configmap(store, "one")
     answer = store.update("configmaps", {**made, "data": {"key": "new"}})
     answer["data"]["key"] = "mine"

@@ -1,4 +1,4 @@
-"""What the deployed policies allow and refuse, asked one call at a time of the emulation's judge."""
+"""Calls that the deployed policies allow and refuse, checked one by one in the emulation's IAM."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def _readers(name: str) -> set[str]:
         ("other/shop/webhook", set()),
     ],
 )
-def test_a_secret_is_read_only_by_the_functions_that_use_it(name: str, readers: set[str]) -> None:
+def test_iam_secret_is_readable_only_by_functions_that_use_it(name: str, readers: set[str]) -> None:
     assert _readers(name) == readers
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_no_function_writes_policies(function: str) -> None:
+def test_iam_no_function_writes_policies(function: str) -> None:
     for action in WRITES:
         assert not _may(function, f"dynamodb:{action}", POLICIES, "!policies"), action
 
 
-def test_the_function_behind_the_api_writes_its_own_partition_only() -> None:
+def test_iam_api_function_writes_only_its_own_partition() -> None:
     for action in ("PutItem", "DeleteItem"):
         assert _may("api_handler", f"dynamodb:{action}", STATE, "!web")
         assert not _may("api_handler", f"dynamodb:{action}", STATE, "shop")
@@ -71,7 +71,7 @@ def test_the_function_behind_the_api_writes_its_own_partition_only() -> None:
         assert not _may("api_handler", f"dynamodb:{action}", STATE, "!web")
 
 
-def test_a_function_sends_only_to_the_queues_that_it_must() -> None:
+def test_iam_function_sends_only_to_the_queues_it_needs() -> None:
     sent = {
         function: {
             queue for queue in deployed_functions.queues() if _may(function, "sqs:SendMessage", arn("sqs", queue))
@@ -87,7 +87,7 @@ def test_a_function_sends_only_to_the_queues_that_it_must() -> None:
     }
 
 
-def test_a_function_takes_from_its_own_queue_only() -> None:
+def test_iam_function_receives_only_from_its_own_queue() -> None:
     taken = {
         function: {
             queue for queue in deployed_functions.queues() if _may(function, "sqs:ReceiveMessage", arn("sqs", queue))
@@ -102,7 +102,7 @@ def test_a_function_takes_from_its_own_queue_only() -> None:
     }
 
 
-def test_only_functions_that_reach_clusters_look_eks_clusters_up() -> None:
+def test_iam_only_functions_that_reach_clusters_describe_eks_clusters() -> None:
     resource = "arn:aws:eks:eu-west-1:000000000000:cluster/shop"
     assert {function for function in FUNCTIONS if _may(function, "eks:DescribeCluster", resource)} == {
         "reconcile",
@@ -110,7 +110,7 @@ def test_only_functions_that_reach_clusters_look_eks_clusters_up() -> None:
     }
 
 
-def test_a_transaction_needs_what_its_parts_need() -> None:
+def test_iam_transaction_needs_the_permissions_of_its_parts() -> None:
     key = {"cluster": {"S": "shop"}, "item": {"S": "x"}}
     asked = list(
         of_dynamodb(
@@ -129,7 +129,7 @@ def test_a_transaction_needs_what_its_parts_need() -> None:
     ]
 
 
-def test_a_wildcard_of_iam_spans_slashes() -> None:
+def test_iam_wildcard_spans_slashes() -> None:
     statement = Statement("Any", frozenset({"a:B"}), ("arn:x/*/webhook*",))
     assert statement.allows("a:B", "arn:x/shop/team/webhook-1", frozenset())
     assert not statement.allows("a:B", "arn:x/webhook", frozenset())

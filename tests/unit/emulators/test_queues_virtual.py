@@ -1,4 +1,4 @@
-"""Virtual queues behave as standard SQS queues do, on the clock that the test moves."""
+"""Virtual queues behave as standard SQS queues, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def queues(clock: ManualClock) -> VirtualQueues:
 
 
 def _bodies(queues: VirtualQueues) -> list[str]:
-    """Everything that is visible now, received and deleted."""
+    """Receives and deletes everything that is visible now."""
     bodies = []
     while (message := queues.receive()) is not None:
         queues.delete(message)
@@ -31,7 +31,7 @@ def _bodies(queues: VirtualQueues) -> list[str]:
     return bodies
 
 
-def test_messages_come_when_they_are_due_and_in_the_order_of_sending(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_delivers_due_messages_in_sending_order(queues: VirtualQueues, clock: ManualClock) -> None:
     queues.send("a", b"later", 20)
     queues.send("b", b"one", 0)
     queues.send("a", b"two", 0)
@@ -42,9 +42,7 @@ def test_messages_come_when_they_are_due_and_in_the_order_of_sending(queues: Vir
     assert (_bodies(queues), queues.next_due()) == (["later"], None)
 
 
-def test_a_received_message_is_invisible_and_comes_again_unless_deleted(
-    queues: VirtualQueues, clock: ManualClock
-) -> None:
+def test_virtual_queue_received_message_returns_unless_deleted(queues: VirtualQueues, clock: ManualClock) -> None:
     queues.send("a", b"x", 0)
     first = queues.receive()
     assert first is not None
@@ -59,7 +57,7 @@ def test_a_received_message_is_invisible_and_comes_again_unless_deleted(
     assert (queues.receive(), queues.waiting()) == (None, ())
 
 
-def test_what_was_received_too_often_is_a_dead_letter(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_dead_letters_a_message_received_too_often(queues: VirtualQueues, clock: ManualClock) -> None:
     queues.send("a", b"x", 0)
     for _ in range(2):
         assert queues.receive() is not None
@@ -68,7 +66,7 @@ def test_what_was_received_too_often_is_a_dead_letter(queues: VirtualQueues, clo
     assert [message.body for message in queues.dead["a"]] == ["x"]
 
 
-def test_visibility_can_be_changed(queues: VirtualQueues) -> None:
+def test_virtual_queue_visibility_timeout_can_be_changed(queues: VirtualQueues) -> None:
     queues.send("a", b"x", 0)
     message = queues.receive()
     assert message is not None
@@ -76,7 +74,7 @@ def test_visibility_can_be_changed(queues: VirtualQueues) -> None:
     assert queues.receive() is not None
 
 
-def test_a_record_looks_like_sqs(queues: VirtualQueues) -> None:
+def test_virtual_queue_record_has_the_form_of_sqs(queues: VirtualQueues) -> None:
     queues.send("a", b"x", 0)
     message = queues.receive()
     assert message is not None
@@ -87,7 +85,7 @@ def test_a_record_looks_like_sqs(queues: VirtualQueues) -> None:
     assert (record["messageId"], record["body"]) == (message.id, "x")
 
 
-def test_messages_may_be_duplicated_lost_and_delayed(queues: VirtualQueues, clock: ManualClock) -> None:
+def test_virtual_queue_can_duplicate_lose_and_delay_messages(queues: VirtualQueues, clock: ManualClock) -> None:
     queues.tamper = twice
     queues.send("a", b"twice", 0)
     queues.tamper = lost
@@ -101,7 +99,7 @@ def test_messages_may_be_duplicated_lost_and_delayed(queues: VirtualQueues, cloc
     assert [message.body for message in queues.sent] == ["twice", "lost", "late"]
 
 
-def test_messages_may_be_reordered(queues: VirtualQueues) -> None:
+def test_virtual_queue_can_reorder_messages(queues: VirtualQueues) -> None:
     queues.pick = last
     for body in (b"1", b"2", b"3"):
         queues.send("a", body, 0)
@@ -109,7 +107,7 @@ def test_messages_may_be_reordered(queues: VirtualQueues) -> None:
 
 
 @pytest.mark.parametrize(("queue", "delay"), [("nowhere", 0), ("full", 0), ("a", 901), ("a", -1)])
-def test_what_sqs_does_not_take_is_not_sent(queues: VirtualQueues, queue: str, delay: int) -> None:
+def test_virtual_queue_refuses_what_sqs_refuses(queues: VirtualQueues, queue: str, delay: int) -> None:
     queues.refusing.add("full")
     with pytest.raises(NotSent):
         queues.send(queue, b"x", delay)

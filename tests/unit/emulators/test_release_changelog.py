@@ -1,4 +1,4 @@
-"""The section of a version in CHANGELOG.md."""
+"""Extraction of one version's section from CHANGELOG.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXT = """# Changelog
         ("1.1.0", "- That.\n"),
     ],
 )
-def test_a_section_ends_where_the_next_release_begins(version: str, written: str) -> None:
+def test_changelog_section_ends_where_the_next_release_begins(version: str, written: str) -> None:
     assert section(TEXT, version) == written
 
 
@@ -49,6 +49,6 @@ def test_a_section_ends_where_the_next_release_begins(version: str, written: str
     ],
     ids=["missing", "part-of-a-version", "empty", "twice", "no-file"],
 )
-def test_a_version_without_a_section_of_its_own_is_refused(text: str, version: str, says: str) -> None:
+def test_changelog_version_without_a_section_is_refused(text: str, version: str, says: str) -> None:
     with pytest.raises(ReleaseRefused, match=says):
         section(text, version)

@@ -1,4 +1,4 @@
-"""The story's verdict: everything right is right, and each thing that goes wrong is named."""
+"""The verdict of the demonstration: a correct run passes, and each error is named."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _missing(ledger: Ledger) -> list[str]:
     return [each.words for each in checked(ledger, 2, SMALLEST, SECOND, LATER) if not each.met]
 
 
-def test_a_story_that_went_well() -> None:
+def test_demo_ledger_accepts_a_correct_run() -> None:
     assert _missing(_good()) == []
     reaction = _good().reaction
     assert reaction is not None
@@ -114,17 +114,17 @@ FIRST = "a first choice cannot be had (no stock, no quota), and the pass that le
         (lambda led: led.acted.__setitem__(2, replace(BUSY, nodes=3)), ENOUGH),
     ],
 )
-def test_what_went_wrong_is_named(change: Callable[[Ledger], object], missing: str) -> None:
+def test_demo_ledger_names_each_error(change: Callable[[Ledger], object], missing: str) -> None:
     ledger = _good()
     change(ledger)
     assert missing in _missing(ledger)
 
 
-def test_an_empty_ledger_is_not_a_success() -> None:
+def test_demo_ledger_that_is_empty_is_not_a_success() -> None:
     assert len(_missing(Ledger())) > 5
     assert Ledger().reaction is None
 
 
-def test_words() -> None:
+def test_demo_ledger_wording() -> None:
     assert (span(247.9), count(1, "pod"), count(2, "pod")) == ("04:07", "1 pod", "2 pods")
     assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"

@@ -1,4 +1,5 @@
-"""The rules of the story: the vendor's object at its minute, what is told of verdicts, and Huawei Cloud watched."""
+"""Scaling rules in the demonstration: the vendor's example object, the output of verdicts, and the Huawei Cloud
+observer."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ POOL = fixture.NIGHT_UID
 
 
 class Heard:
-    """What was said."""
+    """Records the output."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -46,7 +47,7 @@ def _rulings(ledger: Ledger, heard: Heard) -> Rulings:
     return Rulings(ledger, heard.say, lambda id_: id_.rpartition("/")[2], _same)
 
 
-def test_the_storys_object_is_the_vendors_example_at_2047() -> None:
+def test_demo_rule_object_is_the_vendors_example_at_2047() -> None:
     found = read_object(fixture.rules(fixture.STRIKE))
     assert (found.key, found.problems, found.warnings) == (fixture.RULE_OBJECT, (), ())
     cron, metric = found.rules
@@ -55,7 +56,7 @@ def test_the_storys_object_is_the_vendors_example_at_2047() -> None:
 
 
 @pytest.mark.parametrize("speed", [1.0, 25.0, 40.0])
-def test_the_rule_is_due_at_2047_where_there_is_time_for_a_pass_before(speed: float) -> None:
+def test_demo_rule_is_due_at_2047_if_a_pass_fits_before(speed: float) -> None:
     assert fixture.start(speed) < fixture.STRIKE
     assert fixture.strike(fixture.STRIKE - 200.0, speed) == fixture.STRIKE
     late = fixture.strike(fixture.STRIKE - 5.0, speed)
@@ -65,14 +66,14 @@ def test_the_rule_is_due_at_2047_where_there_is_time_for_a_pass_before(speed: fl
     assert cron.cron == f"{int(clock_time(late)[3:])} 20 * * *"
 
 
-def test_a_nodes_group_is_its_pool_and_in_night_its_flavour() -> None:
+def test_demo_node_group_is_its_pool_or_in_night_its_flavour() -> None:
     label = "node.kubernetes.io/instance-type"
     assert fixture.group_name({"pool": "night", label: "m7.xlarge.8"}) == fixture.NIGHT_FIRST
     assert fixture.group_name({"pool": "day", label: "c7.xlarge.2"}) == fixture.DAY
     assert fixture.group_name({}) == ""
 
 
-def test_a_cron_rules_action_and_what_becomes_of_it_are_told_once_each() -> None:
+def test_demo_cron_rule_action_and_result_are_reported_once_each() -> None:
     ledger, heard = Ledger(strike=fixture.STRIKE), Heard()
     rulings = _rulings(ledger, heard)
     key = f"{fixture.RULE_OBJECT}/cronrule"
@@ -92,7 +93,7 @@ def test_a_cron_rules_action_and_what_becomes_of_it_are_told_once_each() -> None
     assert "did not come: asks c7" in again
 
 
-def test_a_cpu_rule_is_told_with_its_arithmetic() -> None:
+def test_demo_cpu_rule_is_reported_with_its_arithmetic() -> None:
     ledger, heard = Ledger(), Heard()
     up = ScaleUp("p/default", "huaweicloud", 2, 4, 6, rules=("busy",))
     group = GroupVerdict("p/default", "huaweicloud", 2, 6, 2, ready=2)
@@ -108,7 +109,7 @@ def test_a_cpu_rule_is_told_with_its_arithmetic() -> None:
     )
 
 
-def test_an_object_that_is_refused_is_no_success() -> None:
+def test_demo_refused_rule_object_is_not_a_success() -> None:
     ledger = Ledger()
     note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=fixture.RULE_OBJECT, detail="spec: is missing")
     _rulings(ledger, Heard()).tell(Plan("p", "shop", 1.0, notes=(note,)))
@@ -116,7 +117,7 @@ def test_an_object_that_is_refused_is_no_success() -> None:
 
 
 class StoryRulesRecorder:
-    """A project with a pool of two flavours, the preferred one sold out, and who watches it."""
+    """A project with a pool of two flavours, the preferred one sold out, and its observer."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(fixture.STRIKE)
@@ -149,7 +150,7 @@ class StoryRulesRecorder:
         self.watcher.look()
 
 
-def test_huawei_clouds_orders_refusals_and_nodes_are_counted_once_each() -> None:
+def test_demo_counts_huawei_orders_refusals_and_nodes_once_each() -> None:
     watched = StoryRulesRecorder()
     watched.later(1.0)
     assert watched.heard.lines == [], "what is there already is no news"
@@ -175,7 +176,7 @@ def test_huawei_clouds_orders_refusals_and_nodes_are_counted_once_each() -> None
 
 
 class Quick(Functions):
-    """Functions that take as long as they are told to."""
+    """Functions with a configurable duration."""
 
     def __init__(self) -> None:
         super().__init__({}, {}, lambda: 0.0, lambda result, event: None)
@@ -189,7 +190,7 @@ class Quick(Functions):
         return Result(name, 0.0, 0.0)
 
 
-def test_no_pass_begins_while_passes_are_held_and_others_go_on() -> None:
+def test_demo_no_pass_begins_while_passes_are_blocked_and_others_continue() -> None:
     functions = Quick()
     passes = Passes(functions)
     first = threading.Thread(target=functions.invoke, args=("reconcile", {}))

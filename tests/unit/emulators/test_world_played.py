@@ -1,4 +1,4 @@
-"""An emulated world: played alike it goes alike, cold or warm; and what dies in it dies for good."""
+"""The emulated world is deterministic, with cold or warm functions; a dead function stays dead."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _nothing_left() -> Iterator[None]:
 
 
 def _filled(world: LocalWorld) -> None:
-    """One worker that is full, and a policy."""
+    """A world with one full worker, and a policy."""
     world.seed(machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi"))
     world.step(80)
     world.apply_policy(POLICY)
@@ -49,7 +49,7 @@ def _busy(world: LocalWorld) -> None:
     world.settle()
 
 
-def test_cold_or_warm_the_plans_are_the_same(aws: LocalAws) -> None:
+def test_world_plans_are_equal_with_cold_and_warm_functions(aws: LocalAws) -> None:
     seen = []
     for forgetful in (False, True):
         with LocalWorld(aws, forgetful=forgetful) as world:
@@ -61,7 +61,7 @@ def test_cold_or_warm_the_plans_are_the_same(aws: LocalAws) -> None:
     assert seen[0][1] == 2
 
 
-def test_the_webhook_brings_a_pass_before_the_next_scan(aws: LocalAws) -> None:
+def test_world_webhook_triggers_a_pass_before_the_next_scan(aws: LocalAws) -> None:
     with LocalWorld(aws, webhook=True) as world:
         _filled(world)
         world.step(65)
@@ -73,7 +73,7 @@ def test_the_webhook_brings_a_pass_before_the_next_scan(aws: LocalAws) -> None:
         assert json.loads(world.post({"kind": "Event"}, key="x" * 20)["body"])["error"]
 
 
-def test_a_killed_function_leaves_its_message_and_its_claim(aws: LocalAws) -> None:
+def test_world_killed_function_leaves_its_message_and_its_claim(aws: LocalAws) -> None:
     with LocalWorld(aws) as world:
         _filled(world)
         _busy(world)
@@ -88,7 +88,7 @@ def test_a_killed_function_leaves_its_message_and_its_claim(aws: LocalAws) -> No
         assert (world.size("workers"), world.queues.dead["act_clusterapi"]) == (2, [])
 
 
-def test_a_function_that_dies_gives_no_lease_back(aws: LocalAws) -> None:
+def test_world_dying_function_does_not_release_its_lease(aws: LocalAws) -> None:
     with LocalWorld(aws) as world:
         _filled(world)
         world.kill_at("reconcile:saved")
@@ -96,7 +96,7 @@ def test_a_function_that_dies_gives_no_lease_back(aws: LocalAws) -> None:
         assert world.store.scan_states.due("shop").lease_until > world.clock()
 
 
-def test_a_message_nobody_can_read_becomes_a_dead_letter(aws: LocalAws) -> None:
+def test_world_unreadable_message_goes_to_the_dead_letter_queue(aws: LocalAws) -> None:
     with LocalWorld(aws) as world:
         world.queues.send("reconcile", b"rubbish", 0)
         world.step_until(lambda: bool(world.queues.dead["reconcile"]), limit=4000, every=700)
@@ -104,7 +104,7 @@ def test_a_message_nobody_can_read_becomes_a_dead_letter(aws: LocalAws) -> None:
         assert bodies == [("rubbish",)] * 3
 
 
-def test_lost_messages_are_made_up_for(aws: LocalAws) -> None:
+def test_world_recovers_from_lost_messages(aws: LocalAws) -> None:
     with LocalWorld(aws) as world:
         _filled(world)
         world.queues.tamper = lost
@@ -114,7 +114,7 @@ def test_lost_messages_are_made_up_for(aws: LocalAws) -> None:
         assert world.step_until(lambda: bool(world.plan_ids()), limit=600) > 0
 
 
-def test_a_bad_policy_is_refused_and_the_worlds_are_strangers(aws: LocalAws) -> None:
+def test_world_refuses_an_invalid_policy_and_worlds_are_isolated(aws: LocalAws) -> None:
     with LocalWorld(aws) as one, LocalWorld(aws) as other:
         one.apply_policy(POLICY)
         assert other.store.policies.current("shop") is None

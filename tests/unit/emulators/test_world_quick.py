@@ -1,4 +1,4 @@
-"""A quick world is the same world: it comes to the same plans, and what goes wrong in it goes wrong as over a wire."""
+"""A quick world is equivalent: it produces the same plans, and faults in it have the same effect as over HTTP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _scale(world: LocalWorld, replicas: int) -> None:
 
 
 def _told(world: LocalWorld) -> list[Any]:
-    """Grow, shrink, and a death in each; everything that was decided and where it led."""
+    """Runs a scale-up, a scale-down, and a crash in each; returns all decisions and results."""
     _filled(world, OPTIONS)
     _scale(world, 8)
     world.kill_at("grow:called", function="act_clusterapi")
@@ -71,7 +71,7 @@ def _told(world: LocalWorld) -> list[Any]:
     ]
 
 
-def test_a_quick_world_and_a_full_one_come_to_the_same(aws: LocalAws) -> None:
+def test_quick_world_and_full_world_produce_the_same_results(aws: LocalAws) -> None:
     told = []
     for quick in (False, True):
         with LocalWorld(aws, quick=quick) as world:
@@ -81,7 +81,7 @@ def test_a_quick_world_and_a_full_one_come_to_the_same(aws: LocalAws) -> None:
     assert {death for _, _, death, *_ in told[0][2]} == {"", "grow:called", "reconcile:saved"}
 
 
-def test_two_quick_worlds_ask_the_cluster_the_same_in_the_same_order() -> None:
+def test_quick_worlds_send_the_same_cluster_requests_in_the_same_order() -> None:
     asked = []
     for _ in range(2):
         with LocalWorld() as world:
@@ -91,7 +91,7 @@ def test_two_quick_worlds_ask_the_cluster_the_same_in_the_same_order() -> None:
     assert asked[0] == asked[1]
 
 
-def test_no_socket_is_opened(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_world_opens_no_socket(world: LocalWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("a connection")
 
@@ -101,7 +101,7 @@ def test_no_socket_is_opened(world: LocalWorld, monkeypatch: pytest.MonkeyPatch)
     assert world.plan_ids()
 
 
-# --- the way to the cluster
+# --- access to the cluster
 
 
 def _cluster(world: LocalWorld) -> KubeClient:
@@ -139,7 +139,7 @@ def _always(fault: KubeFault) -> Callable[[str, str], KubeFault | None]:
         (KubeFault(truncate=3), 0, "Network"),
     ],
 )
-def test_a_read_that_fails_is_repeated_and_one_that_always_fails_is_an_error(
+def test_quick_world_failed_read_is_retried_and_persistent_failure_is_an_error(
     world: LocalWorld, fault: KubeFault, status: int, reason: str
 ) -> None:
     cluster = _cluster(world)
@@ -151,7 +151,7 @@ def test_a_read_that_fails_is_repeated_and_one_that_always_fails_is_an_error(
     assert (caught.value.status, caught.value.reason) == (status, reason)
 
 
-def test_a_time_out_takes_the_time_that_the_client_waits(world: LocalWorld) -> None:
+def test_quick_world_timeout_takes_the_clients_waiting_time(world: LocalWorld) -> None:
     cluster, began = _cluster(world), world.clock()
     world.line.ask = _once(KubeFault(delay=3600.0))
     cluster.get(PODS)
@@ -162,7 +162,7 @@ def test_a_time_out_takes_the_time_that_the_client_waits(world: LocalWorld) -> N
 
 
 @pytest.mark.parametrize("fault", [KubeFault(close=True, late=True), KubeFault(delay=60.0, late=True)])
-def test_a_write_whose_answer_is_lost_has_happened(world: LocalWorld, fault: KubeFault) -> None:
+def test_quick_world_write_with_a_lost_answer_has_happened(world: LocalWorld, fault: KubeFault) -> None:
     cluster = _cluster(world)
     world.line.ask = _once(fault, "POST")
     body = {"metadata": {"name": "here"}}
@@ -175,7 +175,7 @@ def test_a_write_whose_answer_is_lost_has_happened(world: LocalWorld, fault: Kub
     assert world.kube.peek("namespaces", "there") is None
 
 
-def test_a_refusal_says_when_to_come_back_and_errors_are_the_servers(world: LocalWorld) -> None:
+def test_quick_world_throttling_states_retry_delay_and_errors_match_the_server(world: LocalWorld) -> None:
     cluster = _cluster(world)
     world.line.ask = _always(KubeFault(status=429, headers={"Retry-After": "7"}))
     with pytest.raises(TooManyRequests) as caught:
@@ -186,7 +186,7 @@ def test_a_refusal_says_when_to_come_back_and_errors_are_the_servers(world: Loca
         cluster.get("/api/v1/namespaces/nowhere")
 
 
-def test_pages_and_selectors_arrive_as_over_a_wire(world: LocalWorld) -> None:
+def test_quick_world_pages_and_selectors_match_http(world: LocalWorld) -> None:
     _filled(world)
     bodies: list[list[bytes]] = []
     with Served(world) as wired:
@@ -199,7 +199,7 @@ def test_pages_and_selectors_arrive_as_over_a_wire(world: LocalWorld) -> None:
 
 
 class Served:
-    """The same API server, served."""
+    """The same API server over HTTP."""
 
     def __init__(self, world: LocalWorld) -> None:
         self._world = world
@@ -214,10 +214,10 @@ class Served:
         self._world.server.stop()
 
 
-# --- the way to the table
+# --- access to the table
 
 
-def test_the_tables_faults_meet_the_functions_and_not_the_observer(world: LocalWorld) -> None:
+def test_quick_world_table_faults_meet_functions_and_not_the_observer(world: LocalWorld) -> None:
     _filled(world)
     struck: list[str] = []
 
@@ -237,7 +237,7 @@ def test_the_tables_faults_meet_the_functions_and_not_the_observer(world: LocalW
     assert world.size("workers") == 2
 
 
-def test_a_secret_that_is_not_there_is_said_to_be_missing(world: LocalWorld) -> None:
+def test_quick_world_missing_secret_is_reported_as_missing(world: LocalWorld) -> None:
     world.seed(machine_deployment("workers", 1, 1, 4))
     world.apply_policy(POLICY.replace("shop/kubeconfig", "shop/kubeconfig-nowhere"))
     world.step(130)

@@ -1,4 +1,5 @@
-"""What an audit found in marking: taking off hundreds of old taints must not outlive the function."""
+"""Test for an audit finding in the taint writer: removing hundreds of old taints must not exceed the function's
+time."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from chalicelib.plan.scale_down.taint_updates import REMOVE_STALE_TAINT
 from chalicelib.reconciler import taint_writer
 
 
-def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundreds_of_old_taints_are_removed_over_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taint_writer, "remove_taint", lambda *_, **__: True)
     seconds = count(1_800_000_000)
     nowhere: Any = None
 
     def clock() -> float:
-        return float(next(seconds))  # every look at it takes a second
+        return float(next(seconds))  # every read of the clock takes a second
 
     marks = tuple(TaintUpdate(f"n{number:03d}", REMOVE_STALE_TAINT) for number in range(500))
     written = taint_writer.apply(marks, nowhere, Options(), clock)

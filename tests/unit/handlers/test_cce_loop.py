@@ -1,4 +1,4 @@
-"""How often a cluster is looked at (huaweicloud-cce.md A1.6)."""
+"""Minimum scan interval of a cluster (docs/rules.md, rule A1.6)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chalicelib.reconciler.scan_slots import scan_slots
 TICK = 1_800_000_000.0
 
 
-def test_CCE_A1_6_a_cluster_may_be_looked_at_every_ten_seconds() -> None:
+def test_CCE_A1_6_scan_interval_may_be_ten_seconds() -> None:
     passes = [
         instant - TICK
         for minute in range(3)

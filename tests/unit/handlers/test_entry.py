@@ -1,4 +1,4 @@
-"""What a queue function gives back for a batch."""
+"""Return value of a queue function for a batch of messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cases import each_row
 
 
 class Nothing:
-    """Stands where a part is that the test does not come to."""
+    """Stands in for a part that the test does not reach."""
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def _event(*bodies: str) -> dict[str, object]:
 
 @pytest.fixture
 def reported(rt: Runtime) -> Runtime:
-    """The event source reports batch failures."""
+    """The event source is configured to report batch failures."""
     made = dataclasses.replace(rt, batch_failures_reported=True)
     install(made)
     return made
 
 
 @pytest.mark.parametrize("bodies", [("a",), ("bad",), ()])
-def test_nothing_is_worked_on_where_failures_are_not_reported(rt: Runtime, bodies: tuple[str, ...]) -> None:
+def test_lambda_entry_processes_nothing_if_failures_are_not_reported(rt: Runtime, bodies: tuple[str, ...]) -> None:
     done: list[str] = []
     with pytest.raises(
         FailuresNotReported,
@@ -54,7 +54,7 @@ def test_nothing_is_worked_on_where_failures_are_not_reported(rt: Runtime, bodie
 
 
 @each_row(("value", "reported"), [("reported", True), ("", False), ("yes", False), (None, False)])
-def test_only_the_deployments_own_word_says_that_failures_are_reported(value: str | None, reported: bool) -> None:
+def test_lambda_entry_trusts_only_the_deployment_setting_for_batch_failures(value: str | None, reported: bool) -> None:
     given = {"OUTSCALER_TABLE": "t", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.example/q"}
     given |= {} if value is None else {"OUTSCALER_BATCH_FAILURES": value}
     with pytest.MonkeyPatch.context() as patch:
@@ -63,7 +63,7 @@ def test_only_the_deployments_own_word_says_that_failures_are_reported(value: st
         assert from_environment(given).batch_failures_reported is reported
 
 
-def test_only_what_failed_goes_back(reported: Runtime) -> None:
+def test_lambda_entry_returns_only_failed_messages(reported: Runtime) -> None:
     done: list[tuple[str, Runtime]] = []
 
     def work(body: str, here: Runtime) -> None:
@@ -78,11 +78,11 @@ def test_only_what_failed_goes_back(reported: Runtime) -> None:
     assert done == [("a", reported), ("b", reported)]
 
 
-def test_an_empty_batch_is_done(reported: Runtime) -> None:
+def test_lambda_entry_accepts_an_empty_batch(reported: Runtime) -> None:
     assert each_record({}, lambda body, here: None) == {"batchItemFailures": []}
 
 
-def test_the_runtime_names_what_is_missing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runtime_names_missing_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     install(None)
     monkeypatch.delenv("OUTSCALER_TABLE", raising=False)
     with pytest.raises(BadInput, match="OUTSCALER_TABLE is not set"):

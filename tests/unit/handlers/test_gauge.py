@@ -1,4 +1,4 @@
-"""The peak of one pass, measured in this process and read from files that say what another kernel would."""
+"""Peak memory of one reconcile pass, measured in this process and read from files that imitate another kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def says(folder: Path, *, now: int, peak: int) -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="reads Linux's /proc")
-def test_what_a_pass_held_for_a_moment_is_in_its_peak() -> None:
+def test_memory_gauge_peak_includes_short_allocations_of_a_pass() -> None:
     gauge = Gauge()
     gauge.begin()
     calm = gauge.end()
@@ -30,7 +30,7 @@ def test_what_a_pass_held_for_a_moment_is_in_its_peak() -> None:
     assert busy.most >= calm.most + MEGABYTES * 0.9
 
 
-def test_what_earlier_passes_left_in_the_process_is_uncertain(tmp_path: Path) -> None:
+def test_memory_gauge_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path)
     says(tmp_path, now=80, peak=80)
     gauge.begin()
@@ -44,21 +44,21 @@ def test_what_earlier_passes_left_in_the_process_is_uncertain(tmp_path: Path) ->
     assert (second.least, second.most) == (180, 400)
 
 
-def test_the_mark_is_set_back_before_each_pass(tmp_path: Path) -> None:
+def test_memory_gauge_resets_the_peak_before_each_pass(tmp_path: Path) -> None:
     says(tmp_path, now=80, peak=80)
     Gauge(tmp_path).begin()
     assert (tmp_path / "clear_refs").read_text() == "5"
 
 
 @pytest.mark.parametrize("text", ["", "VmHWM: many kB\nVmRSS: 1 kB", "VmRSS:\t100 kB", "\xff\xfe"])
-def test_a_status_that_cannot_be_read_measures_nothing(tmp_path: Path, text: str) -> None:
+def test_memory_gauge_unreadable_status_measures_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "status").write_text(text, "latin-1")
     gauge = Gauge(tmp_path)
     gauge.begin()
     assert gauge.end() is None
 
 
-def test_without_proc_nothing_is_measured(tmp_path: Path) -> None:
+def test_memory_gauge_without_proc_measures_nothing(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path / "missing")
     gauge.begin()
     assert gauge.end() is None

@@ -1,4 +1,4 @@
-"""Marks written outside of any operation: in order, within limits, and one node's trouble is its own."""
+"""Taints written outside of operations: in order, within limits, and with errors confined to one node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MarkingFixture:
         )
 
     def state(self, name: str) -> tuple[list[str], bool, dict[str, str]]:
-        """Keys of its taints, cordoned, annotations."""
+        """Returns a node's taint keys, whether it is cordoned, and its annotations."""
         node = self.kube.peek("nodes", name)
         assert node is not None
         keys = [taint["key"] for taint in node["spec"].get("taints") or ()]
@@ -70,26 +70,26 @@ def soften(name: str) -> TaintUpdate:
     return TaintUpdate(name, "soften")
 
 
-def test_a_leftover_of_ours_loses_taint_note_and_cordon_in_one_write(scene: MarkingFixture) -> None:
+def test_taint_writer_removes_leftover_taint_annotation_and_cordon_at_once(scene: MarkingFixture) -> None:
     scene.node("n", HARD, SOFT, cordoned=True, **NOTE)
     assert scene.apply(TaintUpdate("n", "cleanup", cordoned=True)) == ["n"]
     assert scene.state("n") == ([DELETION_CANDIDATE], False, {})
     assert scene.writes() == 1
 
 
-def test_a_cordon_that_was_there_before_us_stays(scene: MarkingFixture) -> None:
+def test_taint_writer_keeps_an_earlier_cordon(scene: MarkingFixture) -> None:
     scene.node("n", HARD, cordoned=True, **{"outscaler.dev/operation": "remove-1"})
     assert scene.apply(TaintUpdate("n", "cleanup")) == ["n"]
     assert scene.state("n") == ([], True, {})
 
 
-def test_a_foreign_leftover_is_uncordoned_as_upstream_does(scene: MarkingFixture) -> None:
+def test_taint_writer_uncordons_a_foreign_leftover_as_upstream_does(scene: MarkingFixture) -> None:
     scene.node("n", HARD, cordoned=True)
     assert scene.apply(TaintUpdate("n", "cleanup", cordoned=True)) == ["n"]
     assert scene.state("n") == ([], False, {})
 
 
-def test_a_soft_taint_says_since_when_and_only_asks(scene: MarkingFixture) -> None:
+def test_soft_taint_has_a_timestamp_and_effect_prefer_no_schedule(scene: MarkingFixture) -> None:
     scene.node("n")
     assert scene.apply(soften("n")) == ["n"]
     node = scene.kube.peek("nodes", "n")
@@ -98,20 +98,20 @@ def test_a_soft_taint_says_since_when_and_only_asks(scene: MarkingFixture) -> No
     assert not node["spec"].get("unschedulable")
 
 
-def test_soft_taints_go_when_the_node_is_needed_again(scene: MarkingFixture) -> None:
+def test_soft_taints_are_removed_when_the_node_is_needed_again(scene: MarkingFixture) -> None:
     scene.node("n", SOFT, {"key": "dedicated", "value": "db", "effect": "NoSchedule"})
     assert scene.apply(TaintUpdate("n", "unsoften")) == ["n"]
     assert scene.state("n")[0] == ["dedicated"]
 
 
-def test_a_node_whose_removal_has_begun_meanwhile_gets_no_soft_taint(scene: MarkingFixture) -> None:
+def test_soft_taint_is_not_added_to_a_node_whose_removal_has_begun(scene: MarkingFixture) -> None:
     scene.node("n", HARD)
     scene.node("m", HARD, SOFT)
     assert scene.apply(soften("n"), TaintUpdate("m", "unsoften")) == []
     assert scene.writes() == 0
 
 
-def test_what_is_as_it_should_be_is_not_written(scene: MarkingFixture) -> None:
+def test_taint_writer_writes_nothing_that_is_already_correct(scene: MarkingFixture) -> None:
     scene.node("n", SOFT)
     scene.node("m")
     assert (
@@ -123,13 +123,13 @@ def test_what_is_as_it_should_be_is_not_written(scene: MarkingFixture) -> None:
     assert scene.writes() == 0
 
 
-def test_nothing_to_do_asks_nobody(scene: MarkingFixture) -> None:
+def test_taint_writer_without_updates_makes_no_calls(scene: MarkingFixture) -> None:
     before = len(scene.server.requests)
     assert scene.apply() == []
     assert len(scene.server.requests) == before
 
 
-def test_soft_ones_keep_to_their_number_and_hard_ones_all_go(scene: MarkingFixture) -> None:
+def test_taint_writer_limits_the_number_of_soft_taints_but_not_stale_ones(scene: MarkingFixture) -> None:
     for number in range(6):
         scene.node(f"hard-{number}", HARD)
         scene.node(f"soft-{number}")
@@ -137,7 +137,7 @@ def test_soft_ones_keep_to_their_number_and_hard_ones_all_go(scene: MarkingFixtu
     assert scene.apply(*marks, max_bulk_soft_taint_count=2) == [*(f"hard-{n}" for n in range(6)), "soft-0", "soft-1"]
 
 
-def test_soft_ones_keep_to_their_time(scene: MarkingFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_taint_writer_limits_the_time_for_soft_taints(scene: MarkingFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
         scene.node(f"n-{number}")
     read = scene.api.read
@@ -150,7 +150,7 @@ def test_soft_ones_keep_to_their_time(scene: MarkingFixture, monkeypatch: pytest
     assert scene.apply(*(soften(f"n-{n}") for n in range(6)), max_bulk_soft_taint_time=3.0) == ["n-0", "n-1", "n-2"]
 
 
-def test_switched_off_they_are_taken_off_some_at_a_time(scene: MarkingFixture) -> None:
+def test_disabled_soft_taints_are_removed_in_batches(scene: MarkingFixture) -> None:
     names = [f"n-{n:02}" for n in range(TAKEN_OFF + 3)]
     for name in names:
         scene.node(name, SOFT)
@@ -160,14 +160,14 @@ def test_switched_off_they_are_taken_off_some_at_a_time(scene: MarkingFixture) -
     )
 
 
-def test_one_nodes_trouble_is_its_own(scene: MarkingFixture) -> None:
+def test_taint_writer_error_of_one_node_does_not_affect_others(scene: MarkingFixture) -> None:
     scene.node("a", HARD)
     scene.node("b", HARD)
     scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/a", status=422, times=9))
     assert scene.apply(TaintUpdate("a", "cleanup"), TaintUpdate("b", "cleanup")) == ["b"]
 
 
-def test_a_cluster_that_lets_nobody_mark_is_asked_three_times(scene: MarkingFixture) -> None:
+def test_taint_writer_stops_after_three_refusals_of_the_cluster(scene: MarkingFixture) -> None:
     for name in ("a", "b", "c", "d", "e"):
         scene.node(name)
     scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/", status=403, times=9))
@@ -175,8 +175,8 @@ def test_a_cluster_that_lets_nobody_mark_is_asked_three_times(scene: MarkingFixt
     assert scene.writes() == 3
 
 
-def test_one_node_that_may_not_be_marked_holds_up_no_other(scene: MarkingFixture) -> None:
-    """As an admission webhook may have it."""
+def test_taint_writer_refusal_for_one_node_delays_no_other(scene: MarkingFixture) -> None:
+    """An admission webhook can cause that."""
     for name in ("a", "b", "c"):
         scene.node(name)
     scene.server.faults.add(KubeFault(method="PATCH", path="/api/v1/nodes/a", status=403, times=9))

@@ -1,4 +1,4 @@
-"""The page is what Prometheus' own parser reads, whatever is in the table."""
+"""Prometheus' own parser reads the metrics page, whatever the table contains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def parsed(text: str) -> dict[Sample, float]:
-    """By name and labels, as Prometheus has them."""
+    """Returns samples by name and labels, as Prometheus has them."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -25,7 +25,7 @@ def parsed(text: str) -> dict[Sample, float]:
     }
 
 
-def test_a_page_of_two_clusters_as_text() -> None:
+def test_prometheus_page_of_two_clusters() -> None:
     values = {"b": {"max_nodes_count": 5.0}, "a": {"max_nodes_count": 7.0, "cluster_cpu_current_cores": 1.5}}
     assert page(values) == (
         "# HELP cluster_autoscaler_max_nodes_count The most nodes that policy and groups allow.\n"
@@ -38,17 +38,17 @@ def test_a_page_of_two_clusters_as_text() -> None:
     )
 
 
-def test_types_are_those_of_the_table() -> None:
+def test_prometheus_types_equal_those_of_the_metric_table() -> None:
     values: dict[str, float] = {}
     for metric in METRICS:
         labels = dict.fromkeys(metric.labels, "x")
         values |= timed({"main": 1.0}) if metric.type == "histogram" else {key(metric.name, **labels): 1.0}
     families = {family.name: family.type for family in text_string_to_metric_families(page({"c": values}))}
-    # The parser calls a counter by its name without _total.
+    # The parser names a counter without _total.
     assert families == {(PREFIX + metric.name).removesuffix("_total"): metric.type for metric in METRICS}
 
 
-def test_the_buckets_of_a_histogram_add_up_in_their_order() -> None:
+def test_prometheus_histogram_buckets_are_cumulative_and_ordered() -> None:
     counts = Counter[str]()
     for took in (0.04, 0.3, 3.0, 400.0):
         counts.update(timed({"main": took}))  # fractions are added as well
@@ -73,11 +73,11 @@ def test_the_buckets_of_a_histogram_add_up_in_their_order() -> None:
     assert buckets[-1][1] == 4 == next(sample.value for sample in family.samples if sample.name.endswith("_count"))
 
 
-def test_what_no_row_of_the_table_knows_is_left_out() -> None:
+def test_prometheus_omits_metrics_missing_from_the_metric_table() -> None:
     assert page({"c": {"of_an_older_release": 1.0}}) == ""
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow on busy machines
 @given(
     st.dictionaries(
         st.text("abc-09", min_size=1, max_size=5),
@@ -85,7 +85,7 @@ def test_what_no_row_of_the_table_knows_is_left_out() -> None:
         max_size=3,
     )
 )
-def test_any_name_of_a_group_and_any_number_is_read_as_written(groups: Mapping[str, Mapping[str, float]]) -> None:
+def test_prometheus_group_names_and_numbers_round_trip(groups: Mapping[str, Mapping[str, float]]) -> None:
     values = {
         cluster: {key("node_group_target_count", node_group=group): value for group, value in some.items()}
         for cluster, some in groups.items()

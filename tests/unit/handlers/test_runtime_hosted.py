@@ -1,4 +1,4 @@
-"""A function knows that it is one: its kubeconfigs lead to no service of its own machine, and a command's may."""
+"""In a function, kubeconfigs may not lead to a loopback address; in a command they may."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def connected(environment: dict[str, str], server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What comes of reading a node: the path that was asked for, or why nothing was."""
+    """Returns the requested path after reading a node, or the reason why nothing was requested."""
     text = json.dumps(kubeconfig(server))
 
     def secrets(_: Seen) -> Reply:
@@ -46,13 +46,13 @@ def connected(environment: dict[str, str], server: str, monkeypatch: pytest.Monk
             return str(error)
 
 
-def test_a_function_reaches_no_loopback_address(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_reaches_no_loopback_address(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with HttpScript([Reply(200, {"kind": "Node"})]) as runtime_api:
         said = connected({**environment, LAMBDA: "reconcile"}, runtime_api.url, monkeypatch)
     assert "is this machine" in said
     assert runtime_api.requests == []
 
 
-def test_the_same_is_allowed_outside_of_lambda(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_may_reach_loopback_addresses(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with HttpScript([Reply(200, {"kind": "Node"})]) as server:
         assert json.loads(connected(environment, server.url, monkeypatch)) == {"kind": "Node"}

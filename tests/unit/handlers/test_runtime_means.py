@@ -1,4 +1,5 @@
-"""What a provider is given besides its settings: the table's budget and shelf, patience, and other clusters."""
+"""The services that a provider receives in addition to its settings: rate limiter, cache, wait limit, and other
+clusters."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ WAY = KubernetesAccess(kubeconfig_secret="outscaler/c/clusterapi")
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[ProviderServices]:
-    """The means that the registry was handed, in order."""
+    """Returns the services that the registry was given, in order."""
     seen: list[ProviderServices] = []
 
     def providers(
@@ -50,7 +51,7 @@ def _asked(rt: Runtime) -> None:
     rt.providers(Policy(name="c", providers={"clusterapi": {}}), cast(KubeClient, None), rt.read_secret)
 
 
-def test_providers_share_the_tables_budget_and_shelf(given: list[ProviderServices]) -> None:
+def test_providers_share_the_tables_rate_limits_and_cache(given: list[ProviderServices]) -> None:
     clock, slept = ManualClock(1000.0), list[float]()
     store = _store(clock)
     made = build(
@@ -64,7 +65,7 @@ def test_providers_share_the_tables_budget_and_shelf(given: list[ProviderService
     assert (slept, means.chance()) == ([2.0], 0.25)
 
 
-def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: list[ProviderServices]) -> None:
+def test_management_cluster_uses_the_same_secrets_and_wait_limit(given: list[ProviderServices]) -> None:
     clock = ManualClock(1000.0)
     with ApiServer(ObjectStore(clock)) as server:
         made = build(
@@ -81,7 +82,7 @@ def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: li
             given[0].connect(KubernetesAccess())
 
 
-def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(given: list[ProviderServices]) -> None:
+def test_emulated_account_waits_virtually_and_only_as_long_as_the_function(given: list[ProviderServices]) -> None:
     clock, lines = ManualClock(1000.0), list[str]()
     account, life = Account(QuickServices(), clock), Life(lambda place: place == "here")
     account.create()

@@ -1,4 +1,4 @@
-"""Secrets are read again after a minute, and while AWS is silent the last value does."""
+"""Secrets are read again after a minute; while AWS does not answer, the last value is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.emulators.controllers.clock import ManualClock
 
 
 class SecretsManager:
-    """As much of its client as is used; silent on request."""
+    """The part of the client that is used; stops answering on request."""
 
     def __init__(self) -> None:
         self.value, self.calls, self.silent = "first", 0, False
@@ -26,7 +26,7 @@ class SecretsManager:
         return {"SecretString": self.value}
 
 
-def test_a_value_is_kept_for_a_minute() -> None:
+def test_secret_is_cached_for_a_minute() -> None:
     manager, clock = SecretsManager(), ManualClock(0.0)
     secrets = SecretCache(SecretsManagerReader(manager), clock)
     assert [secrets("a"), secrets("a")] == ["first", "first"]
@@ -38,7 +38,7 @@ def test_a_value_is_kept_for_a_minute() -> None:
     assert secrets.fresh("a") == "second"
 
 
-def test_silence_is_bridged_with_the_last_value() -> None:
+def test_secret_outage_is_bridged_with_the_last_value() -> None:
     manager, clock = SecretsManager(), ManualClock(0.0)
     secrets = SecretCache(SecretsManagerReader(manager), clock)
     assert secrets("a") == "first"

@@ -1,4 +1,4 @@
-"""Which operations have been left lying."""
+"""Which operations the sweeper re-sends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _operation(**known: object) -> Operation:
         ({"state": OperationState.PLANNED, "sent_at": NOW - 500, "due_at": NOW - 60}, ""),
         ({"state": OperationState.WAITING, "due_at": NOW - 121, "sent_at": NOW - 300}, "waiting and overdue"),
         ({"state": OperationState.WAITING, "due_at": NOW - 119, "sent_at": NOW - 300}, ""),
-        ({"state": OperationState.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),  # swept a minute ago
+        ({"state": OperationState.WAITING, "due_at": NOW - 900, "sent_at": NOW - 60}, ""),  # re-sent a minute ago
         ({"state": OperationState.WAITING, "due_at": NOW + 60}, ""),
         ({"state": OperationState.RUNNING, "claimed_until": NOW - 31}, "its executor's claim ran out"),
         ({"state": OperationState.RUNNING, "claimed_until": NOW - 300, "sent_at": NOW - 10}, ""),
@@ -35,5 +35,5 @@ def _operation(**known: object) -> Operation:
         ({"state": OperationState.ABANDONED}, ""),
     ],
 )
-def test_what_is_sent_again(known: dict[str, object], why: str) -> None:
+def test_sweeper_resends_stuck_operations(known: dict[str, object], why: str) -> None:
     assert resend_reason(_operation(**known), NOW) == why

@@ -1,4 +1,4 @@
-"""Turns of a pool: who sets its total goes one after the other, by age (huaweicloud-cce.md B6)."""
+"""Ordering of operations: changes of a pool's total size run one after another, oldest first."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ask(asked: Operation, *others: Operation, now: float = NOW) -> InProgress | 
         (OperationKind.DELETE_INSTANCES, "delete"),
     ],
 )
-def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
+def test_CCE_18_scale_up_waits_for_an_older_change_of_its_pools_total(
     kind: OperationKind, step: str, attempt: int
 ) -> None:
     older = operation("x", kind, "p/b", created=NOW - 1, step=step, attempt=attempt)
@@ -76,7 +76,7 @@ def test_CCE_18_a_growth_waits_for_an_older_change_of_its_pools_total(
         (OperationKind.DELETE_NODES, "delete"),
     ],
 )
-def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: OperationKind, step: str) -> None:
+def test_scale_up_waits_for_no_operation_the_vendor_has_accepted(kind: OperationKind, step: str) -> None:
     assert ask(operation("g", OperationKind.SCALE_UP), operation("x", kind, "p/b", created=NOW - 1, step=step)) is None
 
 
@@ -88,10 +88,10 @@ def test_a_growth_waits_for_nothing_that_has_been_taken_up(kind: OperationKind, 
         (OperationKind.DELETE_INSTANCES, "delete"),
     ],
 )
-def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool_deletes(
+def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(
     kind: OperationKind, step: str
 ) -> None:
-    """5 is read, one is deleted, 5 + 1 is asked for: two are bought."""
+    """5 is read, one node is deleted, 5 + 1 is requested: two nodes are bought."""
     mine = operation("g", kind, "p/a", step=step)
     removal = operation("r", OperationKind.DELETE_NODES, "p/b", created=NOW + 1, step="delete")
     deletes = removal.with_status(state=OperationState.RUNNING, claimed_until=NOW + 90.0)
@@ -105,7 +105,7 @@ def test_CCE_18_a_total_is_not_set_in_the_moments_in_which_a_removal_of_the_pool
     assert [ask(mine, each) for each in (only_waits, died, drains, elsewhere)] == [None] * 4
 
 
-def test_of_one_plan_the_ids_decide() -> None:
+def test_operations_of_one_plan_are_ordered_by_id() -> None:
     first, second = (
         operation("grow-1", OperationKind.SCALE_UP, "p/a"),
         operation("grow-2", OperationKind.SCALE_UP, "p/b"),
@@ -114,14 +114,14 @@ def test_of_one_plan_the_ids_decide() -> None:
     assert ask(second, first) is not None
 
 
-def test_another_pool_and_no_pool_at_all_hold_nothing_up() -> None:
+def test_operations_of_other_pools_or_without_a_pool_block_nothing() -> None:
     older = operation("x", OperationKind.SCALE_UP, "q/a", pool="q", created=NOW - 1)
     assert ask(operation("g", OperationKind.SCALE_UP), older) is None
     alone = operation("x", OperationKind.SCALE_UP, "b", pool="", created=NOW - 1)
     assert ask(operation("g", OperationKind.SCALE_UP, "a", pool=""), alone) is None
 
 
-def test_a_growth_itself_being_polled_waits_for_nobody() -> None:
+def test_scale_up_being_polled_waits_for_no_operation() -> None:
     assert (
         ask(
             operation("g", OperationKind.SCALE_UP, step="poll"),
@@ -131,7 +131,7 @@ def test_a_growth_itself_being_polled_waits_for_nobody() -> None:
     )
 
 
-def test_a_removal_lets_a_growth_of_its_pool_be_taken_and_one_of_its_group_be_recorded() -> None:
+def test_removal_waits_until_concurrent_scale_ups_are_sent_and_recorded() -> None:
     removal = operation("r", OperationKind.DELETE_NODES, step="delete")
     beside = operation("g", OperationKind.SCALE_UP, "p/b", step="request", created=NOW + 1)
     found = ask(removal, beside)
@@ -142,13 +142,13 @@ def test_a_removal_lets_a_growth_of_its_pool_be_taken_and_one_of_its_group_be_re
     assert ask(removal, operation("g", OperationKind.SCALE_UP, "p/a", step="", attempt=0)) is None
 
 
-def test_what_discards_waits_for_a_younger_growth_of_its_own_group_only_once_that_is_polled() -> None:
+def test_delete_instances_waits_for_a_younger_scale_up_only_once_polled() -> None:
     discard = operation("d", OperationKind.DELETE_INSTANCES, created=NOW - 1)
     assert ask(discard, operation("g", OperationKind.SCALE_UP, step="request")) is None
     assert ask(discard, operation("g", OperationKind.SCALE_UP, step="poll")) is not None
 
 
-def test_past_its_deadline_nobody_waits() -> None:
+def test_operation_past_its_deadline_waits_for_nothing() -> None:
     older = operation("x", OperationKind.SCALE_UP, "p/b", created=NOW - 1)
     assert ask(operation("g", OperationKind.SCALE_UP), older, now=NOW + 600.0) is None
 
@@ -165,7 +165,7 @@ STEPS = [
 ]
 
 
-def test_whatever_is_under_way_in_a_pool_somebody_may_go_on() -> None:
+def test_some_operation_of_a_pool_may_always_proceed() -> None:
     places = (("p/a", "p/a", "p/a"), ("p/a", "p/b", "p/a"), ("p/a", "p/b", "p/c"))
     for kinds, groups in product(permutations(STEPS, 3), places):
         all_ = [

@@ -1,4 +1,4 @@
-"""What the webhook's cache asks AWS for, and how much of it a process remembers."""
+"""AWS calls of the webhook's cache, and how much of it a process keeps in memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ spec:
 
 
 class WebhookDoorsState:
-    """Tables and a secrets store that write down what they are asked."""
+    """Tables and a secrets store that record the calls they receive."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_795_245_654.0)
@@ -61,13 +61,13 @@ class WebhookDoorsState:
         return self.secrets[name]
 
     def asked_for(self, name: str) -> list[str]:
-        """What one call for that name costs."""
+        """Returns the AWS calls that one request for that name causes."""
         self.asked.clear()
         self.doors.for_cluster(name)
         return list(self.asked)
 
 
-def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
+def test_webhook_cache_name_costs_one_query_a_minute_and_known_name_its_secret() -> None:
     world = WebhookDoorsState()
     assert world.asked_for("nobody") == ["webhooks"]
     assert world.asked_for("shop") == ["secret"]
@@ -78,14 +78,14 @@ def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
     assert world.asked_for("shop") == world.asked_for("nobody") == []
 
 
-def test_a_clock_that_is_put_back_does_not_keep_the_cache_for_longer() -> None:
+def test_webhook_cache_does_not_live_longer_when_the_clock_is_set_back() -> None:
     world = WebhookDoorsState()
     world.doors.for_cluster("shop")
     world.put_back = 3600.0
     assert world.asked_for("shop") == ["webhooks", "secret"]
 
 
-def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
+def test_webhook_cache_reads_a_policy_once_a_minute_for_authenticated_callers() -> None:
     world = WebhookDoorsState()
     policy = world.doors.policy("shop")
     assert policy is not None
@@ -99,7 +99,7 @@ def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
     assert world.asked == ["webhooks", "policy"] * 2
 
 
-def test_a_secret_that_cannot_be_read_is_asked_for_once_a_minute() -> None:
+def test_webhook_cache_retries_an_unreadable_secret_once_a_minute() -> None:
     world = WebhookDoorsState()
     world.secrets.clear()
     assert world.asked_for("shop") == ["webhooks", "secret"]
@@ -107,7 +107,7 @@ def test_a_secret_that_cannot_be_read_is_asked_for_once_a_minute() -> None:
     assert world.doors.for_cluster("shop").keys == WebhookKeys()
 
 
-def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
+def test_webhook_cache_reads_the_policy_text_where_only_it_names_the_secret() -> None:
     world = WebhookDoorsState()
     world.webhooks["shop"] = StoredWebhook(1, None)
     assert world.asked_for("shop") == ["webhooks", "policy", "secret"]
@@ -115,14 +115,14 @@ def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
     assert world.asked_for("shop") == []
 
 
-def test_only_a_known_name_has_keys() -> None:
+def test_webhook_cache_has_keys_only_for_known_names() -> None:
     world = WebhookDoorsState()
     assert world.doors.for_cluster("shop").keys == WebhookKeys((KEY.encode(),), (KEY.encode(),))
     stranger = world.doors.for_cluster("nobody")
     assert (stranger.known, stranger.keys) == (False, WebhookKeys())
 
 
-def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
+def test_webhook_cache_uses_a_new_policy_version_within_a_minute() -> None:
     world = WebhookDoorsState()
     world.doors.for_cluster("shop")
     world.webhooks["shop"] = StoredWebhook(2, "outscaler/shop/webhook-moved")
@@ -135,11 +135,11 @@ def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
 
 
 def _remembered(doors: WebhookCredentials) -> int:
-    """How many values of a name each the cache holds."""
+    """Returns how many values each part of the cache holds."""
     return len(doors._known) + len(doors._keys._kept) + len(doors._policies._kept)
 
 
-def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
+def test_webhook_cache_keeps_nothing_of_a_flood_of_unknown_names() -> None:
     world = WebhookDoorsState()
     world.doors.for_cluster("shop")
     before = _remembered(world.doors)
@@ -149,7 +149,7 @@ def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
     assert Counter(world.asked) == {"webhooks": 1, "secret": 1}
 
 
-def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> None:
+def test_webhook_cache_memory_is_bounded_for_many_clusters() -> None:
     world = WebhookDoorsState()
     names = [f"shop-{number}" for number in range(MAX_DOORS + 20)]
     for name in names:
@@ -160,14 +160,14 @@ def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> 
     assert world.asked.count("webhooks") == 1
 
 
-def test_no_repr_shows_a_key() -> None:
+def test_webhook_cache_no_repr_shows_a_key() -> None:
     world = WebhookDoorsState()
     assert KEY not in repr(world.doors.for_cluster("shop"))
     assert repr(WebhookKeys((KEY.encode(),))) == "Keys(***)"
 
 
-def test_the_signature_covers_the_method_the_path_the_timestamp_and_the_body() -> None:
-    """Computed here as an exporter would."""
+def test_webhook_signature_covers_method_path_timestamp_and_body() -> None:
+    """The test computes the signature as an exporter does."""
     signed = b'v2\nPOST\n/clusters/shop/events\n1795245654\n{"kind":"Event"}'
     expected = hmac.new(KEY.encode(), signed, hashlib.sha256).hexdigest()
     assert sign(KEY.encode(), "shop", "1795245654", b'{"kind":"Event"}') == f"v2={expected}"
@@ -187,7 +187,7 @@ _SHUT = '{"hmac": "key-value-for-tests"}'
         (KEY, AuthResult.OLDER),
     ],
 )
-def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: AuthResult) -> None:
+def test_webhook_body_only_signature_counts_only_if_the_secret_allows_it(secret: str, verdict: AuthResult) -> None:
     keys = read_keys(secret, "secret")
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
     assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is verdict
@@ -197,7 +197,7 @@ def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: st
 
 
 @each_row("relabelled", ["v2", "sha256"])
-def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> None:
+def test_webhook_digest_of_one_signature_format_is_invalid_in_another(relabelled: str) -> None:
     keys = read_keys(_OPEN, "secret")
     digests = {"sha256": sign(KEY.encode(), "shop", "100", b"body"), "v2": sign_body(KEY.encode(), "100", b"body")}
     given = f"{relabelled}={digests[relabelled].partition('=')[2]}"
@@ -213,8 +213,8 @@ def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> Non
         WebhookKeys((b"one-value-is-here", b"two-values-are-here")),
     ],
 )
-def test_the_decoy_key_opens_nothing(keys: WebhookKeys) -> None:
-    """What stands in for missing keys is compared with, but never accepted."""
+def test_webhook_decoy_key_is_never_accepted(keys: WebhookKeys) -> None:
+    """The decoy for missing keys is compared with signatures but never accepted."""
     decoy = b"decoy-that-was-guessed"
     for signature in (sign(decoy, "shop", "100", b"body"), sign_body(decoy, "100", b"body")):
         signed = {"x-outscaler-timestamp": "100", "x-outscaler-signature": signature}

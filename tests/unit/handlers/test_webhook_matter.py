@@ -1,4 +1,4 @@
-"""Which events are worth a look."""
+"""Which events trigger a reconcile pass."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tests.cases import each_row
         ("FailedScheduling", "outscaler", False),
     ],
 )
-def test_reasons(reason: str, component: str, matter: bool) -> None:
+def test_event_filter_reasons_that_trigger_a_pass(reason: str, component: str, matter: bool) -> None:
     assert is_relevant(ClusterEvent(CORE, reason=reason, component=component), ()) is matter
 
 
-def test_our_own_events_are_known_by_their_instance_too() -> None:
+def test_event_filter_recognizes_own_events_by_their_instance() -> None:
     ours = ClusterEvent(CORE, reason="NotTriggerScaleUp", component="cluster-autoscaler", instance="outscaler")
     assert not is_relevant(ours, ())
 
@@ -44,7 +44,7 @@ _SCHEDULER = "system:kube-scheduler"
     [
         (Audit("create", "pods", "someone", happened=True, node_name=""), True),
         (Audit("create", "pods", "someone", happened=True, node_name="n1"), False),  # a static or DaemonSet-like pod
-        (Audit("create", "pods", "someone", happened=True, node_name=None), False),  # the level tells nothing of it
+        (Audit("create", "pods", "someone", happened=True, node_name=None), False),  # the audit level omits it
         (Audit("create", "pods", "someone", happened=False, node_name=""), False),
         (Audit("patch", "pods/status", _SCHEDULER, happened=True), True),
         (Audit("patch", "pods/status", "system:node:n1", happened=True), False),
@@ -56,11 +56,11 @@ _SCHEDULER = "system:kube-scheduler"
         (Audit("get", "nodes", "someone", happened=True), False),
     ],
 )
-def test_audit_events(audit: Audit, matter: bool) -> None:
+def test_event_filter_audit_events_that_trigger_a_pass(audit: Audit, matter: bool) -> None:
     assert is_relevant(ClusterEvent(AUDIT, audit=audit), ()) is matter
 
 
-def test_the_list_of_the_policy_replaces_the_default() -> None:
+def test_event_filter_list_of_the_policy_replaces_the_default() -> None:
     deleted = ClusterEvent(AUDIT, audit=Audit("delete", "nodes", "someone", happened=True))
     failed = ClusterEvent(CORE, reason="FailedScheduling")
     assert is_relevant(failed, ("FailedScheduling",))

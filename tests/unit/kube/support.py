@@ -1,4 +1,4 @@
-"""What the tests of this room share: a kubeconfig for a scripted server, and a client that never waits."""
+"""Shared parts of the kube tests: a kubeconfig for a scripted server, and a client that never waits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def b64(data: bytes) -> str:
 def kubeconfig(
     server: str = "https://cluster.test", *, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One context over one cluster and one user; the parts given replace the usual ones."""
+    """A kubeconfig with one context, one cluster and one user; the given parts replace the usual ones."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
@@ -36,7 +36,7 @@ def kubeconfig(
 
 
 class Known:
-    """A login that has one credential, and knows no other."""
+    """Credentials that never change."""
 
     def __init__(self, credential: KubeCredential) -> None:
         self._credential = credential
@@ -45,11 +45,11 @@ class Known:
         return self._credential
 
     def renew(self) -> None:
-        """There is nothing to read again."""
+        """Does nothing: there is no newer credential."""
 
 
 class Waits:
-    """Stands in for sleeping: remembers how long."""
+    """Stands in for sleeping: records the durations."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -59,7 +59,7 @@ class Waits:
 
 
 class ScriptedSecrets:
-    """A secret reader with a cache, like the one over Secrets Manager; `now` is what is stored at the moment."""
+    """A secret reader with a cache, like the one for Secrets Manager; `now` is the stored value."""
 
     def __init__(self, **now: str) -> None:
         self.now = now
@@ -82,7 +82,7 @@ def client(
     insecure: bool = False,
     hosted: bool = False,
 ) -> KubeClient:
-    """A connection by a kubeconfig out of a secret. Pauses are remembered by `sleep`, jitter is always half."""
+    """A connection by a kubeconfig from a secret. `sleep` records the pauses; jitter is always half."""
     url = server if isinstance(server, str) else server.url
     secrets = ScriptedSecrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
     access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
@@ -90,14 +90,14 @@ def client(
 
 
 def file_client(path: Path, config: dict[str, Any]) -> KubeClient:
-    """A connection by a kubeconfig file of that content."""
+    """A connection by a kubeconfig file with that content."""
     path.write_text(json.dumps(config))
     access = KubernetesAccess(kubeconfig_file=str(path))
     return connect(access, ScriptedSecrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True)
 
 
 def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:
-    """A metav1.Status that says Failure."""
+    """A metav1.Status with status Failure."""
     body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
     if reason:
         body["reason"] = reason

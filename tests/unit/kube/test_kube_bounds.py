@@ -1,4 +1,4 @@
-"""No server holds a pass up: one exchange, one call with its repetitions, one list and all lists end in time."""
+"""No server can block a pass: one exchange, one call with its retries, one list and all lists are limited in time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def page(more: str, size: int = 0) -> Reply:
     return Reply(body={"metadata": {"continue": more}, "items": [{"metadata": {"name": "x" * size}}]})
 
 
-def test_a_server_that_drips_is_left_after_the_time_of_one_call() -> None:
+def test_kube_slow_trickling_answer_is_abandoned_after_the_call_timeout() -> None:
     began = time.monotonic()
     with (
         ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server,
@@ -45,20 +45,20 @@ def test_a_server_that_drips_is_left_after_the_time_of_one_call() -> None:
     assert caught.value.reason == "Network"
 
 
-def test_a_write_to_a_server_that_drips_is_sent_once_and_left() -> None:
+def test_kube_write_to_a_trickling_server_is_sent_once_and_abandoned() -> None:
     with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
         impatient(server).request("POST", "/n", body={})
     assert server.connections == 1
 
 
-def test_a_call_with_a_timeout_of_its_own_takes_no_longer_in_all() -> None:
+def test_kube_call_with_its_own_timeout_takes_no_longer_in_total() -> None:
     began = time.monotonic()
     with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
         impatient(server, HOSTED).request("POST", "/n", body={}, timeout=(0.1, 0.1))
     assert time.monotonic() - began < 3.0
 
 
-def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
+def test_kube_oversized_answer_is_not_requested_again() -> None:
     with (
         HttpScript([Reply(body=b"x" * 50_001)] * 4) as server,
         pytest.raises(errors.Unavailable, match="larger than 50000 bytes"),
@@ -68,7 +68,7 @@ def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
 
 
 @each_row("size", [0, 20_000], ids=["pages", "bytes"])
-def test_a_list_without_end_is_given_up(size: int) -> None:
+def test_kube_endless_list_is_abandoned(size: int) -> None:
     numbers = iter(range(10_000))
     with (
         HttpScript(lambda _: page(f"t{next(numbers)}", size)) as server,
@@ -78,7 +78,7 @@ def test_a_list_without_end_is_given_up(size: int) -> None:
     assert len(server.requests) <= 21
 
 
-def test_lists_whose_pages_come_slowly_are_given_up_together() -> None:
+def test_kube_lists_with_slow_pages_share_one_time_limit() -> None:
     moments = {"now": 0.0}
 
     def slow(seen: Seen) -> Reply:
@@ -95,7 +95,7 @@ def test_lists_whose_pages_come_slowly_are_given_up_together() -> None:
     assert len(server.requests) == 3
 
 
-def test_an_honest_list_of_150000_pods_is_within_the_bounds() -> None:
+def test_kube_list_of_150000_pods_is_within_the_limits() -> None:
     pages, of_pod = 300, 12_000
     assert pages <= HOSTED.pages
     assert pages * 500 * of_pod <= HOSTED.volume
@@ -111,15 +111,15 @@ def test_an_honest_list_of_150000_pods_is_within_the_bounds() -> None:
         count = sum(len(json.loads(each.body)["items"]) for each in read)
         peers = {seen.peer for seen in server.requests}
     assert count == 150_000
-    assert len(peers) == 1  # the connection is kept
+    assert len(peers) == 1  # the connection is reused
 
 
-def test_nodes_of_the_largest_cluster_fit_into_one_answer() -> None:
-    """They are asked for from the watch cache, which knows no pages."""
+def test_kube_nodes_of_the_largest_cluster_fit_into_one_answer() -> None:
+    """Nodes are read from the watch cache, which does not paginate."""
     assert HOSTED.body >= 5_000 * 25_000
 
 
-def test_a_token_that_a_server_percent_encodes_does_not_come_back() -> None:
+def test_kube_percent_encoded_token_is_removed_from_errors() -> None:
     odd = "a/b+c=d:e-token"
     echo = {"kind": "Status", "message": "no: a%2Fb%2bc%3Dd%3Ae-token, YS9iK2M9ZDplLXRva2Vu, a\\/b+c=d\\u003ae-token"}
     with HttpScript([Reply(403, echo)]) as server, pytest.raises(errors.Forbidden) as caught:
@@ -128,7 +128,7 @@ def test_a_token_that_a_server_percent_encodes_does_not_come_back() -> None:
     assert "YS9iK2M9" not in caught.value.message
 
 
-def test_the_body_of_something_that_is_no_cluster_is_nowhere_in_the_error() -> None:
+def test_kube_error_never_contains_the_body_of_a_foreign_server() -> None:
     def foreign() -> Iterator[Part]:
         yield b"HTTP/1.1 403 No\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nhidden-word"
 

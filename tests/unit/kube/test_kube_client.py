@@ -1,4 +1,4 @@
-"""One call: what is repeated and what is not, and what an answer becomes."""
+"""One call: which requests are retried, and how answers are decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cases import each_row
 from tests.unit.kube.support import TOKEN, Waits, client, status
 
 
-def test_a_read_returns_the_body_as_it_came() -> None:
+def test_kube_read_returns_the_body_unchanged() -> None:
     with HttpScript([Reply(body=b'{"kind":"Node" }\n')]) as server:
         assert client(server).get("/api/v1/nodes/a", query={"x": "1 2"}) == b'{"kind":"Node" }\n'
     seen = server.requests[0]
@@ -22,13 +22,13 @@ def test_a_read_returns_the_body_as_it_came() -> None:
     assert seen.credential == fingerprint(f"Bearer {TOKEN}")
 
 
-def test_a_server_url_with_a_path_keeps_it() -> None:
+def test_kube_server_url_keeps_its_path() -> None:
     with HttpScript([Reply(body={})]) as server:
         client(server.url + "/k8s/clusters/c-1/").get("/version")
     assert server.requests[0].path == "/k8s/clusters/c-1/version"
 
 
-def test_a_write_sends_its_body_once_with_its_type() -> None:
+def test_kube_write_sends_its_body_once_with_its_content_type() -> None:
     with HttpScript([Reply(201, {})]) as server:
         client(server).request("PATCH", "/p", body={"a": None}, content_type="application/merge-patch+json")
     assert server.requests[0].json() == {"a": None}
@@ -47,11 +47,11 @@ def test_a_write_sends_its_body_once_with_its_type() -> None:
     ],
     ids=["500", "503", "429", "hang-up", "cut-transfer", "cut-json"],
 )
-def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
+def test_kube_failed_read_is_retried(trouble: Reply) -> None:
     waits = Waits()
     with HttpScript([trouble, trouble, Reply(body={"kind": "Node"})]) as server:
         assert json.loads(client(server, sleep=waits).get("/n")) == {"kind": "Node"}
-    assert waits.seconds == [0.1875, 0.375]  # doubled, and half of each is chance
+    assert waits.seconds == [0.1875, 0.375]  # doubled, and half of each is random
 
 
 @each_row(
@@ -60,13 +60,13 @@ def test_a_read_that_met_trouble_is_tried_again(trouble: Reply) -> None:
     ids=["503", "429", "hang-up", "cut"],
 )
 @each_row("method", ["POST", "PATCH", "PUT", "DELETE"])
-def test_a_write_that_met_trouble_is_never_repeated(method: str, trouble: Reply) -> None:
+def test_kube_failed_write_is_never_retried(method: str, trouble: Reply) -> None:
     with HttpScript([trouble, Reply(body={})]) as server, pytest.raises((errors.Unavailable, errors.TooManyRequests)):
         client(server).request(method, "/p", body={})
     assert len(server.requests) == 1
 
 
-def test_repeating_ends() -> None:
+def test_kube_retries_are_bounded() -> None:
     waits = Waits()
     with (
         HttpScript([Reply(500, status(500, message="etcd is down"))] * 9) as server,
@@ -78,14 +78,14 @@ def test_repeating_ends() -> None:
     assert caught.value.status == 500
 
 
-def test_retry_after_is_honoured() -> None:
+def test_kube_retry_after_is_honoured() -> None:
     waits = Waits()
     with HttpScript([Reply(429, status(429), {"Retry-After": "2"}), Reply(body={})]) as server:
         client(server, sleep=waits).get("/n")
     assert waits.seconds == [2.0]
 
 
-def test_a_server_that_asks_for_minutes_is_not_waited_for() -> None:
+def test_kube_retry_after_of_minutes_is_not_awaited() -> None:
     waits = Waits()
     with (
         HttpScript([Reply(503, status(503), {"Retry-After": "120"})]) as server,
@@ -96,7 +96,7 @@ def test_a_server_that_asks_for_minutes_is_not_waited_for() -> None:
     assert caught.value.retry_after == 120.0
 
 
-def test_redirects_are_not_followed() -> None:
+def test_kube_redirects_are_not_followed() -> None:
     with (
         HttpScript([Reply(302, b"", {"Location": "/elsewhere"}), Reply(body={})]) as server,
         pytest.raises(errors.Unavailable, match="redirect"),
@@ -105,7 +105,7 @@ def test_redirects_are_not_followed() -> None:
     assert [seen.path for seen in server.requests] == ["/n"]
 
 
-def test_nothing_listens() -> None:
+def test_kube_refused_connection_is_unavailable() -> None:
     with HttpScript() as server:
         url = server.url
     with pytest.raises(errors.Unavailable, match=f"GET /n: the connection to {url[7:]} failed; check") as caught:
@@ -114,7 +114,7 @@ def test_nothing_listens() -> None:
 
 
 @each_row("encoding", ["gzip", "deflate", "br", "GZIP", "identity, gzip", "x-unknown"])
-def test_a_compressed_answer_was_not_asked_for_and_is_refused(encoding: str) -> None:
+def test_kube_unrequested_compression_is_refused(encoding: str) -> None:
     packed = Reply(body=gzip.compress(b'{"a": 1}'), headers={"Content-Encoding": encoding})
     with HttpScript([packed, packed]) as server, pytest.raises(errors.Unavailable, match="compressed") as caught:
         client(server).get("/n")
@@ -123,14 +123,14 @@ def test_a_compressed_answer_was_not_asked_for_and_is_refused(encoding: str) -> 
     assert len(server.requests) == 1
 
 
-def test_a_token_never_shows_in_an_error_even_if_the_server_echoes_it() -> None:
+def test_kube_token_never_shows_in_an_error_even_if_the_server_echoes_it() -> None:
     echo = Reply(403, status(403, message=f"denied: Authorization: Bearer {TOKEN} for {TOKEN}"))
     with HttpScript([echo]) as server, pytest.raises(errors.Forbidden) as caught:
         client(server).get("/n")
     assert TOKEN not in str(caught.value)
 
 
-def test_no_exception_carries_the_request_it_came_from() -> None:
+def test_kube_exceptions_do_not_carry_their_request() -> None:
     with HttpScript([Reply(hang_up=True)]) as server, pytest.raises(errors.Unavailable) as caught:
         client(server).request("POST", "/n", body={})
     assert caught.value.__cause__ is None
@@ -138,6 +138,6 @@ def test_no_exception_carries_the_request_it_came_from() -> None:
     assert TOKEN not in "".join(traceback.format_exception(caught.value))
 
 
-def test_an_odd_answer_is_read_again_and_then_unavailable() -> None:
+def test_kube_malformed_answer_is_read_again_and_then_unavailable() -> None:
     with HttpScript([Reply(body=b"<html>")] * 4) as server, pytest.raises(errors.Unavailable, match="cut short or not"):
         client(server).get("/n")

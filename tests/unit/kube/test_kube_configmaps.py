@@ -1,4 +1,4 @@
-"""A ConfigMap is changed in the keys given, and against the version that was read."""
+"""A ConfigMap write changes only the given keys, against the version that was read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.kube.support import client, status
 FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data": {"status": "old", "theirs": "x"}}
 
 
-def test_one_that_is_there_is_read() -> None:
+def test_kube_configmap_is_read() -> None:
     with HttpScript([Reply(200, FOUND)]) as server:
         found = configmaps.get(client(server), "kube-system", "s/x")
     assert (found.uid, found.text("status"), found.text("none")) == ("u1", "old", "")
@@ -22,12 +22,12 @@ def test_one_that_is_there_is_read() -> None:
     )
 
 
-def test_one_without_data_has_no_text() -> None:
+def test_kube_configmap_without_data_has_no_text() -> None:
     with HttpScript([Reply(200, {"metadata": {}})]) as server:
         assert configmaps.get(client(server), "n", "s").text("status") == ""
 
 
-def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
+def test_kube_configmap_patch_names_our_keys_and_the_version_read() -> None:
     with HttpScript([Reply(200, FOUND), Reply(200, FOUND)]) as server:
         cluster = client(server)
         found = configmaps.get(cluster, "n", "s")
@@ -46,7 +46,7 @@ def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
         (Reply(200, ["no", "object"]), errors.Unavailable),
     ],
 )
-def test_what_goes_wrong_is_a_cluster_error_and_a_write_is_not_repeated(
+def test_kube_configmap_failure_is_a_cluster_error_and_write_is_not_retried(
     reply: Reply, error: type[errors.ClusterError]
 ) -> None:
     with HttpScript([Reply(200, FOUND), reply]) as server:

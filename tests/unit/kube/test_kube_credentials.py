@@ -1,4 +1,4 @@
-"""A credential that the cluster refuses is read again once; the call is repeated once, whatever it was."""
+"""A refused credential is read again once; then the call is repeated once, including writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = Reply(401, status(401, "Unauthorized", "Unauthorized"))
 
 
 def only(token: str) -> Callable[[Seen], Reply]:
-    """A server that accepts one token."""
+    """A server that accepts exactly one token."""
     return lambda seen: Reply(body={}) if seen.credential == fingerprint(f"Bearer {token}") else REFUSED
 
 
@@ -40,7 +40,7 @@ def by_secret(secrets: ScriptedSecrets) -> KubeClient:
 
 
 @each_row("method", ["GET", "POST", "PATCH"])
-def test_a_rotated_secret_is_read_past_the_cache(method: str) -> None:
+def test_kube_rotated_secret_is_read_past_the_cache(method: str) -> None:
     with HttpScript(only("new")) as server:
         secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
@@ -50,7 +50,7 @@ def test_a_rotated_secret_is_read_past_the_cache(method: str) -> None:
     assert len(server.requests) == 3
 
 
-def test_a_secret_that_names_another_server_is_followed() -> None:
+def test_kube_renewed_secret_may_name_another_server() -> None:
     with HttpScript([REFUSED]) as before, HttpScript(only("new")) as after:
         secrets = ScriptedSecrets(config=config(before, "old"))
         cluster = by_secret(secrets)
@@ -59,13 +59,13 @@ def test_a_secret_that_names_another_server_is_followed() -> None:
     assert len(after.requests) == 1
 
 
-def test_after_one_renewal_the_refusal_stands() -> None:
+def test_kube_second_refusal_after_a_renewal_is_final() -> None:
     with HttpScript([REFUSED, REFUSED, REFUSED]) as server, pytest.raises(errors.Unauthorized, match="Unauthorized"):
         by_secret(ScriptedSecrets(config=config(server, "old"))).get("/n")
     assert len(server.requests) == 2
 
 
-def test_a_secret_that_became_useless_is_part_of_the_refusal() -> None:
+def test_kube_refusal_reports_a_secret_that_became_unusable() -> None:
     with HttpScript([REFUSED]) as server:
         secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
@@ -74,7 +74,7 @@ def test_a_secret_that_became_useless_is_part_of_the_refusal() -> None:
             cluster.get("/n")
 
 
-def test_many_threads_renew_together_and_all_get_through() -> None:
+def test_kube_concurrent_threads_renew_once_and_all_succeed() -> None:
     with HttpScript(only("new")) as server:
         secrets = ScriptedSecrets(config=config(server, "old"))
         cluster = by_secret(secrets)
@@ -87,7 +87,7 @@ def token_file_client(server: HttpScript, path: Path) -> KubeClient:
     return file_client(path.parent / "config", kubeconfig(server.url, user={"tokenFile": path.name, "token": "unused"}))
 
 
-def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+def test_kube_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first\n")
     with HttpScript([Reply(body={})] * 3) as server:
@@ -101,7 +101,7 @@ def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     assert set(later) == {fingerprint("Bearer second-one")}
 
 
-def test_a_token_file_is_read_again_after_401_even_if_it_looks_the_same(tmp_path: Path) -> None:
+def test_kube_token_file_is_read_again_after_401_even_if_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     before = path.stat()
@@ -114,7 +114,7 @@ def test_a_token_file_is_read_again_after_401_even_if_it_looks_the_same(tmp_path
 
 
 @pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read"), ("", "is empty"), ("a b", "characters")])
-def test_a_token_file_that_holds_no_token(content: str | None, problem: str, tmp_path: Path) -> None:
+def test_kube_token_file_without_a_token_is_refused(content: str | None, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content)
@@ -123,7 +123,7 @@ def test_a_token_file_that_holds_no_token(content: str | None, problem: str, tmp
     assert caught.value.place.endswith("users[0].user.tokenFile")
 
 
-def test_a_token_file_that_vanishes_later_is_unauthorized(tmp_path: Path) -> None:
+def test_kube_token_file_that_vanishes_later_is_unauthorized(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first")
     with HttpScript([Reply(body={})] * 3) as server:
@@ -135,7 +135,7 @@ def test_a_token_file_that_vanishes_later_is_unauthorized(tmp_path: Path) -> Non
 
 
 class Eks:
-    """A signer that counts, and a clock that a test moves."""
+    """A signer that counts calls, and a clock that the test sets."""
 
     def __init__(self, server: HttpScript) -> None:
         self.now, self.signed, self.described = 1000.0, 0, 0
@@ -154,7 +154,7 @@ class Eks:
         return KubeClient(login, sleep=Waits(), jitter=lambda: 0.5)
 
 
-def test_an_eks_token_is_signed_anew_after_ten_minutes() -> None:
+def test_kube_eks_token_is_signed_again_after_ten_minutes() -> None:
     with HttpScript([Reply(body={})] * 4) as server:
         eks = Eks(server)
         cluster = eks.cluster()
@@ -167,14 +167,14 @@ def test_an_eks_token_is_signed_anew_after_ten_minutes() -> None:
     assert eks.described == 1
 
 
-def test_an_eks_token_that_is_refused_is_signed_anew_at_once() -> None:
+def test_kube_refused_eks_token_is_signed_again_at_once() -> None:
     with HttpScript(only("token-2")) as server:
         eks = Eks(server)
         eks.cluster().get("/n")
     assert (eks.signed, eks.described) == (2, 2)
 
 
-def test_aws_out_of_reach_is_no_answer_and_a_read_asks_again() -> None:
+def test_kube_unreachable_aws_is_a_temporary_error_and_reads_retry() -> None:
     class Flaky(Eks):
         def sign(self) -> Secret:
             if super().sign() and self.signed == 2:
@@ -192,7 +192,7 @@ def test_aws_out_of_reach_is_no_answer_and_a_read_asks_again() -> None:
     assert len(server.requests) == 1
 
 
-def test_a_renewal_does_not_disturb_calls_under_way() -> None:
+def test_kube_renewal_does_not_disturb_calls_in_flight() -> None:
     gate = threading.Event()
 
     def script(seen: Seen) -> Reply:

@@ -1,4 +1,4 @@
-"""An answer that is not 2xx becomes the right class, with the server's own words and reason kept."""
+"""An answer that is not 2xx becomes the right error class and keeps the server's message and reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLASSES: dict[int, type[errors.ClusterError]] = {
 
 
 @each_row(("code", "cls"), CLASSES.items())
-def test_every_status_has_its_class(code: int, cls: type[errors.ClusterError]) -> None:
+def test_kube_error_class_of_every_status(code: int, cls: type[errors.ClusterError]) -> None:
     error = errors.from_answer(code, b"", {})
     assert type(error) is cls
     assert error.status == code
@@ -47,7 +47,7 @@ def recorded_refusals() -> list[Any]:
 
 @needs_shared
 @pytest.mark.parametrize("answer", recorded_refusals())
-def test_what_a_real_server_said_is_kept(answer: dict[str, Any]) -> None:
+def test_kube_error_keeps_the_message_of_a_real_server(answer: dict[str, Any]) -> None:
     body = answer["body"]
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     error = errors.from_answer(answer["status"], raw, answer["headers"])
@@ -62,7 +62,7 @@ def test_what_a_real_server_said_is_kept(answer: dict[str, Any]) -> None:
     assert [c.message for c in error.details.causes] == [c["message"] for c in details.get("causes", ())]
 
 
-def test_a_long_message_is_cut() -> None:
+def test_kube_error_truncates_a_long_message() -> None:
     error = errors.from_answer(422, json.dumps(status(422, message="x" * 5000)).encode(), {})
     assert len(error.message) == 300
     assert error.message.endswith("x…")
@@ -77,7 +77,7 @@ def test_a_long_message_is_cut() -> None:
         f"header {JWT} is old",
     ],
 )
-def test_tokens_are_struck_out(text: str) -> None:
+def test_kube_error_redacts_tokens(text: str) -> None:
     error = errors.from_answer(400, json.dumps(status(400, message=text)).encode(), {}, (Secret("s3cret-value"),))
     assert "***" in error.message
     assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
@@ -94,13 +94,13 @@ def test_tokens_are_struck_out(text: str) -> None:
         (b"\xff\xfe", "text/plain"),
     ],
 )
-def test_a_body_that_is_no_status_is_never_shown(body: bytes, kind: str) -> None:
+def test_kube_error_never_shows_a_body_that_is_not_a_status(body: bytes, kind: str) -> None:
     error = errors.from_answer(502, body, {"Content-Type": kind})
     assert error.message == "HTTP 502, and no Status of a Kubernetes API"
     assert (error.reason, error.details) == ("", errors.Details())
 
 
-def test_a_status_is_shown_without_control_characters_and_in_measure() -> None:
+def test_kube_error_status_text_is_bounded_and_without_control_characters() -> None:
     said = status(403, "Forbidden\x1b[2J", "no\x1b[31m\u202egod\x00\nx", causes=[{"message": "a\x07b"}] * 50)
     error = errors.from_answer(403, json.dumps(said).encode(), {})
     assert error.message == "no [31m god x"
@@ -119,7 +119,7 @@ def test_a_status_is_shown_without_control_characters_and_in_measure() -> None:
         ("-1", None, 0.0),
     ],
 )
-def test_retry_after_comes_from_the_header_or_the_details(header: str, field: int | None, seconds: float) -> None:
+def test_kube_error_retry_after_is_in_the_header_or_the_details(header: str, field: int | None, seconds: float) -> None:
     details: dict[str, Any] = {} if field is None else {"retryAfterSeconds": field}
     body = json.dumps(status(429, **details)).encode()
     assert errors.from_answer(429, body, {"Retry-After": header}).retry_after == seconds

@@ -1,4 +1,4 @@
-"""Events look as upstream's, and the same one twice is one."""
+"""Events have upstream's form, and a repeated event is posted once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def post(server: HttpScript, **changes: Any) -> None:
     post_event(client(server), **(said | changes))
 
 
-def test_an_event_as_upstreams_recorder_writes_it() -> None:
+def test_kube_event_has_the_form_of_upstreams_recorder() -> None:
     with HttpScript([Reply(201, {})]) as server:
         post(server)
     seen = server.requests[0]
@@ -55,7 +55,7 @@ def test_an_event_as_upstreams_recorder_writes_it() -> None:
     }
 
 
-def test_an_event_on_a_node_is_in_the_default_namespace() -> None:
+def test_kube_event_on_a_node_is_in_the_default_namespace() -> None:
     with HttpScript([Reply(201, {})]) as server:
         post(server, namespace="", involved={"kind": "Node", "name": "n1", "uid": "n1"})
     event: Any = server.requests[0].json()
@@ -67,7 +67,7 @@ def names(server: HttpScript) -> list[str]:
     return [seen.json()["metadata"]["name"] for seen in server.requests]  # type: ignore[index]  # JSON has no type
 
 
-def test_the_same_event_twice_is_one_and_another_at_that_instant_is_another() -> None:
+def test_kube_event_name_is_equal_for_repeats_and_differs_for_other_events() -> None:
     twice = Reply(409, status(409, "AlreadyExists", "events already exists"))
     with HttpScript([Reply(201, {}), twice, Reply(201, {})]) as server:
         post(server)
@@ -77,7 +77,7 @@ def test_the_same_event_twice_is_one_and_another_at_that_instant_is_another() ->
     assert first == second != third
 
 
-def test_long_texts_fit() -> None:
+def test_kube_event_long_texts_are_truncated() -> None:
     with HttpScript([Reply(201, {})]) as server:
         post(server, message="x" * 5000, involved={**POD, "name": "a" * 236 + "-" + "b" * 16})
     event: Any = server.requests[0].json()
@@ -86,6 +86,6 @@ def test_long_texts_fit() -> None:
 
 
 @each_row("reply", [Reply(403, status(403)), Reply(hang_up=True), Reply(409, status(409, "Conflict"))])
-def test_an_event_that_cannot_be_posted_is_a_cluster_error(reply: Reply) -> None:
+def test_kube_event_that_cannot_be_posted_is_a_cluster_error(reply: Reply) -> None:
     with HttpScript([reply]) as server, pytest.raises(errors.ClusterError):
         post(server)

@@ -1,4 +1,4 @@
-"""Lists of a cluster may come compressed, from a server that does so and from one that does not."""
+"""Lists may be compressed or not, depending on the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PODS = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": f"p-{
 PACKED = {"Content-Encoding": "gzip"}
 
 
-def test_pages_are_asked_for_compressed_and_single_objects_are_not() -> None:
+def test_kube_lists_request_gzip_and_single_objects_do_not() -> None:
     packed = Reply(body=gzip.compress(json.dumps(PODS).encode()), headers=PACKED)
     with HttpScript([packed, Reply(body={})]) as server:
         cluster = client(server)
@@ -30,14 +30,14 @@ def test_pages_are_asked_for_compressed_and_single_objects_are_not() -> None:
     assert [seen.headers["accept-encoding"] for seen in server.requests] == ["gzip", "identity"]
 
 
-def test_a_damaged_page_is_read_again() -> None:
+def test_kube_damaged_gzip_page_is_read_again() -> None:
     packed = gzip.compress(json.dumps(PODS).encode())
     with HttpScript([Reply(body=packed[:-4], headers=PACKED), Reply(body=packed, headers=PACKED)]) as server:
         [page] = client(server).list_pages("/api/v1/pods")
     assert json.loads(page.body) == PODS
 
 
-def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
+def test_kube_gzip_bomb_is_refused_and_not_requested_again() -> None:
     bomb = gzip.compress(bytes(LONGEST_BODY + 1), 9)
     with (
         HttpScript([Reply(body=bomb, headers=PACKED)] * 4) as server,
@@ -49,7 +49,7 @@ def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
 
 
 @each_row(("pods", "compressed"), [(10, False), (1000, True)])
-def test_the_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
+def test_kube_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
     store = ObjectStore(ManualClock(0.0))
     for number in range(pods):
         store.create(

@@ -1,4 +1,4 @@
-"""Which cluster a kubeconfig leads to, whatever address, account and spelling it has."""
+"""The identity of the cluster that a kubeconfig leads to, independent of address, account and spelling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = KubeCredential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))
         KubeCredential("https://proxy.example", ca=ONE, server_name="kubernetes"),
     ],
 )
-def test_every_way_to_one_cluster_has_one_identity(same: KubeCredential) -> None:
+def test_kube_all_kubeconfigs_of_one_cluster_give_one_identity(same: KubeCredential) -> None:
     assert identity_of(same) == identity_of(HERE)
 
 
@@ -27,22 +27,22 @@ def test_every_way_to_one_cluster_has_one_identity(same: KubeCredential) -> None
     "another",
     [
         KubeCredential("https://10.0.0.1:6443", ca=OTHER),  # the same address in another network
-        KubeCredential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be of another CA
+        KubeCredential("https://10.0.0.1:6443", ca=ONE + OTHER),  # whose certificate may be signed by another CA
         KubeCredential("https://10.0.0.1:6443"),
         KubeCredential("https://10.0.0.1:6443", ca=b"no certificate"),
     ],
 )
-def test_another_authority_is_another_cluster(another: KubeCredential) -> None:
+def test_kube_another_ca_is_another_cluster(another: KubeCredential) -> None:
     assert identity_of(another) != identity_of(HERE)
 
 
-def test_without_a_ca_the_address_counts() -> None:
+def test_kube_identity_without_a_ca_uses_the_address() -> None:
     first, second = (KubeCredential(f"https://{host}") for host in ("A.example", "b.example"))
     assert identity_of(first) == identity_of(KubeCredential("https://a.example", token=Secret("x")))
     assert identity_of(first) != identity_of(second)
 
 
-def test_the_order_of_a_bundle_does_not_matter() -> None:
+def test_kube_identity_ignores_the_order_of_a_ca_bundle() -> None:
     assert identity_of(KubeCredential("https://a", ca=ONE + OTHER)) == identity_of(
         KubeCredential("https://b", ca=OTHER + ONE)
     )

@@ -1,4 +1,4 @@
-"""The import budget: a cold start that has a kubeconfig loads no AWS SDK and never the kubernetes package."""
+"""The import budget: a cold start with a kubeconfig imports no AWS SDK and never the kubernetes package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
         "aws.secrets_manager",
     ],
 )
-def test_importing_a_module_loads_nothing_heavy(module: str) -> None:
+def test_kube_module_import_loads_nothing_heavy(module: str) -> None:
     script = f"import sys, chalicelib.{module}; print(*(m for m in {HEAVY} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -1,4 +1,4 @@
-"""Taint and cordon, and back: one conditional write after one read, however often others interfere."""
+"""Taint and cordon, and their removal: one conditional write after one read, however often others interfere."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def patches(server: HttpScript) -> list[Any]:
     return [seen.json() for seen in found]
 
 
-def test_taint_and_cordon_are_one_write_against_the_version_read() -> None:
+def test_kube_taint_and_cordon_are_one_write_against_the_version_read() -> None:
     with HttpScript([node(OTHER), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True)
     assert patches(server) == [
@@ -43,25 +43,25 @@ def test_taint_and_cordon_are_one_write_against_the_version_read() -> None:
     ]
 
 
-def test_a_taint_without_a_cordon_leaves_scheduling_alone() -> None:
+def test_kube_taint_without_a_cordon_leaves_scheduling_unchanged() -> None:
     with HttpScript([node(), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=False)
     assert patches(server)[0]["spec"] == {"taints": [OURS]}
 
 
-def test_a_taint_that_is_there_keeps_its_value() -> None:
+def test_kube_existing_taint_keeps_its_value() -> None:
     with HttpScript([node({**OURS, "value": "1600000000"}, cordoned=True)]) as server:
         add_taint(client(server), "n1", HARD, cordon=True)
     assert patches(server) == []
 
 
-def test_a_cordon_that_is_missing_beside_the_taint_is_added() -> None:
+def test_kube_missing_cordon_is_added_to_an_existing_taint() -> None:
     with HttpScript([node(OURS), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True)
     assert patches(server)[0]["spec"] == {"unschedulable": True}
 
 
-def test_409_reads_again_and_keeps_what_the_other_wrote() -> None:
+def test_kube_409_reads_again_and_keeps_the_foreign_change() -> None:
     waits = Waits()
     with HttpScript([node(), STALE, node(OTHER, version="8"), DONE]) as server:
         add_taint(client(server, sleep=waits), "n1", HARD, cordon=False)
@@ -69,37 +69,37 @@ def test_409_reads_again_and_keeps_what_the_other_wrote() -> None:
     assert len(waits.seconds) == 1
 
 
-def test_409_five_times_is_a_conflict() -> None:
+def test_kube_409_five_times_is_a_conflict() -> None:
     with HttpScript([node(), STALE] * 6) as server, pytest.raises(errors.Conflict):
         add_taint(client(server), "n1", HARD, cordon=False)
     assert len(patches(server)) == 5
 
 
-def test_a_write_whose_answer_is_lost_is_not_repeated() -> None:
+def test_kube_taint_write_with_a_lost_answer_is_not_retried() -> None:
     with HttpScript([node(), Reply(hang_up=True), node(), DONE]) as server, pytest.raises(errors.Unavailable):
         add_taint(client(server), "n1", HARD, cordon=False)
     assert len(patches(server)) == 1
 
 
-def test_removing_the_taint_lifts_the_cordon_with_it() -> None:
+def test_kube_removing_the_taint_also_uncordons() -> None:
     with HttpScript([node(OTHER, OURS, cordoned=True), DONE]) as server:
         assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True)
     assert patches(server)[0]["spec"] == {"taints": [OTHER], "unschedulable": None}
 
 
-def test_removing_the_last_taint_removes_the_list() -> None:
+def test_kube_removing_the_last_taint_removes_the_list() -> None:
     with HttpScript([node(OURS, cordoned=True), DONE]) as server:
         assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False)
     assert patches(server)[0]["spec"] == {"taints": None}
 
 
-def test_a_cordon_without_our_taint_is_somebody_elses() -> None:
+def test_kube_cordon_without_our_taint_stays() -> None:
     with HttpScript([node(OTHER, cordoned=True)]) as server:
         assert not remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True)
     assert patches(server) == []
 
 
-def test_a_node_that_is_gone_is_missing() -> None:
+def test_kube_taint_of_an_absent_node_is_not_found() -> None:
     gone = Reply(404, status(404, "NotFound", 'nodes "n1" not found', name="n1", kind="nodes"))
     for act in (
         lambda c: add_taint(c, "n1", HARD, cordon=True),
@@ -110,7 +110,7 @@ def test_a_node_that_is_gone_is_missing() -> None:
             act(client(server))
 
 
-# -- the note: whose the mark is
+# -- the annotation: the owner of a taint
 
 
 def noted(*taints: dict[str, str], operation: str = "remove-1", cordoned: bool = False, **notes: str) -> Reply:
@@ -123,7 +123,7 @@ def noted(*taints: dict[str, str], operation: str = "remove-1", cordoned: bool =
 CORDONED = {"outscaler.dev/cordoned": "true"}
 
 
-def test_taint_cordon_and_note_are_one_write() -> None:
+def test_kube_taint_cordon_and_annotation_are_one_write() -> None:
     with HttpScript([node(), DONE]) as server:
         assert add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
     assert patches(server) == [
@@ -134,19 +134,19 @@ def test_taint_cordon_and_note_are_one_write() -> None:
     ]
 
 
-def test_a_cordon_that_was_there_is_not_noted_as_ours() -> None:
+def test_kube_existing_cordon_is_not_annotated_as_ours() -> None:
     with HttpScript([node(cordoned=True), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
     assert patches(server)[0]["metadata"]["annotations"] == {"outscaler.dev/operation": "remove-1"}
 
 
-def test_marking_twice_writes_once() -> None:
+def test_kube_second_taint_of_a_node_writes_nothing() -> None:
     with HttpScript([noted(OURS, cordoned=True, **CORDONED)]) as server:
         assert not add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
     assert patches(server) == []
 
 
-def test_a_leftover_changes_hands_and_keeps_its_value() -> None:
+def test_kube_leftover_taint_changes_owner_and_keeps_its_value() -> None:
     old = {**OURS, "value": "1600000000"}
     with HttpScript([noted(old, operation="remove-0", cordoned=True, **CORDONED), DONE]) as server:
         add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
@@ -155,7 +155,7 @@ def test_a_leftover_changes_hands_and_keeps_its_value() -> None:
     }
 
 
-def test_everything_of_ours_goes_in_one_write() -> None:
+def test_kube_taint_cordon_and_annotation_are_removed_in_one_write() -> None:
     with HttpScript([noted(OTHER, OURS, cordoned=True, **CORDONED), DONE]) as server:
         assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
     gone = {"outscaler.dev/operation": None, "outscaler.dev/cordoned": None}
@@ -164,19 +164,19 @@ def test_everything_of_ours_goes_in_one_write() -> None:
     ]
 
 
-def test_a_cordon_that_the_note_does_not_claim_stays() -> None:
+def test_kube_cordon_not_named_by_the_annotation_stays() -> None:
     with HttpScript([noted(OURS, cordoned=True), DONE]) as server:
         remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1")
     assert patches(server)[0]["spec"] == {"taints": None}
 
 
-def test_what_another_operation_has_noted_stays() -> None:
+def test_kube_annotation_of_another_operation_stays() -> None:
     with HttpScript([noted(OURS, operation="remove-2")]) as server:
         assert not remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1")
     assert patches(server) == []
 
 
-def test_a_note_whose_taint_somebody_took_off_is_cleared_with_its_cordon() -> None:
+def test_kube_annotation_without_its_taint_is_cleared_with_its_cordon() -> None:
     with HttpScript([noted(OTHER, cordoned=True, **CORDONED), DONE]) as server:
         assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
     assert patches(server)[0]["spec"] == {"unschedulable": None}
@@ -185,7 +185,7 @@ def test_a_note_whose_taint_somebody_took_off_is_cleared_with_its_cordon() -> No
 SOFT = Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule", "1700000000")
 
 
-def test_soft_taints_come_and_go_alone_and_never_beside_the_hard_one() -> None:
+def test_kube_soft_taints_are_separate_and_never_added_to_a_hard_taint() -> None:
     soft = {"key": SOFT.key, "value": SOFT.value, "effect": SOFT.effect}
     both = node(OTHER, soft, cordoned=True)
     with HttpScript([node(OTHER), DONE, both, DONE, node(OURS), node(OURS, soft)]) as server:

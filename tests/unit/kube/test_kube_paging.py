@@ -1,4 +1,4 @@
-"""Lists, page by page: the continue token, a 410 in the middle, a page that was cut."""
+"""Paged lists: the continue token, a 410 midway, a truncated page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def names_of(pages: list[Page]) -> list[tuple[bool, list[str]]]:
     return [(p.first, [item["metadata"]["name"] for item in json.loads(p.body)["items"]]) for p in pages]
 
 
-def test_pages_follow_the_continue_token_until_there_is_none() -> None:
+def test_kube_paging_follows_the_continue_token_to_the_end() -> None:
     replies = [Reply(body=page("a", "b", more="t1")), Reply(body=page("c", more="t2")), Reply(body=page())]
     with HttpScript(replies) as server:
         pages = list(client(server).list_pages("/api/v1/nodes", query={"labelSelector": "x=y"}))
@@ -37,7 +37,7 @@ def test_pages_follow_the_continue_token_until_there_is_none() -> None:
     ]
 
 
-def test_a_resource_version_goes_with_the_first_page_only() -> None:
+def test_kube_paging_sends_the_resource_version_with_the_first_page_only() -> None:
     with HttpScript([Reply(body=page("a", more="t1")), Reply(body=page("b"))]) as server:
         list(client(server).list_pages("/api/v1/nodes", query={"resourceVersion": "0"}, limit=1))
     assert [seen.query for seen in server.requests] == [
@@ -46,7 +46,7 @@ def test_a_resource_version_goes_with_the_first_page_only() -> None:
     ]
 
 
-def test_410_in_the_middle_starts_over_and_says_so() -> None:
+def test_kube_paging_410_midway_starts_over_and_reports_it() -> None:
     replies = [Reply(body=page("a", more="t1")), EXPIRED, Reply(body=page("a", "z", more="t2")), Reply(body=page("c"))]
     with HttpScript(replies) as server:
         pages = list(client(server).list_pages("/api/v1/nodes"))
@@ -54,7 +54,7 @@ def test_410_in_the_middle_starts_over_and_says_so() -> None:
     assert "continue" not in server.requests[2].query
 
 
-def test_a_list_that_always_expires_is_given_up() -> None:
+def test_kube_paging_list_that_always_expires_is_abandoned() -> None:
     def always(seen: Seen) -> Reply:
         return EXPIRED if "continue" in seen.query else Reply(body=page("a", more="t"))
 
@@ -63,7 +63,7 @@ def test_a_list_that_always_expires_is_given_up() -> None:
     assert len(server.requests) == 8  # four first pages, four second ones
 
 
-def test_410_on_the_first_page_is_an_error() -> None:
+def test_kube_paging_410_on_the_first_page_is_an_error() -> None:
     with HttpScript([EXPIRED]) as server, pytest.raises(errors.Expired):
         list(client(server).list_pages("/api/v1/nodes"))
 
@@ -78,19 +78,19 @@ def test_410_on_the_first_page_is_an_error() -> None:
     ],
     ids=["transfer", "json", "no items", "something else"],
 )
-def test_a_page_that_is_not_whole_is_read_again(cut: Reply) -> None:
+def test_kube_paging_truncated_page_is_read_again(cut: Reply) -> None:
     with HttpScript([Reply(body=page("a", more="t1")), cut, Reply(body=page("b"))]) as server:
         pages = list(client(server).list_pages("/api/v1/nodes"))
     assert names_of(pages) == [(True, ["a"]), (False, ["b"])]
     assert server.requests[1].query == server.requests[2].query
 
 
-def test_a_page_that_stays_cut_is_unavailable() -> None:
+def test_kube_paging_page_that_stays_truncated_is_unavailable() -> None:
     with HttpScript([Reply(body=b'{"metadata": {}, "items": [{')] * 4) as server, pytest.raises(errors.Unavailable):
         list(client(server).list_pages("/api/v1/nodes"))
 
 
-def test_a_server_that_turns_in_circles_is_noticed() -> None:
+def test_kube_paging_detects_a_repeated_continue_token() -> None:
     with (
         HttpScript(lambda _: Reply(body=page("a", more="t"))) as server,
         pytest.raises(errors.Unavailable, match="again and again"),

@@ -1,4 +1,4 @@
-"""Evictions: every answer of a real server becomes accepted, blocked or gone; the rest are errors."""
+"""Evictions: every answer of a real server means accepted, blocked or gone; all others are errors."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ PLAIN = {"Content-Type": "text/plain"}
         (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
     ],
 )
-def test_every_answer_has_a_meaning(reply: Reply, expected: EvictResult) -> None:
+def test_kube_eviction_meaning_of_every_answer(reply: Reply, expected: EvictResult) -> None:
     with HttpScript([reply]) as server:
         assert evict(client(server), "shop", "a", "uid-1", 30) == expected
     assert len(server.requests) == 1
 
 
-def test_the_eviction_names_exactly_this_pod() -> None:
+def test_kube_eviction_names_exactly_this_pod_by_uid() -> None:
     with HttpScript([Reply(201, {})]) as server:
         evict(client(server), "shop", "web-1", "uid-1", 30)
     assert server.requests[0].path == "/api/v1/namespaces/shop/pods/web-1/eviction"
@@ -61,7 +61,7 @@ def test_the_eviction_names_exactly_this_pod() -> None:
     }
 
 
-def test_a_grace_of_zero_is_sent_and_none_is_not() -> None:
+def test_kube_eviction_sends_a_grace_of_zero_and_omits_none() -> None:
     with HttpScript([Reply(201, {}), Reply(201, {})]) as server:
         evict(client(server), "shop", "a", "u", 0)
         evict(client(server), "shop", "a", "u", None)
@@ -78,13 +78,13 @@ def test_a_grace_of_zero_is_sent_and_none_is_not() -> None:
         (Reply(422, status(422, "Invalid")), errors.Invalid),
     ],
 )
-def test_what_says_nothing_about_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
+def test_kube_eviction_answer_unrelated_to_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
     with HttpScript([reply, Reply(201, {})]) as server, pytest.raises(cls):
         evict(client(server), "shop", "a", "u", 30)
     assert len(server.requests) == 1
 
 
-def test_a_drain_reads_one_nodes_pods_from_the_store() -> None:
+def test_kube_drain_reads_the_pods_of_one_node_from_etcd() -> None:
     with HttpScript([Reply(body={"kind": "PodList", "items": []})]) as server:
         assert b"PodList" in pods_on_node(client(server), "node,1")
     assert server.requests[0].query == {
@@ -92,7 +92,7 @@ def test_a_drain_reads_one_nodes_pods_from_the_store() -> None:
     }
 
 
-def test_one_pod() -> None:
+def test_kube_reads_one_pod() -> None:
     with HttpScript([Reply(body={"kind": "Pod"})]) as server:
         get_pod(client(server), "shop", "a/../b")
     assert server.requests[0].path == "/api/v1/namespaces/shop/pods/a%2F..%2Fb"

@@ -1,4 +1,4 @@
-"""Secrets and EKS, against moto; the token's signature is worked out again here, by the published rules of SigV4."""
+"""Secrets and EKS, against moto. The test computes the token's signature itself, by the published rules of SigV4."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def test_a_secret_is_fetched_once_and_again_on_demand() -> None:
+def test_secrets_manager_secret_is_fetched_once_and_again_on_demand() -> None:
     manager = boto3.client("secretsmanager")
     manager.create_secret(Name="outscaler/a", SecretString="one")
     read = SecretsManagerReader()
@@ -51,24 +51,24 @@ def test_a_secret_is_fetched_once_and_again_on_demand() -> None:
     assert "two" not in repr(vars(read))
 
 
-def test_a_secret_that_does_not_exist_is_the_users_to_mend() -> None:
+def test_secrets_manager_missing_secret_is_an_input_error() -> None:
     with pytest.raises(BadInput, match="secret outscaler/none: does not exist; create it, or correct its name"):
         SecretsManagerReader()("outscaler/none")
 
 
-def test_a_binary_secret_is_refused() -> None:
+def test_secrets_manager_binary_secret_is_refused() -> None:
     boto3.client("secretsmanager").create_secret(Name="b", SecretBinary=b"\x00")
     with pytest.raises(BadInput, match="store it as text"):
         SecretsManagerReader()("b")
 
 
-def test_aws_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_manager_unreachable_aws_is_not_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(SecretUnavailable, match="no answer from AWS"):
         SecretsManagerReader()("a")
 
 
-def test_no_region_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_manager_missing_region_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
@@ -85,14 +85,14 @@ def create_cluster(name: str, region: str = "eu-central-1") -> dict[str, Any]:
     return cluster
 
 
-def test_an_eks_cluster_is_found_by_name_and_region() -> None:
+def test_eks_cluster_is_found_by_name_and_region() -> None:
     cluster = create_cluster("prod", "eu-west-1")
     endpoint, ca = eks_endpoint("prod", "eu-west-1")
     assert endpoint == cluster["endpoint"].rstrip("/")
     assert base64.b64encode(ca).decode() == cluster["certificateAuthority"]["data"]
 
 
-def test_an_eks_cluster_that_does_not_exist_is_the_users_to_mend() -> None:
+def test_eks_missing_cluster_is_an_input_error() -> None:
     with pytest.raises(BadInput, match="EKS cluster none: does not exist") as caught:
         connect(KubernetesAccess(eks_cluster="none"), SecretsManagerReader(), clock=lambda: 0.0)
     assert caught.value.remedy
@@ -106,7 +106,7 @@ def url_of(token: str) -> str:
 
 
 def signature(url: str, headers: dict[str, str]) -> str:
-    """SigV4 for a presigned GET, from AWS's published description of the algorithm."""
+    """Computes SigV4 for a presigned GET, from AWS's published description of the algorithm."""
     parts = urlsplit(url)
     query = {name: values[0] for name, values in parse_qs(parts.query).items() if name != "X-Amz-Signature"}
     pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query.items())
@@ -142,7 +142,7 @@ def signature(url: str, headers: dict[str, str]) -> str:
         ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
     ],
 )
-def test_the_token_is_a_signed_question_who_am_i_that_names_the_cluster(region: str, host: str) -> None:
+def test_eks_token_is_a_presigned_get_caller_identity_naming_the_cluster(region: str, host: str) -> None:
     url = url_of(eks_token("prod", region).reveal())
     parts = urlsplit(url)
     query = {name: values[0] for name, values in parse_qs(parts.query).items()}
@@ -154,19 +154,19 @@ def test_the_token_is_a_signed_question_who_am_i_that_names_the_cluster(region: 
     assert query["X-Amz-Signature"] != signature(url, {"host": host, "x-k8s-aws-id": "another"})
 
 
-def test_an_endpoint_of_the_environment_does_not_get_into_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eks_token_ignores_an_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     assert urlsplit(url_of(eks_token("prod", "eu-west-1").reveal())).netloc == "sts.eu-west-1.amazonaws.com"
 
 
-def test_sts_answers_the_question() -> None:
+def test_eks_token_is_answered_by_sts() -> None:
     url = url_of(eks_token("prod", "eu-west-1").reveal())
-    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=10)  # moto answers in STS's place
+    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=10)  # moto answers instead of STS
     assert answer.status_code == 200
     assert "<Account>123456789012</Account>" in answer.text
 
 
-def test_the_reader_serves_a_connection() -> None:
+def test_eks_reader_serves_a_connection() -> None:
     config = {
         "current-context": "a",
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],

@@ -1,4 +1,4 @@
-"""Whom the client trusts, what it shows of itself, and which way it goes: the cluster's own settings win."""
+"""TLS trust, client certificates and proxies: the cluster's own settings take precedence."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-def test_a_server_of_the_clusters_ca_is_trusted() -> None:
+def test_kube_tls_trusts_a_server_of_the_clusters_ca() -> None:
     with HttpScript([NODE], tls=OURS.server()) as server:
         assert client(server, cluster=TRUST).get("/n") == NODE.payload()
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
-def test_the_clusters_ca_wins_over_the_environment(
+def test_kube_tls_cluster_ca_overrides_the_environment(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "bundle.pem"
@@ -55,7 +55,7 @@ def test_the_clusters_ca_wins_over_the_environment(
     assert server.requests == []
 
 
-def test_a_stranger_gets_neither_a_request_nor_a_second_try() -> None:
+def test_kube_tls_untrusted_server_gets_no_request_and_no_retry() -> None:
     waits: list[float] = []
     with (
         HttpScript([NODE], tls=STRANGER.server()) as server,
@@ -66,7 +66,7 @@ def test_a_stranger_gets_neither_a_request_nor_a_second_try() -> None:
     assert caught.value.reason == "Tls"
 
 
-def test_without_a_ca_only_public_authorities_are_trusted() -> None:
+def test_kube_tls_without_a_ca_only_public_authorities_are_trusted() -> None:
     with (
         HttpScript([NODE], tls=OURS.server()) as server,
         pytest.raises(errors.Unavailable, match="certificate is refused"),
@@ -74,9 +74,7 @@ def test_without_a_ca_only_public_authorities_are_trusted() -> None:
         client(server).get("/n")
 
 
-def test_the_public_authorities_are_the_shipped_ones_and_not_the_machines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kube_tls_public_authorities_are_the_bundled_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(OURS.pem)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
@@ -87,13 +85,13 @@ def test_the_public_authorities_are_the_shipped_ones_and_not_the_machines(
         client(server).get("/n")
 
 
-def test_plain_http_has_no_use_for_certificates() -> None:
+def test_kube_tls_settings_are_ignored_for_plain_http() -> None:
     with HttpScript([NODE]) as server:
         plain = client(server, cluster={"certificate-authority-data": b64(b"nobody reads this")})
         assert plain.get("/n") == NODE.payload()
 
 
-def test_the_name_in_the_certificate_must_be_the_servers() -> None:
+def test_kube_tls_certificate_name_must_match_the_server() -> None:
     with (
         HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server,
         pytest.raises(errors.Unavailable, match="certificate is refused"),
@@ -101,12 +99,12 @@ def test_the_name_in_the_certificate_must_be_the_servers() -> None:
         client(server, cluster=TRUST).get("/n")
 
 
-def test_tls_server_name_is_the_name_to_expect() -> None:
+def test_kube_tls_server_name_overrides_the_expected_name() -> None:
     with HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server:
         client(server, cluster={**TRUST, "tls-server-name": "elsewhere.test"}).get("/n")
 
 
-def test_any_server_is_trusted_only_if_the_policy_allows_it() -> None:
+def test_kube_tls_insecure_server_is_trusted_only_if_the_policy_allows_it() -> None:
     careless: dict[str, Any] = {"insecure-skip-tls-verify": True}
     with HttpScript([NODE], tls=STRANGER.server()) as server:
         with pytest.raises(BadInput, match="allowInsecureTls"):
@@ -115,9 +113,7 @@ def test_any_server_is_trusted_only_if_the_policy_allows_it() -> None:
 
 
 @pytest.mark.parametrize("proxied", [False, True])
-def test_what_the_policy_allows_is_no_warning_of_ours_and_still_one_of_others(
-    proxied: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kube_tls_allowed_insecure_server_warns_only_for_others(proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     careless: dict[str, Any] = {"insecure-skip-tls-verify": True}
     with ConnectProxy() as proxy, HttpScript([NODE] * 3, tls=STRANGER.server()) as server:
         if proxied:
@@ -134,7 +130,7 @@ def test_what_the_policy_allows_is_no_warning_of_ours_and_still_one_of_others(
     assert len(server.requests) == 3
 
 
-def test_a_client_certificate_is_shown_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_tls_client_certificate_is_sent_without_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     pair = OURS.client("autoscaler", ["system:nodes"])
     user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
@@ -145,7 +141,7 @@ def test_a_client_certificate_is_shown_and_leaves_no_file(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_certificate_files_beside_a_kubeconfig_file_are_found(tmp_path: Path) -> None:
+def test_kube_tls_certificate_files_next_to_a_kubeconfig_file_are_found(tmp_path: Path) -> None:
     pair = OURS.client("autoscaler")
     (tmp_path / "pki").mkdir()
     for name, data in (("ca.pem", OURS.pem), ("me.pem", pair.certificate), ("me.key", pair.key)):
@@ -160,7 +156,7 @@ def test_certificate_files_beside_a_kubeconfig_file_are_found(tmp_path: Path) ->
     assert server.requests[0].client_certificate == "autoscaler"
 
 
-def test_a_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password else\n")
     netrc.chmod(0o600)
@@ -173,7 +169,7 @@ def test_a_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy"])
-def test_a_proxy_of_the_environment_is_used_and_the_clusters_ca_still_decides(
+def test_kube_proxy_of_the_environment_is_used_with_the_clusters_ca(
     variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ConnectProxy() as proxy, HttpScript([NODE], tls=OURS.server()) as server:
@@ -186,42 +182,43 @@ def test_a_proxy_of_the_environment_is_used_and_the_clusters_ca_still_decides(
             client(server, cluster=TRUST).get("/n")
 
 
-def test_no_proxy_goes_round_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_no_proxy_bypasses_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HttpScript([NODE], tls=OURS.server()) as server:
         assert client(server, cluster=TRUST).get("/n") == NODE.payload()
 
 
-def test_the_kubeconfigs_own_proxy_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_proxy_of_the_kubeconfig_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     with ConnectProxy() as proxy, HttpScript([NODE], tls=OURS.server()) as server:
         client(server, cluster={**TRUST, "proxy-url": proxy.url}).get("/n")
         assert len(proxy.targets) == 1
 
 
-def test_a_proxy_that_is_down_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_proxy_that_is_down_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://someone:a-password@127.0.0.1:9")
     with HttpScript([NODE], tls=OURS.server()) as server, pytest.raises(errors.Unavailable, match="proxy") as caught:
         client(server, cluster=TRUST).get("/n")
     assert "a-password" not in str(caught.value)
 
 
-def test_a_good_connection_gives_no_warning() -> None:
+def test_kube_tls_valid_connection_gives_no_warning() -> None:
     with warnings.catch_warnings(), HttpScript([NODE], tls=OURS.server()) as server:
         warnings.simplefilter("error")
         assert client(server, cluster=TRUST, user={"token": TOKEN}).get("/n") == NODE.payload()
 
 
 @pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
-def test_a_function_obeys_no_proxy_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kube_function_ignores_proxies_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "http://someone:a-password@127.0.0.1:9")
     assert open_connection(KubeCredential(server="https://cluster.test", hosted=True)).session.proxies == {}
     assert open_connection(KubeCredential(server="https://cluster.test")).session.proxies != {}
 
 
-def test_a_function_connects_to_no_name_that_leads_to_itself() -> None:
-    """The check of the kubeconfig sees names only; what they resolve to is looked at when the connection is made."""
+def test_kube_function_refuses_names_that_resolve_to_itself() -> None:
+    """The check of the kubeconfig sees only names; the addresses they resolve to are checked when the connection is
+    made."""
     with HttpScript([NODE]) as server:
         credential = KubeCredential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
         cluster = KubeClient(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)

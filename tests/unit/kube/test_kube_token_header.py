@@ -1,4 +1,4 @@
-"""A vendor's gateway wants the token in a header of its own (huaweicloud-cce.md B2)."""
+"""A vendor's gateway requires the token in its own header."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lower(headers: Any) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def test_the_token_goes_where_the_extension_says_and_nowhere_else() -> None:
+def test_kube_token_is_sent_only_in_the_header_named_by_the_extension() -> None:
     with HttpScript([NO_NODES]) as server:
         list(client(server, user=user(OTHERS, NAMED)).list_pages("/api/v1/nodes"))
     headers = lower(server.requests[0].headers)
@@ -38,14 +38,14 @@ def test_the_token_goes_where_the_extension_says_and_nowhere_else() -> None:
 
 
 @each_row("extensions", [(), (OTHERS,), ("x",), ({"name": 7},)])
-def test_without_it_the_token_is_a_bearers(extensions: tuple[Any, ...]) -> None:
+def test_kube_token_without_the_extension_is_a_bearer_token(extensions: tuple[Any, ...]) -> None:
     with HttpScript([NO_NODES]) as server:
         list(client(server, user=user(*extensions)).list_pages("/api/v1/nodes"))
     assert "x-auth-token" not in lower(server.requests[0].headers)
     assert server.requests[0].credential
 
 
-def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
+def test_kube_replaced_token_in_a_custom_header_is_read_again_when_refused() -> None:
     with HttpScript([NOBODY, NO_NODES]) as server:
         text = json.dumps(kubeconfig(server.url, user=user(NAMED)))
         secrets = ScriptedSecrets(prod=text)
@@ -58,7 +58,7 @@ def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
 @each_row(
     "extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token", None, {"header": 7}]
 )
-def test_no_other_header_can_be_named(extension: object) -> None:
+def test_kube_token_header_extension_refuses_other_headers(extension: object) -> None:
     text = json.dumps(kubeconfig(user=user({"name": NAMED["name"], "extension": extension})))
     with pytest.raises(BadInput) as raised:
         from_kubeconfig(text, place="kubeconfig secret prod")

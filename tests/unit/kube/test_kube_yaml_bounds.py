@@ -1,4 +1,4 @@
-"""YAML of strangers costs what its text costs: aliases, depth and odd scalars are bounded before anything is built."""
+"""The cost of foreign YAML is bounded by its length: aliases, depth and unusual scalars are limited before parsing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tests.cases import each_row
 
 
 def _laughs(levels: int, seed: str = "x") -> str:
-    """Each level is nine aliases of the one before."""
+    """A billion-laughs document: each level has nine aliases of the previous one."""
     lines = [f"l0: &l0 [{', '.join([seed] * 9)}]"]
     lines += [f"l{at}: &l{at} [{', '.join([f'*l{at - 1}'] * 9)}]" for at in range(1, levels)]
     return "\n".join(lines) + "\n"
 
 
 @each_row("levels", [6, 8, 12])
-def test_aliases_of_aliases_are_refused_before_they_are_written_out(levels: int) -> None:
+def test_yaml_nested_aliases_are_refused_before_expansion(levels: int) -> None:
     started = time.process_time()
     with pytest.raises(yaml.YAMLError, match="once aliases are written out"):
         parsed(_laughs(levels))
@@ -31,7 +31,7 @@ def test_aliases_of_aliases_are_refused_before_they_are_written_out(levels: int)
     assert time.process_time() - started < 1.0
 
 
-def test_a_long_text_that_is_repeated_by_aliases_is_refused() -> None:
+def test_yaml_long_text_repeated_by_aliases_is_refused() -> None:
     text = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1_000)}]\n"
     with pytest.raises(yaml.YAMLError, match="once aliases are written out"):
         parsed(text)
@@ -39,12 +39,12 @@ def test_a_long_text_that_is_repeated_by_aliases_is_refused() -> None:
         read(text, place="policy")
 
 
-def test_aliases_as_people_use_them_are_read() -> None:
+def test_yaml_ordinary_aliases_are_read() -> None:
     text = "base: &base {a: 1}\nlist: [*base, *base]\n"
     assert parsed(text) == {"base": {"a": 1}, "list": [{"a": 1}, {"a": 1}]}
 
 
-def test_an_alias_inside_its_own_anchor_is_refused() -> None:
+def test_yaml_alias_inside_its_own_anchor_is_refused() -> None:
     with pytest.raises(yaml.YAMLError, match="inside its own anchor"):
         parsed("a: &a [*a]\n")
 
@@ -70,7 +70,7 @@ def test_an_alias_inside_its_own_anchor_is_refused() -> None:
         "a: .inf\n",
     ],
 )
-def test_a_kubeconfig_that_is_none_is_refused_in_one_sentence(text: str) -> None:
+def test_yaml_invalid_kubeconfig_is_refused_in_one_sentence(text: str) -> None:
     with pytest.raises(BadInput) as raised:
         from_kubeconfig(text, place="kubeconfig")
     assert "\n" not in str(raised.value)

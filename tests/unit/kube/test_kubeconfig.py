@@ -1,4 +1,4 @@
-"""A kubeconfig that cannot be used is refused with its place and what would be right; nothing in it is ever quoted."""
+"""An unusable kubeconfig is refused with the path and the remedy; its contents are never quoted."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
-    # what is wrong: (kubeconfig, place, problem, remedy)
+    # name of the error: (kubeconfig, path, problem, remedy)
     "empty": (" \n", PLACE, "is empty", "kubectl config view --raw --flatten"),
     "text": ("hello", PLACE, "is not a YAML mapping", "kubectl config view"),
     "yaml": ("a: [1\nb: }", PLACE, "is not a YAML mapping (line 2)", "kubectl config view"),
@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
 
 
 @each_row("case", REFUSED)
-def test_what_cannot_be_used_is_refused(case: str) -> None:
+def test_kubeconfig_unusable_settings_are_refused(case: str) -> None:
     config, place, problem, remedy = REFUSED[case]
     with pytest.raises(BadInput) as caught:
         read(config)
@@ -160,18 +160,18 @@ def test_what_cannot_be_used_is_refused(case: str) -> None:
 
 
 @each_row("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
-def test_no_text_is_so_deep_that_the_process_ends(text: str) -> None:
+def test_kubeconfig_deep_nesting_does_not_end_the_process(text: str) -> None:
     with pytest.raises(BadInput, match="is not a YAML mapping"):
         from_kubeconfig(text, place="secret outscaler/kubeconfig")
 
 
-def test_insecure_beside_a_ca_is_refused_even_if_allowed() -> None:
+def test_kubeconfig_insecure_together_with_a_ca_is_refused_even_if_allowed() -> None:
     config = with_cluster(insecure_skip_tls_verify=True, certificate_authority_data=b64(OURS.pem))
     with pytest.raises(BadInput, match="contradicts"):
         read(config, allow_insecure_tls=True)
 
 
-def test_the_policys_context_wins_over_the_current_one() -> None:
+def test_kubeconfig_context_of_the_policy_overrides_the_current_one() -> None:
     config = kubeconfig()
     config["contexts"].append({"name": "second", "context": {"cluster": "other", "user": "you"}})
     config["clusters"].append({"name": "other", "cluster": {"server": "https://other.test/"}})
@@ -184,31 +184,31 @@ def test_the_policys_context_wins_over_the_current_one() -> None:
     assert "main, second" in caught.value.remedy
 
 
-def test_an_unusable_user_of_another_context_does_not_matter() -> None:
+def test_kubeconfig_unusable_user_of_another_context_is_ignored() -> None:
     config = kubeconfig()
     config["users"].append({"name": "you", "user": {"exec": {"command": "x"}}})
     assert read(config).token.reveal() == TOKEN
 
 
-def test_a_context_without_a_user_is_anonymous() -> None:
+def test_kubeconfig_context_without_a_user_is_anonymous() -> None:
     config = kubeconfig("http://127.0.0.1:8001")
     del config["contexts"][0]["context"]["user"]
     assert not read(config).token
 
 
-def test_nothing_secret_shows_in_a_credentials_repr() -> None:
+def test_kubeconfig_credential_repr_shows_no_secret() -> None:
     credential = read(with_user(token=TOKEN, client_certificate_data=b64(ME.certificate), client_key_data=b64(ME.key)))
     assert TOKEN not in repr(credential)
     assert "PRIVATE" not in repr(credential)
     assert "***" in repr(credential)
 
 
-def test_data_wins_over_a_file_of_the_same_thing(tmp_path: Path) -> None:
+def test_kubeconfig_data_takes_precedence_over_a_file(tmp_path: Path) -> None:
     config = with_cluster(certificate_authority="no-such-file", certificate_authority_data=b64(OURS.pem))
     assert read(config, base_dir=tmp_path).ca == OURS.pem
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_kubeconfig_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"certificate-authority: .*/pki/ca\.pem cannot be read: No such file"):
         read(with_cluster(certificate_authority="pki/ca.pem"), base_dir=tmp_path)
 
@@ -220,7 +220,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         KubernetesAccess(kubeconfig_secret="config", eks_cluster="b"),
     ],
 )
-def test_the_policy_must_name_exactly_one_way(access: KubernetesAccess) -> None:
+def test_kubeconfig_policy_must_name_exactly_one_source(access: KubernetesAccess) -> None:
     with pytest.raises(BadInput, match="exactly one of kubeconfigSecret, kubeconfigFile, eksCluster"):
         connect(access, ScriptedSecrets(config="x"), clock=lambda: 0.0)
 
@@ -233,7 +233,7 @@ def test_the_policy_must_name_exactly_one_way(access: KubernetesAccess) -> None:
         (b"", "is empty"),
     ],
 )
-def test_a_kubeconfig_file_that_cannot_be_read(content: bytes | None, problem: str, tmp_path: Path) -> None:
+def test_kubeconfig_unreadable_file_is_reported(content: bytes | None, problem: str, tmp_path: Path) -> None:
     path = tmp_path / "config"
     if content is not None:
         path.write_bytes(content)

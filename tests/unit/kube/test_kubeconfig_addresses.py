@@ -1,4 +1,4 @@
-"""Where a kubeconfig may lead: to one host, by an address that has one meaning, and never to a metadata service."""
+"""Addresses allowed in a kubeconfig: one host, in an unambiguous spelling, and never a metadata service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any
         "https://[fd12:3456::1]",
     ],
 )
-def test_a_plain_address_is_taken(server: str) -> None:
+def test_kubeconfig_accepts_a_plain_address(server: str) -> None:
     assert read(server).server == server.rstrip("/").replace("HTTPS:", "https:")
 
 
@@ -93,7 +93,7 @@ def test_a_plain_address_is_taken(server: str) -> None:
         "https://" + "a" * 300,
     ],
 )
-def test_an_address_that_two_programs_may_read_in_two_ways_is_refused(server: str) -> None:
+def test_kubeconfig_refuses_an_address_that_parsers_read_differently(server: str) -> None:
     with pytest.raises(BadInput, match="is not the URL of an API server") as caught:
         read(server)
     assert caught.value.place == "kubeconfig secret prod: clusters[0].cluster.server"
@@ -143,7 +143,7 @@ METADATA = (
 
 
 @each_row("host", METADATA)
-def test_a_metadata_service_is_refused_in_every_spelling(host: str) -> None:
+def test_kubeconfig_refuses_a_metadata_service_in_every_spelling(host: str) -> None:
     for server in (f"https://{host}", f"https://{host}:6443/x"):
         with pytest.raises(BadInput, match="link-local address or a metadata service"):
             read(server)
@@ -172,7 +172,7 @@ LOOPBACK = (
 
 @each_row("host", LOOPBACK)
 @each_row("scheme", ["http", "https"])
-def test_loopback_is_for_commands_and_not_for_functions(host: str, scheme: str) -> None:
+def test_kubeconfig_loopback_is_allowed_in_commands_only(host: str, scheme: str) -> None:
     server = f"{scheme}://{host}:9001"
     assert read(server).server == server
     with pytest.raises(BadInput, match="is this machine") as caught:
@@ -182,7 +182,7 @@ def test_loopback_is_for_commands_and_not_for_functions(host: str, scheme: str) 
         read(proxy_url=server, hosted=True)
 
 
-def test_plain_http_to_another_machine_needs_consent_in_a_function_too() -> None:
+def test_kubeconfig_plain_http_to_another_host_needs_consent_in_functions() -> None:
     with pytest.raises(BadInput, match="plain http"):
         read("http://c.test", hosted=True)
 
@@ -197,7 +197,7 @@ def test_plain_http_to_another_machine_needs_consent_in_a_function_too() -> None
         "http://user@[2001:db8::1]:3128",
     ],
 )
-def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> None:
+def test_kubeconfig_accepts_an_http_proxy_and_hides_its_password(proxy: str) -> None:
     credential = read(proxy_url=proxy)
     assert credential.proxy.reveal() == proxy
     assert "pass" not in repr(credential)
@@ -221,7 +221,7 @@ def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> N
         "http://user:hidden\\@p.test",
     ],
 )
-def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str) -> None:
+def test_kubeconfig_refuses_an_unusable_proxy_without_quoting_it(proxy: str) -> None:
     with pytest.raises(BadInput, match="not an http or https proxy") as caught:
         read(proxy_url=proxy)
     assert "hidden" not in str(caught.value)
@@ -242,12 +242,12 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str)
         "example.com:443",
     ],
 )
-def test_a_tls_server_name_that_is_no_host_name_is_refused_when_it_is_read(name: str) -> None:
+def test_kubeconfig_refuses_an_invalid_tls_server_name_when_read(name: str) -> None:
     with pytest.raises(BadInput, match="is not the name of a host") as caught:
         read(tls_server_name=name)
     assert caught.value.place.endswith(".tls-server-name")
 
 
 @each_row("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
-def test_a_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
+def test_kubeconfig_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
     assert read(tls_server_name=name).server_name == name

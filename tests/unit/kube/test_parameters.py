@@ -1,4 +1,4 @@
-"""Parameters of SSM as moto keeps them, read as secrets are."""
+"""SSM parameters (in moto), read like secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def put(text: str, kind: str = "SecureString") -> None:
     boto3.client("ssm").put_parameter(Name=PATH, Value=text, Type=kind, Overwrite=True)
 
 
-def test_a_parameter_is_decrypted_kept_and_read_again_on_demand() -> None:
+def test_ssm_parameter_is_decrypted_cached_and_read_again_on_demand() -> None:
     put("one")
     read = SecretsManagerReader()
     assert read(NAME) == "one"
@@ -45,7 +45,7 @@ def test_a_parameter_is_decrypted_kept_and_read_again_on_demand() -> None:
     assert "two" not in repr(vars(read))
 
 
-def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
+def test_ssm_parameter_and_secret_of_one_name_are_distinct() -> None:
     boto3.client("secretsmanager").create_secret(Name=PATH[1:], SecretString="secret")
     put("parameter")
     read = SecretsManagerReader()
@@ -53,19 +53,19 @@ def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
 
 
 @each_row("kind", ["String", "StringList"])
-def test_a_parameter_that_is_not_encrypted_is_refused_without_its_text(kind: str) -> None:
+def test_ssm_unencrypted_parameter_is_refused_without_its_text(kind: str) -> None:
     put("not-a-secret-any-more", kind)
     with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
         SecretsManagerReader()(NAME)
     assert "any-more" not in str(caught.value)
 
 
-def test_a_parameter_that_does_not_exist_is_the_users_to_correct() -> None:
+def test_ssm_missing_parameter_is_an_input_error() -> None:
     with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"):
         SecretsManagerReader()(NAME)
 
 
-def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ssm_unreachable_is_not_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(SecretUnavailable, match="no answer from AWS"):
         SecretsManagerReader()(NAME)
@@ -81,7 +81,7 @@ def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch
         ("InternalServerError", SecretUnavailable, "InternalServerError"),
     ],
 )
-def test_each_refusal_of_ssm_has_its_words(code: str, error: type[Exception], words: str) -> None:
+def test_ssm_each_error_has_its_message(code: str, error: type[Exception], words: str) -> None:
     class Parameters:
         def get_parameter(self, **_: object) -> object:
             raise ClientError({"Error": {"Code": code, "Message": "x"}}, "GetParameter")

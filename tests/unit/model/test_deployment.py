@@ -1,4 +1,4 @@
-"""The template's parameters are what the functions read of their deployment."""
+"""The template's parameters are the settings that the functions read from their environment."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ PARAMETERS = {SECRET_PREFIX: "SecretPrefix", SHARED_SECRETS: "SharedSecrets", AL
 IN_LAMBDA = {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-reconcile"}
 
 
-def test_every_function_gets_the_deployments_parameters() -> None:
+def test_deployment_every_function_gets_the_parameters() -> None:
     variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
     assert {name: variables[name] for name in PARAMETERS} == {name: {"Ref": ref} for name, ref in PARAMETERS.items()}
 
 
-def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
-    """The secret prefix is empty, for it follows from the stage (tests/functional/test_template_parameters.py)."""
+def test_deployment_template_defaults_permit_only_the_usual() -> None:
+    """The secret prefix is empty because it is derived from the stage
+    (tests/functional/test_template_parameters.py)."""
     given = {name: TEMPLATE["Parameters"][ref]["Default"] for name, ref in PARAMETERS.items()}
     assert given[SECRET_PREFIX] == ""
     assert deployment_of(given | {SECRET_PREFIX: STRICT.secret_prefix} | IN_LAMBDA) == STRICT
@@ -41,12 +42,12 @@ def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
         (ALLOWED_ENDPOINTS, "proxy.example.com:8443,ess.example.com"),
     ],
 )
-def test_what_the_template_takes_the_functions_understand(variable: str, text: str) -> None:
+def test_deployment_functions_accept_every_template_parameter_value(variable: str, text: str) -> None:
     assert re.fullmatch(TEMPLATE["Parameters"][PARAMETERS[variable]]["AllowedPattern"], text)
     assert deployment_of(IN_LAMBDA | {variable: text}) != STRICT
 
 
-def test_no_environment_permits_files_by_itself() -> None:
+def test_deployment_environment_alone_never_permits_files() -> None:
     assert not deployment_of({}).files
     assert not Deployment().files
     assert deployment_of({}, files=True).files

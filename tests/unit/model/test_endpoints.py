@@ -1,4 +1,4 @@
-"""Whose hosts a vendor's calls may go to; the tricks are addresses that look like a vendor's and are not."""
+"""Hosts that vendor calls may reach, with addresses that only look like a vendor's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN = [
     ("huaweicloud", "https://cce.eu-west-101.myhuaweicloud.eu"),
     ("huaweicloud", "https://iam.myhuaweicloud.com"),
 ]
-# In every one of them something of the vendor's name stands.
+# Each of them contains a part of the vendor's name.
 FOREIGN = [
     "https://api.cherryservers.com.evil.io",
     "https://api.cherryservers.com@evil.io",
@@ -90,21 +90,21 @@ OF_CUSTOMERS = [
 
 
 @each_row(("vendor", "url"), OWN)
-def test_a_vendors_own_api_hosts_are_called(vendor: str, url: str) -> None:
+def test_endpoints_of_a_vendors_own_api_are_allowed(vendor: str, url: str) -> None:
     assert refused(vendor, url, STRICT) == ""
 
 
 @each_row("url", FOREIGN)
-def test_an_address_that_looks_like_a_vendors_is_refused(url: str) -> None:
+def test_endpoints_that_only_look_like_a_vendors_are_refused(url: str) -> None:
     assert refused("cherryservers", url, STRICT)
 
 
 @each_row(("vendor", "url"), OF_CUSTOMERS)
-def test_hosts_of_customers_under_a_vendors_domain_are_refused(vendor: str, url: str) -> None:
+def test_endpoints_of_customers_under_a_vendors_domain_are_refused(vendor: str, url: str) -> None:
     assert refused(vendor, url, STRICT)
 
 
-def test_every_host_that_the_providers_derive_is_the_vendors() -> None:
+def test_endpoints_derived_by_the_providers_belong_to_the_vendor() -> None:
     regions = ("cn-hangzhou", "cn-north-2-gov-1", "ap-southeast-1", "cn-shanghai-finance-1", "me-east-1", "na-south-1")
     derived = [
         ("alicloud", Endpoints(region, network).url(service))
@@ -128,7 +128,7 @@ def test_every_host_that_the_providers_derive_is_the_vendors() -> None:
         ("anything", {"someNewFile": "x"}, "someNewFile"),
     ],
 )
-def test_a_setting_that_would_move_the_host_or_names_a_file_is_refused(
+def test_endpoints_settings_that_change_the_host_or_name_a_file_are_refused(
     vendor: str,
     settings: dict[str, str],
     key: str,
@@ -136,7 +136,7 @@ def test_a_setting_that_would_move_the_host_or_names_a_file_is_refused(
     assert [found for found, *_ in mistakes(vendor, settings, STRICT)] == [key]
 
 
-def test_other_hosts_are_the_deployments_to_permit() -> None:
+def test_endpoints_of_other_hosts_need_permission_of_the_deployment() -> None:
     given = Deployment(endpoints=frozenset({"proxy.example.com:8443", "api.example.com", "127.0.0.1:8080"}))
     may = ["https://proxy.example.com:8443", "https://api.example.com/v1", "http://127.0.0.1:8080"]
     may_not = [
@@ -151,14 +151,14 @@ def test_other_hosts_are_the_deployments_to_permit() -> None:
     assert [url for url in may_not if not refused("exoscale", url, given)] == []
 
 
-def test_this_machine_is_called_outside_lambda_only() -> None:
+def test_endpoints_on_loopback_are_allowed_outside_lambda_only() -> None:
     here, there = deployment_of({}), deployment_of({"AWS_LAMBDA_FUNCTION_NAME": "f"})
     for url in ("http://127.0.0.1:8080", "http://localhost", "http://[::1]:9"):
         assert not refused("exoscale", url, here)
         assert refused("exoscale", url, there)
 
 
-def test_the_metadata_service_is_at_one_address_and_for_nothing_else() -> None:
+def test_endpoints_metadata_service_has_one_address_and_one_use() -> None:
     assert not refused(METADATA_SERVICE, METADATA, STRICT)
     for url in (
         "http://100.100.100.200:80",
@@ -183,7 +183,7 @@ def test_the_metadata_service_is_at_one_address_and_for_nothing_else() -> None:
         ("OUTSCALER_SECRET_PREFIX", "outscaler-"),
     ],
 )
-def test_a_variable_that_makes_no_sense_is_named(variable: str, text: str) -> None:
+def test_endpoints_invalid_variable_is_named(variable: str, text: str) -> None:
     with pytest.raises(BadInput, match=variable):
         deployment_of({variable: text})
     assert deployment_of({"OUTSCALER_SHARED_SECRETS": " a/b , c ,"}).shared_secrets == {"a/b", "c"}

@@ -1,4 +1,4 @@
-"""Whatever holds a credential does not show it: a repr ends up in logs, in tracebacks and in the output of tests."""
+"""No object that contains a credential shows it: a repr ends up in logs, in tracebacks and in test output."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ HOLDERS = [
 
 
 @each_row("holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}")
-def test_a_holder_of_a_credential_does_not_show_it(holder: msgspec.Struct) -> None:
+def test_repr_of_a_credential_holder_hides_the_credential(holder: msgspec.Struct) -> None:
     for shown in (repr(holder), str(holder), f"{holder}", repr([holder]), repr({"a": holder})):
         assert HIDDEN not in shown

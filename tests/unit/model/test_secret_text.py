@@ -1,4 +1,4 @@
-"""A Secret shows itself to one caller and hides from all others."""
+"""A Secret reveals its text only on explicit request."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class Holder(msgspec.Struct, frozen=True):
     secret: Secret
 
 
-def test_every_way_of_showing_it_shows_stars() -> None:
+def test_secret_every_representation_shows_asterisks() -> None:
     secret = Secret(HIDDEN)
     logged = logging.makeLogRecord({"msg": "%s", "args": (secret,)}).getMessage()
     shown = [repr(secret), str(secret), f"{secret}", f"{secret!r:>9}", repr([secret]), repr(Holder(secret)), logged]
     assert all("***" in text and HIDDEN not in text for text in shown)
 
 
-def test_reveal_gives_the_text() -> None:
+def test_secret_reveal_returns_the_text() -> None:
     assert Secret(HIDDEN).reveal() == HIDDEN
 
 
 @each_row("write", [msgspec.json.encode, json.dumps, pickle.dumps])
-def test_it_is_written_nowhere(write: object) -> None:
+def test_secret_cannot_be_serialized(write: object) -> None:
     with pytest.raises(TypeError) as caught:
         write(Holder(Secret(HIDDEN)) if write is msgspec.json.encode else Secret(HIDDEN))  # type: ignore[operator]  # three writers of different types
     assert HIDDEN not in str(caught.value)
 
 
-def test_equal_texts_are_equal_secrets() -> None:
+def test_secret_equality_is_equality_of_texts() -> None:
     assert Secret("a") == Secret("a")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
@@ -48,7 +48,7 @@ def test_equal_texts_are_equal_secrets() -> None:
     assert not Secret("")
 
 
-def test_it_can_be_struck_out_of_a_text() -> None:
+def test_secret_is_redacted_from_a_text() -> None:
     assert Secret("ab").hidden_in("cabs") == "c***s"
     assert Secret("").hidden_in("cabs") == "cabs"
 
@@ -83,7 +83,7 @@ SPELLINGS = {
 
 
 @each_row("how", SPELLINGS)
-def test_a_secret_is_found_in_every_encoding_that_a_service_may_repeat_it_in(how: str) -> None:
+def test_secret_is_redacted_in_every_encoding_that_a_service_may_return(how: str) -> None:
     text = Secret(ODD).hidden_in(f"before {SPELLINGS[how]} after {SPELLINGS[how]}")
     assert "0123456789" not in text
     assert SPELLINGS[how][:12] not in text
@@ -92,21 +92,21 @@ def test_a_secret_is_found_in_every_encoding_that_a_service_may_repeat_it_in(how
 
 @each_row("before", ["", "u", "us", "user:", '{"token": "'])
 @each_row("after", ["", "x", "xy", '"}'])
-def test_a_secret_is_found_inside_of_longer_base64(before: str, after: str) -> None:
+def test_secret_is_redacted_inside_longer_base64(before: str, after: str) -> None:
     whole = b64encode(f"{before}{ODD}{after}".encode()).decode()
     text = Secret(ODD).hidden_in(f"bad header {whole}")
     assert "***" in text
     assert len(text) < len("bad header ***") + len(before + after) * 2 + 8
 
 
-def test_innocent_text_stays_as_it_is() -> None:
+def test_secret_redaction_leaves_other_text_unchanged() -> None:
     text = "node 100%25 of a+b: %zz \\u00 &amp; \\n c2VjcmV0"
     assert Secret(ODD).hidden_in(text) == text
     assert Secret("ab").hidden_in("YWI= and YW") == "YWI= and YW"
 
 
 @each_row("text", ["\ud800 x", "\x00", "%", "%%%", "\\", "&#99999999999;", "\\ud800"])
-def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
+def test_secret_redaction_handles_any_text_and_any_secret(text: str) -> None:
     assert "long-enough-text" not in Secret("long-enough-text").hidden_in(f"{text} long-enough-text")
     assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")
 
@@ -132,5 +132,5 @@ def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
         ("-----BEGIN KEY-----", False),
     ],
 )
-def test_a_text_that_no_credential_consists_of_is_not_sent(text: str, sent: bool) -> None:
+def test_secret_with_characters_impossible_in_a_credential_is_not_sent(text: str, sent: bool) -> None:
     assert is_sendable(text, 100) is sent

@@ -1,4 +1,4 @@
-"""One botocore session for all clients of a process: read once, made anew for other credentials, safe in threads."""
+"""One botocore session for all clients of a process: loaded once, rebuilt for other credentials, thread-safe."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def signer(client: Any) -> str:
-    """The access key with which a client signs."""
+    """Returns the access key with which a client signs."""
     return query(client)["X-Amz-Credential"][0].partition("/")[0]
 
 
 def query(client: Any) -> dict[str, list[str]]:
-    """Of the URL that a client of STS signs."""
+    """Returns the query of the URL that an STS client signs."""
     url: str = client.generate_presigned_url(ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET")
     return parse_qs(urlsplit(url).query)
 
 
-def test_the_table_of_endpoints_is_read_once_for_all_clients() -> None:
+def test_aws_session_loads_the_endpoint_table_once_for_all_clients() -> None:
     command = [sys.executable, "-c", _COUNT.format(services=SERVICES)]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
 
 
-def test_a_changed_environment_is_obeyed_by_the_next_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_session_next_client_follows_a_changed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     before = session.client("sts")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
     assert (signer(before), signer(session.client("sts"))) == ("first", "second")
@@ -61,7 +61,7 @@ def test_a_changed_environment_is_obeyed_by_the_next_client(monkeypatch: pytest.
     assert session.client("sqs").meta.endpoint_url == "http://127.0.0.1:1"
 
 
-def test_a_client_has_the_region_endpoint_and_settings_it_was_asked_for() -> None:
+def test_aws_session_client_has_the_requested_region_endpoint_and_settings() -> None:
     made = session.client("sqs", region="cn-north-1", read_timeout=5)
     assert (made.meta.region_name, made.meta.config.read_timeout) == ("cn-north-1", 5)
     assert made.meta.endpoint_url == "https://sqs.cn-north-1.amazonaws.com.cn"
@@ -70,8 +70,8 @@ def test_a_client_has_the_region_endpoint_and_settings_it_was_asked_for() -> Non
     assert session.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url == "http://127.0.0.1:2"
 
 
-def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
-    """EKS tokens name their cluster in a header that is added before signing."""
+def test_aws_session_event_handlers_are_separate_for_each_client() -> None:
+    """EKS tokens name their cluster in a header that a handler adds before signing."""
 
     def name_it(request: Any, **_: object) -> None:
         request.headers["x-k8s-aws-id"] = "one"
@@ -82,13 +82,13 @@ def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
     assert signed == ["host;x-k8s-aws-id", "host", "host"]
 
 
-def test_clients_can_be_made_by_several_threads_at_once() -> None:
+def test_aws_session_creates_clients_from_several_threads() -> None:
     with ThreadPoolExecutor(8) as threads:
         made = list(threads.map(session.client, SERVICES * 8))
     assert [client.meta.service_model.service_name for client in made] == list(SERVICES * 8)
 
 
-def test_without_a_region_botocore_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_session_without_a_region_raises_botocores_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
     with pytest.raises(NoRegionError):

@@ -1,4 +1,4 @@
-"""One value that no decoder takes costs only the object that holds it; what is no JSON stays refused."""
+"""One value that no decoder accepts costs only the object that contains it; invalid JSON is still refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEEP = b"[" * 3_000 + b"]" * 3_000
         pytest.param(DEEP, id="nested-without-end"),
     ],
 )
-def test_a_value_that_no_decoder_takes_leaves_the_other_objects_as_they_are(value: bytes) -> None:
+def test_json_repair_undecodable_value_leaves_other_objects_unchanged(value: bytes) -> None:
     found = read_json(b'{"items": [{"a": 1}, {"a": ' + value + b'}, {"a": "x\\u00e9\\ud83d\\ude00"}]}')
     assert found["items"][0] == {"a": 1}
     assert found["items"][2] == {"a": "x\u00e9\U0001f600"}
@@ -29,16 +29,16 @@ def test_a_value_that_no_decoder_takes_leaves_the_other_objects_as_they_are(valu
 
 
 @each_row("text", [b"", b"{", b'{"a": 1e999', b'{"a": "' + b"\\", b"[1e999,]", b"1-2", b"[-]", b"nul"])
-def test_what_is_no_json_stays_refused(text: bytes) -> None:
+def test_json_repair_still_refuses_invalid_json(text: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         read_json(text)
 
 
 @each_row("text", [b'{"a": "[1e999]"}', b'["\\"[", "{", "1e999"]', b'{"1e999": -0.5}'])
-def test_what_stands_inside_a_text_is_no_value(text: bytes) -> None:
+def test_json_repair_ignores_values_inside_strings(text: bytes) -> None:
     assert decode_repaired(text, object) == msgspec.json.decode(text)
 
 
-def test_a_document_that_is_too_large_to_be_repaired_is_refused() -> None:
+def test_json_repair_refuses_an_oversized_document() -> None:
     with pytest.raises(msgspec.DecodeError):
         read_json(b"[" + b"1," * 600_000 + b"1e999]")

@@ -1,4 +1,4 @@
-"""An exchange ends in time and in measure, whatever the other side does, and leaves nothing behind."""
+"""An HTTP exchange is limited in time and size, whatever the peer does, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def trusting() -> ssl.SSLContext:
     return made
 
 
-TRUSTING = trusting()  # made before the time of an exchange begins: reading the authorities takes a while
+# built before the exchange's time limit begins, because loading the CA certificates takes a while
+TRUSTING = trusting()
 
 
 def session(**adapter: Any) -> BoundedSession:
@@ -48,7 +49,7 @@ def session(**adapter: Any) -> BoundedSession:
 
 
 def left(server: ByteScript) -> bool:
-    """Whether the client has closed its connection, or was too slow to make one."""
+    """Tells whether the client has closed its connection, or was too slow to open one."""
     return not server.connections or server.closed.wait(5)
 
 
@@ -89,7 +90,7 @@ def endless_limited(data: bytes) -> Iterator[Part]:
 
 @each_row("tls", [False, True], ids=["plain", "tls"])
 @each_row("place", DRIPS)
-def test_an_answer_that_drips_ends_when_its_time_is_over(place: str, tls: bool) -> None:
+def test_exchange_trickling_answer_ends_at_the_time_limit(place: str, tls: bool) -> None:
     began = time.monotonic()
     with ByteScript(DRIPS[place], tls=OURS.server() if tls else None) as server:
         with pytest.raises(NoReply, match="Time"):
@@ -99,7 +100,7 @@ def test_an_answer_that_drips_ends_when_its_time_is_over(place: str, tls: bool) 
     assert server.connections <= 1
 
 
-def test_a_handshake_that_drips_ends_when_its_time_is_over() -> None:
+def test_exchange_trickling_handshake_ends_at_the_time_limit() -> None:
     record = b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 500
     with ByteScript(lambda: drip(record, SLOW), greets=True) as server:
         with pytest.raises(NoReply, match="Time"):
@@ -107,7 +108,7 @@ def test_a_handshake_that_drips_ends_when_its_time_is_over() -> None:
         assert left(server)
 
 
-def test_a_proxy_that_drips_ends_when_its_time_is_over() -> None:
+def test_exchange_trickling_proxy_ends_at_the_time_limit() -> None:
     answer = b"HTTP/1.1 200 Connection established\r\n" + b"A: b\r\n" * 90
     with ByteScript(lambda: drip(answer, SLOW)) as server:
         made = session()
@@ -118,7 +119,7 @@ def test_a_proxy_that_drips_ends_when_its_time_is_over() -> None:
         assert left(server)
 
 
-def test_a_peer_that_takes_no_bytes_ends_the_sending_in_time() -> None:
+def test_exchange_peer_that_reads_nothing_ends_the_sending_in_time() -> None:
     with ByteScript(lambda: [30.0], greets=True) as server:
         made = session()
         with pytest.raises(NoReply):
@@ -145,7 +146,7 @@ def many(data: bytes) -> Iterator[Part]:
 
 
 @each_row("place", FLOODS)
-def test_an_answer_without_end_is_cut_off_in_every_part(place: str) -> None:
+def test_exchange_endless_answer_is_cut_off_in_every_part(place: str) -> None:
     with ByteScript(FLOODS[place]) as server, pytest.raises(NoReply) as caught:
         get(server.url)
     assert caught.value.kind in {"Size", "ConnectionError", "ChunkedEncodingError", "Malformed"}
@@ -153,7 +154,7 @@ def test_an_answer_without_end_is_cut_off_in_every_part(place: str) -> None:
 
 
 @each_row(("status", "place"), [(200, "Content-Encoding"), (302, "Location"), (500, "")])
-def test_what_was_compressed_without_being_asked_for_is_not_unpacked(status: int, place: str) -> None:
+def test_exchange_unrequested_compression_is_not_decoded(status: int, place: str) -> None:
     bomb = gzip.compress(b"\0" * 5_000_000)
     headers = {"Content-Encoding": "gzip"} | ({"Location": "/elsewhere"} if place == "Location" else {})
     with HttpScript([Said(status, bomb, headers)]) as server:
@@ -166,7 +167,7 @@ def test_what_was_compressed_without_being_asked_for_is_not_unpacked(status: int
     assert reply.described() == f"HTTP {status} (compressed of application/json)"
 
 
-def test_the_body_of_an_error_that_is_too_long_is_not_read_and_the_status_counts() -> None:
+def test_exchange_oversized_error_body_is_not_read_and_the_status_counts() -> None:
     with HttpScript([Said(503, b"x" * 2_000_000)]) as server:
         reply = get(server.url, ExchangeBounds(connect=5.0, read=5.0, total=5.0, bytes=100_000_000))
     assert (reply.status, reply.body) == (503, b"")
@@ -187,13 +188,13 @@ MALFORMED: dict[str, Play] = {
 
 
 @each_row("what", MALFORMED)
-def test_what_is_no_proper_http_is_no_answer_and_was_sent(what: str) -> None:
+def test_exchange_invalid_http_is_no_answer_and_counts_as_sent(what: str) -> None:
     with ByteScript(MALFORMED[what]) as server, pytest.raises(NoReply) as caught:
         get(server.url)
     assert caught.value.sent
 
 
-def test_headers_that_cannot_be_parsed_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_exchange_unparsable_headers_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     odd = OK + b"Content-Length: 2\r\n hidden-word\r\nbad header hidden-word\r\n: x\r\n\r\n{}"
     with caplog.at_level(logging.WARNING), ByteScript(lambda: [odd]) as server:
         made = session()
@@ -203,7 +204,7 @@ def test_headers_that_cannot_be_parsed_are_not_logged(caplog: pytest.LogCaptureF
     assert "hidden-word" not in caplog.text
 
 
-def test_no_thread_and_no_socket_is_left_after_a_time_out() -> None:
+def test_exchange_timeout_leaves_no_thread_and_no_socket() -> None:
     before = threading.active_count()
     with ByteScript(DRIPS["body"]) as server, warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -211,12 +212,12 @@ def test_no_thread_and_no_socket_is_left_after_a_time_out() -> None:
         for _ in range(3):
             with pytest.raises(NoReply, match="Time"):
                 get(server.url, ExchangeBounds(connect=1.0, read=1.0, total=0.1, bytes=1000))
-        gc.collect()  # a socket that was forgotten warns here
+        gc.collect()  # a leaked socket warns here
         assert left(server)
         assert threading.active_count() <= before + serving + server.connections
 
 
-def test_a_connection_is_used_again_and_a_short_time_does_not_shorten_the_next() -> None:
+def test_exchange_reuses_a_connection_without_its_previous_timeout() -> None:
     with HttpScript(lambda _: Said(200, b"{}")) as server:
         made = session()
         for total in (2.0, 5.0, 5.0):
@@ -226,13 +227,13 @@ def test_a_connection_is_used_again_and_a_short_time_does_not_shorten_the_next()
 
 
 @each_row("host", ["127.0.0.1", "localhost"])
-def test_an_address_that_is_not_allowed_gets_no_connection(host: str) -> None:
+def test_exchange_forbidden_address_gets_no_connection(host: str) -> None:
     with HttpScript([Said(200)]) as server, pytest.raises(NoReply, match="Address"):
         get(server.url.replace("127.0.0.1", host), allowed=lambda address: not address.startswith(("127.", "::1")))
     assert server.requests == []
 
 
-def test_no_cookie_is_kept() -> None:
+def test_exchange_keeps_no_cookie() -> None:
     with HttpScript(lambda _: Said(200, b"{}", {"Set-Cookie": "a=b; Path=/"})) as server:
         made = session()
         for _ in range(2):
@@ -241,7 +242,7 @@ def test_no_cookie_is_kept() -> None:
     assert all("cookie" not in seen.headers for seen in server.requests)
 
 
-def test_an_exception_holds_nothing_of_the_request() -> None:
+def test_exchange_exception_contains_nothing_of_the_request() -> None:
     with ByteScript(DRIPS["header"]) as server, pytest.raises(NoReply) as caught:
         exchange(session(), Request("GET", server.url, {"Authorization": "hidden-word"}), SHORT)
     assert caught.value.__cause__ is None

@@ -1,4 +1,4 @@
-"""An answer that may be compressed is unpacked within bounds, whatever the other side does."""
+"""A compressed answer is decoded within size limits, whatever the peer does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = b'{"items": [' + b",".join(b'{"name": "pod-%d"}' % number for number in r
 
 
 def get(url: str, *, may: bool = True, bounds: ExchangeBounds = BOUNDS) -> Reply:
-    """One exchange, whose answer may be compressed."""
+    """Runs one exchange whose answer may be compressed."""
     made = BoundedSession()
     made.mount("http://", BoundedAdapter(public_context))
     try:
@@ -31,18 +31,18 @@ def get(url: str, *, may: bool = True, bounds: ExchangeBounds = BOUNDS) -> Reply
 
 
 @each_row("level", [0, 1, 9])
-def test_what_comes_compressed_is_the_same_as_what_was_sent(level: int) -> None:
+def test_gzip_answer_equals_what_was_sent(level: int) -> None:
     with HttpScript([Said(200, gzip.compress(TEXT, level), PACKED)]) as server:
         assert get(server.url).body == TEXT
         assert server.requests[0].headers["accept-encoding"] == "gzip"
 
 
-def test_a_server_need_not_compress() -> None:
+def test_gzip_is_optional_for_the_server() -> None:
     with HttpScript([Said(200, TEXT)]) as server:
         assert get(server.url).body == TEXT
 
 
-def test_a_body_in_very_small_chunks_is_unpacked() -> None:
+def test_gzip_body_in_very_small_chunks_is_decoded() -> None:
     packed = gzip.compress(TEXT)
     chunks = b"".join(
         b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (packed[at : at + 7] for at in range(0, len(packed), 7))
@@ -52,7 +52,7 @@ def test_a_body_in_very_small_chunks_is_unpacked() -> None:
         assert get(server.url).body == TEXT
 
 
-def test_a_body_as_long_as_the_bound_is_read_and_one_byte_more_is_not() -> None:
+def test_gzip_body_at_the_size_limit_is_read_and_one_byte_more_is_not() -> None:
     fits = Said(200, gzip.compress(b"x" * BOUNDS.bytes), PACKED)
     with HttpScript([fits]) as server:
         assert len(get(server.url).body) == BOUNDS.bytes
@@ -64,7 +64,7 @@ def test_a_body_as_long_as_the_bound_is_read_and_one_byte_more_is_not() -> None:
 
 
 @each_row("length", [50_000_000, 400_000_000])
-def test_a_bomb_is_not_unpacked_beyond_the_bound(length: int) -> None:
+def test_gzip_bomb_is_not_decoded_beyond_the_limit(length: int) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     bomb = b"".join(packer.compress(bytes(10_000_000)) for _ in range(length // 10_000_000)) + packer.flush()
     with HttpScript([Said(200, bomb, PACKED)]) as server:
@@ -110,14 +110,14 @@ WHOLE = gzip.compress(TEXT)
         "head only",
     ],
 )
-def test_a_stream_that_is_damaged_or_not_one_is_no_answer(body: bytes) -> None:
+def test_gzip_damaged_stream_is_no_answer(body: bytes) -> None:
     with HttpScript([Said(200, body, PACKED)]) as server, pytest.raises(NoReply, match="Damaged") as caught:
         get(server.url)
     assert caught.value.__cause__ is None
 
 
 @each_row("encoding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
-def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
+def test_gzip_other_encodings_are_refused(encoding: str) -> None:
     with (
         HttpScript([Said(200, WHOLE, {"Content-Encoding": encoding})]) as server,
         pytest.raises(NoReply, match="Encoding"),
@@ -126,13 +126,13 @@ def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
 
 
 @each_row("status", [302, 401, 403, 410, 503])
-def test_the_status_of_an_error_counts_whatever_its_compressed_body_is(status: int) -> None:
+def test_gzip_error_status_counts_whatever_its_compressed_body(status: int) -> None:
     for body in (WHOLE, b"no gzip", WHOLE[:50]):
         with HttpScript([Said(status, body, PACKED)]) as server:
             reply = get(server.url)
         assert (reply.status, reply.body) == (status, b"")
 
 
-def test_without_being_asked_for_gzip_is_refused() -> None:
+def test_gzip_is_refused_if_not_requested() -> None:
     with HttpScript([Said(200, WHOLE, PACKED)]) as server, pytest.raises(NoReply, match="Encoding"):
         get(server.url, may=False)

@@ -1,6 +1,7 @@
-"""Plays an operation from its first step to its end, the way queues and table would, with a clock that jumps.
+"""Runs an operation from its first step to its end as queues and table do, with a clock that jumps.
 
-Between any two steps the operation goes through JSON: what a step did not put in its outcome is lost, as in life.
+Between any two steps the operation is encoded as JSON: what a step does not put in its outcome is lost, as in
+production.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ START = 1_795_245_654.0
 
 
 class HarnessCrash(Exception):
-    """The function dies here; nothing after it happens."""
+    """The function dies here; nothing after this point runs."""
 
 
 @dataclass
@@ -67,7 +68,8 @@ class Story:
         )
 
     def step(self, operation: Operation) -> tuple[Operation, Outcome]:
-        """One delivery of the message; a killed function leaves the operation as it was, and SQS delivers again."""
+        """Runs one delivery of the message; a killed function leaves the operation as it was, and SQS delivers
+        again."""
         operation = msgspec.json.decode(msgspec.json.encode(operation), type=Operation)
         self.steps.append((operation.status.step, self.now))
         try:
@@ -81,7 +83,7 @@ class Story:
         return operation, outcome
 
     def play(self, operation: Operation, most: int = 500) -> Succeeded | Failed:
-        """To the end."""
+        """Runs the operation to its end."""
         for _ in range(most):
             operation, outcome = self.step(operation)
             if not isinstance(outcome, InProgress):
@@ -89,7 +91,7 @@ class Story:
         raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
 
     def play_until(self, operation: Operation, step: str) -> Operation:
-        """Until `step` is next."""
+        """Runs until `step` is next."""
         for _ in range(100):
             operation, outcome = self.step(operation)
             assert isinstance(outcome, InProgress), outcome

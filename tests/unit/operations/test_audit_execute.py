@@ -1,4 +1,4 @@
-"""What an audit found in removals: progress that nobody can read, and a machine replaced before the mark."""
+"""Tests for audit findings in removals: unreadable progress, and a machine replaced before the taint."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _begun(story: Story, step: str) -> Operation:
 
 @each_row("rubbish", RUBBISH)
 @each_row("step", ["taint", "recheck", "evict", "gone", "delay"])
-def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: str) -> None:
+def test_removal_with_unreadable_progress_is_rolled_back(step: str, rubbish: str) -> None:
     story = Story()
     operation = _begun(story, step)
     outcome = story.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))
@@ -34,14 +34,14 @@ def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: st
 
 @each_row("rubbish", RUBBISH)
 @each_row("step", ["poll", "confirm"])
-def test_progress_lost_after_the_vendor_was_told_is_seen_through(step: str, rubbish: str) -> None:
+def test_removal_with_progress_lost_after_the_vendor_call_is_completed(step: str, rubbish: str) -> None:
     story = Story(polls=3)
     operation = _begun(story, step)
     outcome = story.play(operation.with_status(data={**operation.status.data, KEY: rubbish}))
     assert outcome == Succeeded({"removed": 1, "nodes": "g-2"})
 
 
-def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
+def test_removal_unreadable_attempt_count_is_treated_as_zero() -> None:
     story = Story()
     operation = _begun(story, "evict")
     story.cluster.fail_next("pods_on", Unavailable("out of order"))
@@ -49,7 +49,7 @@ def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
     assert outcome == Succeeded({"removed": 1, "nodes": "g-2"})
 
 
-def test_a_machine_replaced_just_before_the_mark_gets_the_mark_off_again() -> None:
+def test_removal_taint_is_removed_from_a_machine_replaced_before_it() -> None:
     story = Story()
     operation = _begun(story, "taint")
     story.cluster.remove_node("g-2")

@@ -1,4 +1,4 @@
-"""A discard that is given up takes back what the vendor was told, whatever state it was left in."""
+"""A failed deletion of unregistered instances rolls back the vendor call, whatever state it was left in."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.operations.harness import Story, grow, make
 
 
 class DiscardReleaseRequest(InMemoryProvider):
-    """Writes down for whom it was asked to take something back."""
+    """Records the targets for which a rollback was requested."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,14 +37,14 @@ def _discard(step: str = "", **data: str) -> Operation:
 
 
 @each_row("left", ["", "{", "null", "[]", '{"cls":1}'])
-def test_a_reason_that_cannot_be_read_ends_the_discard_all_the_same(left: str) -> None:
+def test_delete_instances_with_an_unreadable_reason_still_ends(left: str) -> None:
     story, provider = _story()
     outcome = story.play(_discard("release", **{"own.failure": left}))
     assert isinstance(outcome, Failed)
     assert provider.released == ["g-2"]
 
 
-def test_what_an_attempt_that_died_has_told_is_taken_back_when_the_machine_has_joined_since() -> None:
+def test_delete_instances_of_a_dead_attempt_is_rolled_back_once_joined() -> None:
     story, provider = _story()
     story.cluster.add_node("g-2")
     outcome = story.play(_discard("delete"))
@@ -54,7 +54,7 @@ def test_what_an_attempt_that_died_has_told_is_taken_back_when_the_machine_has_j
     assert provider.deleted == []
 
 
-def test_a_refusal_is_the_outcome_once_it_is_taken_back() -> None:
+def test_delete_instances_refusal_is_the_outcome_after_the_rollback() -> None:
     story, provider = _story()
     provider.fail_next("remove", errors.Unauthorized("no"))
     outcome = story.play(_discard())
@@ -63,7 +63,7 @@ def test_a_refusal_is_the_outcome_once_it_is_taken_back() -> None:
     assert provider.released == ["g-2"]
 
 
-def test_a_machine_that_is_gone_by_then_was_discarded() -> None:
+def test_delete_instances_counts_a_vanished_machine_as_deleted() -> None:
     story, provider = _story()
     story.play(grow(2, 3))
     provider.fail_next("remove", errors.Unauthorized("no"), late=True)

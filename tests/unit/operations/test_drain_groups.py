@@ -1,4 +1,4 @@
-"""Which pods go when, and with how much grace (scale-down.md §10; cases.md S15-S17)."""
+"""Order and grace periods of pod evictions (docs/reference/drain.md "Priority groups")."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000
     ("priority", "group"),
     [(500, 10), (100, 10), (0, 10), (-5, 10), (1000, 1000), (1999, 1000), (2000, 2000), (2_000_000_005, 2_000_000_000)],
 )
-def test_S16_a_pod_joins_the_highest_group_that_is_not_above_it(priority: int, group: int) -> None:
+def test_eviction_pod_joins_the_highest_priority_group_not_above_it(priority: int, group: int) -> None:
     assert phase_of(PodState("default", "p", priority=priority), GROUPS).priority == group
 
 
-def test_S16_groups_go_in_ascending_order_however_they_were_written() -> None:
+def test_eviction_groups_run_in_ascending_order_however_configured() -> None:
     shuffled = Options(drain_priority_config=((1000, 30), (10, 60)))
     assert [phase.priority for phase in phases(shuffled)] == [10, 1000]
 
 
 @each_row(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])
-def test_S17_grace_is_the_pods_own_up_to_the_groups(own: float, given: float) -> None:
+def test_eviction_grace_is_the_pods_own_up_to_the_groups_limit(own: float, given: float) -> None:
     assert grace_of(PodState("default", "p", grace=own), Options()) == given
     assert PodState("default", "p").grace == 30.0  # where the pod names none
 
 
-def test_each_group_begins_when_the_one_before_is_gone() -> None:
+def test_eviction_group_begins_when_the_previous_group_is_gone() -> None:
     story = Story(options=GROUPS)
     operation = drained(story, 2)
     story.cluster.add_pod("default/p-00", "g-1", priority=2500, grace=300.0)
@@ -51,7 +51,7 @@ def test_each_group_begins_when_the_one_before_is_gone() -> None:
     assert START + 5.0 + 60.0 + 20.0 <= story.now <= START + 5.0 + 60.0 + 20.0 + 10.0
 
 
-def test_each_group_has_a_time_of_its_own_for_evictions() -> None:
+def test_eviction_groups_each_have_their_own_time_limit() -> None:
     story = Story(options=GROUPS)
     operation = drained(story, 2)
     story.cluster.add_pod("default/p-01", "g-1", priority=3000)
@@ -62,7 +62,7 @@ def test_each_group_has_a_time_of_its_own_for_evictions() -> None:
     assert kept(story, "g-1")
 
 
-def test_with_groups_daemonset_pods_are_waited_for_and_those_made_anew_are_not() -> None:
+def test_eviction_groups_wait_for_daemonset_pods_except_recreated_ones() -> None:
     story = Story(options=GROUPS)
     operation = drained(story, 1)
     story.cluster.add_pod("kube-system/ds-a", "g-1", daemonset=True, priority=2_000_001_000)
@@ -76,7 +76,7 @@ def test_with_groups_daemonset_pods_are_waited_for_and_those_made_anew_are_not()
     assert "kube-system/ds-b" not in evicted(story)
 
 
-def test_groups_do_not_make_daemonset_pods_of_an_empty_node_go() -> None:
+def test_eviction_groups_do_not_evict_daemonset_pods_of_an_empty_node() -> None:
     story = Story(options=GROUPS)
     operation = drained(story, 0)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True)
@@ -84,18 +84,18 @@ def test_groups_do_not_make_daemonset_pods_of_an_empty_node_go() -> None:
     assert evicted(story) == []
 
 
-def test_the_deadline_covers_every_group() -> None:
+def test_eviction_deadline_covers_every_group() -> None:
     operation = remove("g-1")
     plain = START + operation_timeout(OperationKind.DELETE_NODES, Options())
     assert deadline_of(operation, Options()) == plain
-    assert deadline_of(operation, GROUPS) == plain  # four short ones are no longer than a long one
+    assert deadline_of(operation, GROUPS) == plain  # four short ones take no longer than one long one
     long = Options(drain_priority_config=((0, 600), (1000, 300)))
     assert deadline_of(operation, long) == plain + 120.0 + 300.0 + 30.0
     planned = operation.with_spec(deadline=START + 100.0)
     assert deadline_of(planned, long) == START + 100.0 + 450.0
 
 
-def test_options_that_change_in_the_middle_lose_no_pod() -> None:
+def test_eviction_options_changed_midway_lose_no_pod() -> None:
     story = Story(options=GROUPS)
     operation = story.play_until(drained(story, 3), "gone")
     story.options = Options()
@@ -103,11 +103,11 @@ def test_options_that_change_in_the_middle_lose_no_pod() -> None:
     assert sorted(evicted(story)) == ["default/p-00", "default/p-01", "default/p-02"]
 
 
-# -- what is told of it
+# -- reporting
 
 
 def pendings(story: Story, operation: Operation) -> list[InProgress]:
-    """Every step's outcome up to the end."""
+    """Returns every step's outcome up to the end."""
     found: list[InProgress] = []
     while True:
         operation, outcome = story.step(operation)
@@ -116,7 +116,7 @@ def pendings(story: Story, operation: Operation) -> list[InProgress]:
         found.append(outcome)
 
 
-def test_each_pod_is_told_as_evicted_once_and_as_refused_each_time() -> None:
+def test_eviction_is_reported_once_per_pod_and_each_refusal_every_time() -> None:
     story = Story()
     operation = drained(story, 25)
     story.cluster.add_budget("web", ["default/p-03", "default/p-04"], room=1)
@@ -126,7 +126,7 @@ def test_each_pod_is_told_as_evicted_once_and_as_refused_each_time() -> None:
     assert [pod for outcome in told for pod in outcome.refused] == ["default/p-04"] * 13
 
 
-def test_a_pod_that_went_by_itself_was_not_evicted() -> None:
+def test_eviction_is_not_reported_for_a_pod_that_ended_by_itself() -> None:
     story = Story()
     operation = drained(story, 2)
     operation = story.play_until(operation, "evict")
@@ -138,10 +138,10 @@ def test_a_pod_that_went_by_itself_was_not_evicted() -> None:
     assert outcome.evicted == ("default/p-00",)
 
 
-# -- what an API may answer
+# -- answers of the API
 
 
-def test_a_longer_retry_after_is_obeyed() -> None:
+def test_eviction_obeys_a_longer_retry_after() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
     story.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=45.0))
@@ -150,7 +150,7 @@ def test_a_longer_retry_after_is_obeyed() -> None:
     assert (outcome.step, outcome.after) == ("evict", 45.0)
 
 
-def test_a_shorter_one_is_not() -> None:
+def test_eviction_ignores_a_shorter_retry_after() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
     story.cluster.fail_next("evict", kube.TooManyRequests("slow down", status=429, retry_after=1.0))
@@ -159,7 +159,7 @@ def test_a_shorter_one_is_not() -> None:
     assert outcome.after == 10.0
 
 
-def test_S15_a_pod_that_ignores_its_end_keeps_the_node_after_its_groups_time() -> None:
+def test_eviction_pod_ignoring_termination_keeps_the_node_after_its_group() -> None:
     story = Story()
     operation = drained(story, 2, grace=600.0)
     story.cluster.stuck.add("default/p-01")
@@ -170,7 +170,7 @@ def test_S15_a_pod_that_ignores_its_end_keeps_the_node_after_its_groups_time() -
     assert kept(story, "g-1")
 
 
-def test_a_successor_of_the_same_name_is_not_taken_for_the_pod_that_was_evicted() -> None:
+def test_eviction_recreated_pod_of_the_same_name_is_another_pod() -> None:
     story = Story()
     operation = story.play_until(drained(story, 2), "gone")
     story.cluster.add_pod("default/p-01", "g-1", uid="its-successor")
@@ -180,7 +180,7 @@ def test_a_successor_of_the_same_name_is_not_taken_for_the_pod_that_was_evicted(
     assert evicted(story).count("default/p-01") == 1
 
 
-def test_a_stranger_that_comes_between_two_rounds_is_not_evicted() -> None:
+def test_eviction_spares_a_new_pod_that_arrives_between_rounds() -> None:
     story = Story()
     operation = drained(story, 1)
     story.cluster.add_budget("web", ["default/p-00"], room=0)
@@ -194,7 +194,7 @@ def test_a_stranger_that_comes_between_two_rounds_is_not_evicted() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_pod_that_is_leaving_with_more_time_than_its_group_has_is_hurried_once() -> None:
+def test_eviction_shortens_the_grace_of_a_terminating_pod_once() -> None:
     story = Story()
     operation = drained(story, 1, grace=3600.0, deleted=START + 3500.0, deletion_grace=3600.0)
     assert isinstance(story.play(operation), Succeeded)
@@ -202,7 +202,7 @@ def test_a_pod_that_is_leaving_with_more_time_than_its_group_has_is_hurried_once
     assert story.now <= START + 5.0 + 600.0 + 5.0
 
 
-def test_KP_1776_what_the_api_does_not_name_the_rules_do() -> None:
+def test_eviction_uses_drain_rules_where_the_api_names_no_budget() -> None:
     story = Story()
     operation = story.play_until(drained(story, 1), "evict")
     story.cluster.fail_next(
@@ -214,15 +214,15 @@ def test_KP_1776_what_the_api_does_not_name_the_rules_do() -> None:
     assert outcome.message.endswith("pod default/p-00 holds it: budgets default/a, default/b all select it")
 
 
-# -- what waiting costs
+# -- cost of waiting
 
 
 def looks(story: Story) -> int:
-    """How often the pods were waited for: each is an invocation."""
+    """Counts how often the pods were polled: each poll is an invocation."""
     return [step for step, _ in story.steps].count("gone")
 
 
-def test_ten_minutes_of_waiting_are_few_looks() -> None:
+def test_eviction_wait_of_ten_minutes_needs_few_polls() -> None:
     story = Story()
     assert isinstance(story.play(drained(story, 50, grace=600.0)), Succeeded)
     assert looks(story) <= 16
@@ -230,7 +230,7 @@ def test_ten_minutes_of_waiting_are_few_looks() -> None:
 
 
 @each_row("after", [3.0, 12.0, 45.0, 100.0, 290.0])
-def test_pods_that_go_early_are_noticed_soon(after: float) -> None:
+def test_eviction_notices_pods_that_end_early(after: float) -> None:
     story = Story()
     operation = story.play_until(drained(story, 3, grace=600.0), "gone")
     began = story.now
@@ -242,7 +242,7 @@ def test_pods_that_go_early_are_noticed_soon(after: float) -> None:
     assert story.now - began <= after + max(5.0, min(after, 60.0))
 
 
-def test_pods_whose_time_is_over_are_not_looked_for_every_few_seconds() -> None:
+def test_eviction_polls_overdue_pods_less_often() -> None:
     story = Story()
     operation = drained(story, 2)
     story.cluster.stuck.add("default/p-00")
@@ -250,7 +250,7 @@ def test_pods_whose_time_is_over_are_not_looked_for_every_few_seconds() -> None:
     assert looks(story) <= 22
 
 
-def test_names_of_nodes_that_begin_alike_are_all_drained() -> None:
+def test_drain_of_nodes_with_a_common_name_prefix_drains_all() -> None:
     story = Story()
     story.group(0)
     story.provider.add_pool("g", size=0)

@@ -12,7 +12,7 @@ from tests.unit.operations.test_remove_steps import kept
 
 
 def drained(story: Story, pods: int, **fields: object) -> Operation:
-    """One node with so many pods, planned to be drained."""
+    """One node with that many pods, planned to be drained."""
     story.group(1)
     keys = tuple(f"default/p-{n:02}" for n in range(pods))
     for key in keys:
@@ -24,26 +24,25 @@ def evicted(story: Story) -> list[str]:
     return [name for verb, name in story.cluster.calls if verb == "evict"]
 
 
-def test_pods_are_evicted_waited_for_and_only_then_the_machine_goes() -> None:
+def test_drain_evicts_and_waits_for_pods_before_the_machine_is_deleted() -> None:
     story = Story()
     operation = story.play_until(drained(story, 3), "gone")
     assert len(evicted(story)) == 3
     assert story.provider.deleted == []
     assert isinstance(story.play(operation), Succeeded)
     assert story.provider.deleted == ["g-1"]
-    assert story.now == START + 5.0 + 30.0 + 2.0  # the look after the last of them must have gone
+    assert story.now == START + 5.0 + 30.0 + 2.0  # the poll after the last of them must have ended
 
 
 @each_row(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])
-def test_grace_is_the_pods_own_up_to_the_option(own: float, most: int, given: float) -> None:
+def test_drain_grace_is_the_pods_own_up_to_the_option(own: float, most: int, given: float) -> None:
     story = Story(options=Options(max_graceful_termination_sec=most))
     operation = story.play_until(drained(story, 1, grace=own), "gone")
     assert story.cluster.pods()[0].deleted == story.now + given
     assert isinstance(story.play(operation), Succeeded)
 
 
-# demands.md 19
-def test_kp_1776_a_budget_that_never_has_room_gives_the_node_back_and_is_named() -> None:
+def test_drain_blocked_by_a_budget_returns_the_node_and_names_the_budget() -> None:
     story = Story()
     operation = drained(story, 3)
     story.cluster.add_budget("web", ["default/p-01"], room=0)
@@ -58,7 +57,7 @@ def test_kp_1776_a_budget_that_never_has_room_gives_the_node_back_and_is_named()
     assert evicted(story).count("default/p-01") == 13  # at once, then every 10 s for two minutes
 
 
-def test_a_deadline_before_that_names_the_budget_too() -> None:
+def test_drain_deadline_before_the_eviction_limit_names_the_budget() -> None:
     story = Story()
     operation = drained(story, 1)
     story.cluster.add_budget("web", ["default/p-00"], room=0)
@@ -70,7 +69,7 @@ def test_a_deadline_before_that_names_the_budget_too() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_budget_that_gets_room_lets_the_drain_end_well() -> None:
+def test_drain_succeeds_once_the_budget_has_room() -> None:
     story = Story()
     operation = drained(story, 2)
     budget = story.cluster.add_budget("web", ["default/p-00", "default/p-01"], room=1)
@@ -81,7 +80,7 @@ def test_a_budget_that_gets_room_lets_the_drain_end_well() -> None:
     assert isinstance(story.play(operation), Succeeded)
 
 
-def test_fifty_pods_take_several_short_steps() -> None:
+def test_drain_of_fifty_pods_takes_several_short_steps() -> None:
     story = Story()
     operation = drained(story, 50)
     before, most = 0, 0
@@ -94,7 +93,7 @@ def test_fifty_pods_take_several_short_steps() -> None:
     assert [step for step, _ in story.steps].count("evict") == 3
 
 
-def test_refused_pods_do_not_keep_the_others_from_their_turn() -> None:
+def test_drain_refused_evictions_do_not_delay_other_pods() -> None:
     story = Story()
     operation = drained(story, 30)
     first = [f"default/p-{n:02}" for n in range(EVICTIONS_PER_STEP + 2)]
@@ -104,14 +103,14 @@ def test_refused_pods_do_not_keep_the_others_from_their_turn() -> None:
     assert "default/p-29" in evicted(story)
 
 
-def test_one_pods_api_error_is_that_pods_refusal() -> None:
+def test_drain_api_error_for_one_pod_counts_as_a_refusal_of_that_pod() -> None:
     story = Story()
     operation = drained(story, 2)
     story.cluster.fail_next("evict", kube.Unavailable("more than one PodDisruptionBudget", status=500))
     assert isinstance(story.play(operation), Succeeded)
 
 
-def test_a_pod_that_never_goes_keeps_the_node() -> None:
+def test_drain_pod_that_never_ends_keeps_the_node() -> None:
     story = Story()
     operation = drained(story, 2)
     story.cluster.stuck.add("default/p-01")
@@ -122,7 +121,7 @@ def test_a_pod_that_never_goes_keeps_the_node() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_pod_that_comes_during_the_drain_keeps_the_node() -> None:
+def test_drain_pod_scheduled_during_the_drain_keeps_the_node() -> None:
     story = Story()
     operation = story.play_until(drained(story, 2), "gone")
     story.cluster.add_pod("default/stranger", "g-1")
@@ -135,15 +134,15 @@ def test_a_pod_that_comes_during_the_drain_keeps_the_node() -> None:
 @each_row(
     ("options", "annotation", "pods", "goes"),
     [
-        (Options(), "", 1, True),  # occupied: by default
+        (Options(), "", 1, True),  # occupied: evicted by default
         (Options(daemonset_eviction_for_occupied_nodes=False), "", 1, False),
         (Options(), "false", 1, False),  # the annotation overrides
-        (Options(), "", 0, False),  # empty: not by default
+        (Options(), "", 0, False),  # empty: not evicted by default
         (Options(daemonset_eviction_for_empty_nodes=True), "", 0, True),
         (Options(), "true", 0, True),
     ],
 )
-def test_daemonset_pods_go_as_the_options_say(options: Options, annotation: str, pods: int, goes: bool) -> None:
+def test_drain_daemonset_pods_follow_the_options(options: Options, annotation: str, pods: int, goes: bool) -> None:
     story = Story(options=options)
     operation = drained(story, pods)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, enable_ds_eviction=annotation)
@@ -151,7 +150,7 @@ def test_daemonset_pods_go_as_the_options_say(options: Options, annotation: str,
     assert ("kube-system/ds" in evicted(story)) == goes
 
 
-def test_a_daemonset_pod_that_is_refused_holds_nothing_up() -> None:
+def test_drain_refused_daemonset_eviction_delays_nothing() -> None:
     story = Story()
     operation = drained(story, 1)
     story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True)
@@ -160,7 +159,7 @@ def test_a_daemonset_pod_that_is_refused_holds_nothing_up() -> None:
     assert evicted(story).count("kube-system/ds") == 1
 
 
-def test_called_off_from_outside_it_rolls_back() -> None:
+def test_cancelled_drain_is_rolled_back() -> None:
     story = Story()
     operation = story.play_until(drained(story, 3), "gone")
     outcome = give_up(operation, story.world(), story.now, "Abandoned", "the policy is gone")
@@ -172,7 +171,7 @@ def test_called_off_from_outside_it_rolls_back() -> None:
     assert kept(story, "g-1")
 
 
-def test_called_off_before_anything_was_touched_it_just_ends() -> None:
+def test_drain_cancelled_before_any_change_just_ends() -> None:
     story = Story()
     operation = drained(story, 3)
     assert give_up(operation, story.world(), story.now, "Abandoned", "off") == Failed("Abandoned", "off")

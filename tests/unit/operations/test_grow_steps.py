@@ -16,14 +16,14 @@ from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, grow, make
 
 
-def test_grows_and_says_from_and_to() -> None:
+def test_scale_up_reports_old_and_new_size() -> None:
     story = Story()
     story.group(2)
     assert story.play(grow(2, 5)) == Succeeded({"from": 2, "to": 5})
     assert story.provider.pools["g"].target == 5
 
 
-def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
+def test_scale_up_that_takes_time_is_polled_in_later_messages() -> None:
     story = Story(polls=3)
     story.group(2)
     assert isinstance(story.play(grow(2, 5)), Succeeded)
@@ -32,14 +32,14 @@ def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
 
 
 @each_row("kill_at", [0, 1, 2])
-def test_killed_after_any_call_nothing_is_bought_twice(kill_at: int) -> None:
+def test_scale_up_killed_after_any_call_never_buys_twice(kill_at: int) -> None:
     story = Story(polls=2, kill_at=kill_at)
     story.group(2)
     assert isinstance(story.play(grow(2, 5)), Succeeded)
     assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
 
 
-def test_an_answer_lost_on_the_way_is_asked_for_again_and_not_bought_again() -> None:
+def test_scale_up_with_a_lost_answer_is_checked_and_never_buys_twice() -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", errors.Transient("connection reset"), late=True)
@@ -48,7 +48,7 @@ def test_an_answer_lost_on_the_way_is_asked_for_again_and_not_bought_again() -> 
 
 
 @each_row("error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")])
-def test_not_now_is_tried_again_later(error: errors.ProviderError) -> None:
+def test_scale_up_temporary_error_is_retried_later(error: errors.ProviderError) -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", error, times=2)
@@ -56,7 +56,7 @@ def test_not_now_is_tried_again_later(error: errors.ProviderError) -> None:
     assert 15.0 <= story.now - START <= 18.75
 
 
-def test_the_vendors_own_waiting_time_is_kept() -> None:
+def test_scale_up_observes_the_vendors_retry_delay() -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", errors.Throttled("slow down", retry_after=42.0))
@@ -64,7 +64,7 @@ def test_the_vendors_own_waiting_time_is_kept() -> None:
     assert 42.0 <= story.now - START <= 53.0
 
 
-# Waiting in place would keep the pods from the next group (demands.md 3), or cannot help.
+# Waiting here would keep the pods from the next group, or cannot help.
 @each_row(
     "error",
     [
@@ -76,7 +76,7 @@ def test_the_vendors_own_waiting_time_is_kept() -> None:
         errors.Unknown("?"),
     ],
 )
-def test_the_rest_fails_at_once_with_its_class(error: errors.ProviderError) -> None:
+def test_scale_up_permanent_error_fails_at_once_with_its_class(error: errors.ProviderError) -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", error)
@@ -84,7 +84,7 @@ def test_the_rest_fails_at_once_with_its_class(error: errors.ProviderError) -> N
     assert story.now == START
 
 
-def test_trying_again_has_an_end() -> None:
+def test_scale_up_retries_are_bounded() -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", errors.Throttled("slow down"), times=100)
@@ -94,7 +94,7 @@ def test_trying_again_has_an_end() -> None:
     assert len(story.provider.calls) == 9
 
 
-def test_errors_are_counted_in_a_row_only() -> None:
+def test_scale_up_counts_only_consecutive_errors() -> None:
     story = Story(polls=12)
     story.group(2)
     for _ in range(11):
@@ -103,7 +103,7 @@ def test_errors_are_counted_in_a_row_only() -> None:
     assert isinstance(story.play(grow(2, 5)), Succeeded)
 
 
-def test_the_deadline_names_the_step_and_what_was_in_the_way() -> None:
+def test_scale_up_deadline_names_the_step_and_the_last_error() -> None:
     story = Story()
     story.group(2)
     story.provider.fail_next("grow", errors.Throttled("slow down", retry_after=200.0), times=100)
@@ -113,7 +113,7 @@ def test_the_deadline_names_the_step_and_what_was_in_the_way() -> None:
     assert outcome.message.endswith("at step request; last: Throttled: slow down")
 
 
-def test_a_target_that_somebody_else_moved_is_a_conflict_and_stays() -> None:
+def test_scale_up_target_moved_by_others_is_a_conflict_and_stays() -> None:
     story = Story()
     story.group(3)
     outcome = story.play(grow(2, 5))
@@ -122,7 +122,7 @@ def test_a_target_that_somebody_else_moved_is_a_conflict_and_stays() -> None:
     assert story.provider.pools["g"].target == 3
 
 
-def test_shrink_lowers_the_target_and_touches_no_running_machine() -> None:
+def test_decrease_target_touches_no_running_machine() -> None:
     story = Story()
     story.group(2)
     story.play(grow(2, 5))
@@ -132,7 +132,7 @@ def test_shrink_lowers_the_target_and_touches_no_running_machine() -> None:
     assert story.provider.pools["g"].target == 3
 
 
-def test_discard_deletes_machines_that_never_joined() -> None:
+def test_delete_instances_deletes_unregistered_machines() -> None:
     story = Story()
     story.group(2)
     story.play(grow(2, 3))
@@ -142,7 +142,7 @@ def test_discard_deletes_machines_that_never_joined() -> None:
     assert story.provider.deleted == ["g-3"]
 
 
-def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
+def test_delete_instances_spares_a_machine_that_joined_meanwhile() -> None:
     story = Story()
     story.group(2)
     outcome = story.play(make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("g-2", "memory://g-2", "g-2"),)))
@@ -152,7 +152,7 @@ def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
 
 
 @each_row("name", ["g-1", "m-7"])
-def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> None:
+def test_delete_instances_spares_all_where_a_node_has_the_name_of_one(name: str) -> None:
     story = Story()
     story.group(2)
     targets = (RemovalTarget("", "memory://a", "gone"), RemovalTarget("", "pending-machine-ns_m", f"ns/{name}"))
@@ -161,7 +161,7 @@ def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> Non
     assert story.provider.calls == ([] if name == "g-1" else ["remove"])
 
 
-def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_part_of_it() -> None:
+def test_delete_instances_may_go_below_the_minimum() -> None:
     story = Story()
     story.group(1, least=3)
     story.provider.spoil("g", "dead")
@@ -173,7 +173,7 @@ def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_p
     assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-2"], 2)
 
 
-def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
+def test_delete_instances_killed_or_repeated_deletes_once() -> None:
     for kill_at in (0, 1):
         story = Story(polls=1, kill_at=kill_at)
         story.group(2)
@@ -185,7 +185,7 @@ def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
         assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-3"], 3)
 
 
-def test_shrink_takes_back_what_was_never_made() -> None:
+def test_decrease_target_removes_never_created_machines() -> None:
     story = Story()
     story.group(1)
     story.provider.spoil("g", "phantom", times=2)
@@ -195,7 +195,7 @@ def test_shrink_takes_back_what_was_never_made() -> None:
     assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
 
 
-def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
+def test_scale_up_state_is_returned_to_every_provider() -> None:
     assert PROVISION.startswith(OWN)
     story = Story(polls=3)
     story.group(1)
@@ -204,7 +204,7 @@ def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
 
 
 class _Announcing:
-    """A provider that announces, then orders: what grow is called with decides."""
+    """A provider that first announces and then orders; the arguments of grow decide."""
 
     def __init__(self) -> None:
         self.ordered: list[str] = []
@@ -224,7 +224,7 @@ def _after(operation: Operation, outcome: Outcome) -> Operation:
     return operation.with_status(step=outcome.step, data=outcome.data)
 
 
-def test_what_was_only_announced_is_called_off_and_what_was_ordered_is_seen_through() -> None:
+def test_scale_up_only_announced_is_cancelled_and_ordered_one_is_completed() -> None:
     provider = _Announcing()
     story = Story()
     world = dataclasses.replace(story.world(), provider=lambda: cast(Provider, provider))

@@ -1,4 +1,4 @@
-"""The function dies at every point where the world has changed and the table does not know it yet."""
+"""The function dies at every point at which the state has changed and the table does not know it yet."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def goes(story: Story) -> Operation:
 
 
 def stays(story: Story) -> Operation:
-    """One node empty, one blocked by a budget."""
+    """One empty node, and one blocked by a budget."""
     operation = goes(story)
     story.cluster.add_budget("web", ["default/p-1"], room=0)
     return operation
 
 
 def refused(story: Story) -> Operation:
-    """The provider will not go below its minimum."""
+    """The provider refuses to go below its minimum."""
     operation = goes(story)
     story.provider.pools["g"].min = 2
     return operation
 
 
 def long(story: Story) -> Operation:
-    """Fifty pods in two groups, with grace periods of ten minutes, and a budget that makes some of them wait."""
+    """Fifty pods in two groups, with grace periods of ten minutes, and a budget that delays some of them."""
     story.options = Options(drain_priority_config=((0, 600), (1000, 600)))
     story.group(2)
     keys = tuple(f"default/p-{n:02}" for n in range(50))
@@ -59,7 +59,7 @@ def state(story: Story) -> tuple[object, ...]:
 
 
 @each_row("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_killed_anywhere_and_delivered_again_it_ends_the_same(scene: Callable[[Story], Operation]) -> None:
+def test_operation_killed_anywhere_and_redelivered_ends_the_same(scene: Callable[[Story], Operation]) -> None:
     whole, outcome = run(scene, None)
     assert len(whole.checkpoints) >= 6
     for kill_at in range(len(whole.checkpoints)):
@@ -70,7 +70,7 @@ def test_killed_anywhere_and_delivered_again_it_ends_the_same(scene: Callable[[S
 
 
 @each_row("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation]) -> None:
+def test_operation_steps_run_twice_change_nothing_more(scene: Callable[[Story], Operation]) -> None:
     whole, outcome = run(scene, None)
     story = Story(polls=2)
     operation = scene(story)
@@ -82,13 +82,13 @@ def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation
     assert type(ended) is type(outcome)
 
 
-def test_no_taint_is_left_on_a_node_that_stays() -> None:
+def test_removal_leaves_no_taint_on_a_node_that_stays() -> None:
     for kill_at in range(20):
         story, _ = run(stays, kill_at)
         assert all(not node.taints and not node.unschedulable for node in story.cluster.nodes.values())
 
 
-def test_killed_anywhere_in_a_long_drain_nobody_is_evicted_twice() -> None:
+def test_long_drain_killed_anywhere_evicts_no_pod_twice() -> None:
     whole, _ = run(long, None)
     for kill_at in range(len(whole.checkpoints)):
         story, _ = run(long, kill_at)

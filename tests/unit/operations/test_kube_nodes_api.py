@@ -59,7 +59,7 @@ def there() -> Iterator[There]:
         yield There(server)
 
 
-def test_a_node_with_all_that_a_removal_asks_about(there: There) -> None:
+def test_node_api_reads_all_node_fields_that_a_removal_needs(there: There) -> None:
     there.node(providerID="cloud://1", unschedulable=True, taints=[{"key": "a", "effect": "NoSchedule"}])
     node = there.api.node("n")
     assert node is not None
@@ -68,14 +68,14 @@ def test_a_node_with_all_that_a_removal_asks_about(there: There) -> None:
     assert node.delays == ("delay-deletion.cluster-autoscaler.kubernetes.io/csi",)
 
 
-def test_no_node_is_none_and_cannot_be_tainted(there: There) -> None:
+def test_node_api_absent_node_is_none_and_cannot_be_tainted(there: There) -> None:
     assert there.api.node("n") is None
     with pytest.raises(NotFound):
         there.api.taint("n", HARD, operation="remove-1", cordon=True)
     there.api.untaint("n", HARD.key, operation="remove-1", uncordon=True)
 
 
-def test_the_mark_goes_on_and_off_and_leaves_the_others(there: There) -> None:
+def test_node_api_taint_is_added_and_removed_without_changing_others(there: There) -> None:
     there.node(providerID="cloud://1", taints=[{"key": "a", "effect": "NoSchedule"}])
     there.api.taint("n", HARD, operation="remove-1", cordon=True)
     marked = there.api.node("n")
@@ -87,7 +87,7 @@ def test_the_mark_goes_on_and_off_and_leaves_the_others(there: There) -> None:
     assert (clean.taints, clean.unschedulable) == ((Taint("a", "NoSchedule"),), False)
 
 
-def test_the_mark_says_whose_it_is_and_goes_only_by_that_name(there: There) -> None:
+def test_node_api_taint_names_its_operation_and_is_removed_only_by_it(there: There) -> None:
     there.node(providerID="cloud://1")
     there.api.taint("n", HARD, operation="remove-1", cordon=True)
     there.api.untaint("n", HARD.key, operation="remove-2", uncordon=True)
@@ -114,7 +114,7 @@ def _claim(there: There, name: str, phase: str = "Pending", **annotations: str) 
 CHOSEN = "volume.kubernetes.io/selected-node"
 
 
-def test_KK_125491_claims_that_get_a_volume_on_the_node_are_found(there: There) -> None:
+def test_node_api_finds_claims_that_get_a_volume_on_the_node(there: There) -> None:
     _claim(there, "plain")
     _claim(there, "elsewhere", **{CHOSEN: "m"})
     _claim(there, "there-already", "Bound", **{CHOSEN: "n"})
@@ -125,19 +125,19 @@ def test_KK_125491_claims_that_get_a_volume_on_the_node_are_found(there: There) 
     assert there.api.claims_awaiting("n") == ("default/a", "default/b")
 
 
-def test_claims_that_may_not_be_read_hold_nothing_up(there: There) -> None:
+def test_node_api_forbidden_claim_list_delays_nothing(there: There) -> None:
     _claim(there, "a", **{CHOSEN: "n"})
     there.server.faults.add(KubeFault(path="persistentvolumeclaims", status=403, times=-1))
     assert there.api.claims_awaiting("n") == ()
 
 
-def test_claims_that_could_not_be_read_are_an_error(there: There) -> None:
+def test_node_api_unreadable_claims_are_an_error(there: There) -> None:
     there.server.faults.add(KubeFault(path="persistentvolumeclaims", status=503, times=-1))
     with pytest.raises(Unavailable):
         there.api.claims_awaiting("n")
 
 
-def test_pods_with_what_decides_about_them(there: There) -> None:
+def test_node_api_reads_pods_with_the_fields_that_drain_rules_need(there: There) -> None:
     daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
     there.pod("a-daemon", ownerReferences=[daemon])
     there.pod("b-mirror", annotations={"kubernetes.io/config.mirror": "x"})
@@ -156,7 +156,7 @@ def test_pods_with_what_decides_about_them(there: There) -> None:
     assert (alike.daemonset, alike.enable_ds_eviction) == (True, "false")
 
 
-def test_an_eviction_takes_this_very_pod_with_the_grace_given(there: There) -> None:
+def test_node_api_evicts_exactly_this_pod_with_the_given_grace(there: There) -> None:
     there.pod("p")
     (pod,) = there.api.pods_on("n")
     assert there.api.evict(pod, 7.0).accepted
@@ -164,12 +164,12 @@ def test_an_eviction_takes_this_very_pod_with_the_grace_given(there: There) -> N
     assert (leaving.deleted, leaving.deletion_grace) == (START + 7.0, 7.0)
     there.kube.remove("pods", "p", "default")
     there.pod("p")
-    assert there.api.evict(pod, 7.0).accepted  # gone: the successor has another uid
+    assert there.api.evict(pod, 7.0).accepted  # gone: its replacement has another uid
     (successor,) = there.api.pods_on("n")
     assert successor.deleted == 0.0
 
 
-def test_a_refusal_is_in_the_budgets_own_words(there: There) -> None:
+def test_node_api_refused_eviction_quotes_the_budgets_message(there: There) -> None:
     there.pod("p", labels={"app": "web"})
     pod = there.kube.get("pods", "p", "default")
     assert pod is not None

@@ -1,4 +1,4 @@
-"""Whose a mark is, what is on its way to a node without being bound, and the waits that give way (demands.md 7)."""
+"""Ownership of taints, volumes that are being bound to a node, and waits that end early."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.unit.operations.test_remove_steps import kept
 HARD = TO_BE_DELETED
 
 
-def test_the_mark_names_its_operation() -> None:
+def test_taint_names_its_operation() -> None:
     story = Story()
     story.group(1)
     story.play_until(remove("g-1", id="remove-7"), "recheck")
     assert story.cluster.nodes["g-1"].operation == "remove-7"
 
 
-def test_S14_one_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> None:
+def test_one_failed_taint_rolls_back_the_whole_removal_batch() -> None:
     story = Story()
     story.group(3)
     operation = story.play_until(remove("g-1", "g-2", "g-3"), "taint")
@@ -43,7 +43,7 @@ def test_S14_one_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> Non
     assert all(not node.operation for node in story.cluster.nodes.values())
 
 
-def test_a_node_that_another_operation_has_marked_meanwhile_is_left_to_it() -> None:
+def test_removal_skips_a_node_tainted_by_another_operation_meanwhile() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -56,7 +56,7 @@ def test_a_node_that_another_operation_has_marked_meanwhile_is_left_to_it() -> N
     assert story.provider.deleted == []
 
 
-def test_a_leftover_of_another_operation_becomes_ours_and_goes_with_its_cordon() -> None:
+def test_removal_takes_over_leftover_taint_and_cordon_of_another_operation() -> None:
     story = Story()
     story.group(1)
     story.cluster.taint("g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True)
@@ -68,9 +68,9 @@ def test_a_leftover_of_another_operation_becomes_ours_and_goes_with_its_cordon()
     assert kept(story, "g-1")
 
 
-# Not after minutes of draining either: anybody may take the mark off, and then means it.
+# This also holds after minutes of draining: a user may remove the taint at any time, and that is obeyed.
 @each_row("change", ["untainted", "disabled", "other machine", "new pod"])
-def test_the_last_look_before_the_machine_goes(change: str) -> None:
+def test_removal_rechecks_the_node_right_before_the_deletion(change: str) -> None:
     story = Story()
     story.group(1)
     story.cluster.add_pod("default/p", "g-1")
@@ -89,7 +89,7 @@ def test_the_last_look_before_the_machine_goes(change: str) -> None:
     assert story.provider.deleted == []
 
 
-def test_a_look_that_is_old_is_taken_again_before_the_deletion() -> None:
+def test_removal_repeats_an_outdated_recheck_before_the_deletion() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "delete")
@@ -101,7 +101,7 @@ def test_a_look_that_is_old_is_taken_again_before_the_deletion() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_node_that_went_by_itself_is_no_reason_to_keep_its_machine() -> None:
+def test_removal_deletes_the_machine_of_a_node_that_vanished_by_itself() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "delay")
@@ -110,8 +110,8 @@ def test_a_node_that_went_by_itself_is_no_reason_to_keep_its_machine() -> None:
     assert story.provider.deleted == ["g-1"]
 
 
-# demands.md 7: kubernetes#125491, a volume is made for minutes while the pod has no node yet.
-def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -> None:
+# kubernetes#125491: provisioning a volume takes minutes while the pod has no node yet.
+def test_removal_keeps_a_node_on_which_a_volume_is_being_provisioned() -> None:
     story = Story()
     story.group(2)
     story.cluster.claims = {"default/data-db-0": "g-1", "default/other": "g-2"}
@@ -125,9 +125,7 @@ def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -
 
 
 @each_row(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
-def test_S18_an_annotation_delays_the_deletion_until_it_is_gone_or_two_minutes(
-    cleared: float | None, least: float
-) -> None:
+def test_delay_annotation_postpones_the_deletion_up_to_two_minutes(cleared: float | None, least: float) -> None:
     story = Story()
     story.group(1)
     story.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/x"])
@@ -144,7 +142,7 @@ def test_S18_an_annotation_delays_the_deletion_until_it_is_gone_or_two_minutes(
     assert least <= story.now - began <= least + 15.0
 
 
-def test_a_vendor_that_says_deleted_and_does_not_delete_is_found_out() -> None:
+def test_removal_detects_a_vendor_that_reports_deletion_without_deleting() -> None:
     story = Story()
     story.group(1)
     story.provider.on_delete = None
@@ -154,7 +152,7 @@ def test_a_vendor_that_says_deleted_and_does_not_delete_is_found_out() -> None:
     assert [step for step, _ in story.steps].count("confirm") <= 10
 
 
-def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less() -> None:
+def test_removal_polls_a_slow_deletion_at_growing_intervals() -> None:
     story = Story(polls=1000)
     story.group(1)
     operation = story.play_until(remove("g-1"), "poll")
@@ -169,25 +167,25 @@ def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less()
 
 
 @each_row("skew", [-30.0, 0.0, 30.0])
-def test_a_wait_has_lasted_as_long_as_was_asked_for_whatever_the_clocks_say(skew: float) -> None:
+def test_wait_lasts_at_least_as_long_as_requested_whatever_the_clocks(skew: float) -> None:
     wait = PollBackoff()
     for turn in range(10):
         wait = wait.next(START + turn * 60.0 + (skew if turn % 2 else -skew), 60.0)
     assert wait.elapsed(START + 600.0 + skew) == 600.0
 
 
-def test_messages_that_came_much_too_late_count() -> None:
+def test_wait_counts_messages_that_arrived_very_late() -> None:
     wait = PollBackoff().next(START, 10.0)
     assert wait.elapsed(START + 3600.0) == 3540.0
 
 
-def test_a_clock_that_goes_back_does_not_undo_a_wait() -> None:
+def test_wait_is_not_undone_by_a_clock_that_goes_back() -> None:
     wait = PollBackoff().next(START, 10.0)
     assert wait.elapsed(START - 3600.0) == 10.0
     assert PollBackoff().elapsed(START) == 0.0
 
 
-def test_pauses_grow_with_the_wait_and_end_at_its_limit() -> None:
+def test_wait_delays_grow_up_to_the_limit() -> None:
     wait, pauses = PollBackoff(), []
     while wait.elapsed(START) < 100.0:
         pauses.append(wait.delay(START, first=5.0, most=30.0, limit=100.0))
@@ -195,7 +193,7 @@ def test_pauses_grow_with_the_wait_and_end_at_its_limit() -> None:
     assert pauses == [5.0, 5.0, 10.0, 20.0, 30.0, 30.0]
 
 
-def test_a_removal_that_cordons_nothing_notes_no_cordon() -> None:
+def test_removal_without_cordon_records_no_cordon() -> None:
     story = Story(options=Options(cordon_node_before_terminating=False))
     story.group(1)
     story.cluster.add_pod("default/late", "g-1")

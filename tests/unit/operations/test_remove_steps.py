@@ -16,12 +16,12 @@ HARD = TO_BE_DELETED
 
 
 def kept(story: Story, name: str) -> bool:
-    """There, untainted, uncordoned, and its machine runs: as if nothing had been tried."""
+    """Asserts that the node exists, untainted and uncordoned, and its machine runs, as if nothing had been tried."""
     node = story.cluster.nodes[name]
     return node.taint(HARD) is None and not node.unschedulable and name in story.provider.pools["g"].machines
 
 
-def test_an_empty_node_goes_by_its_instance_after_the_delay() -> None:
+def test_removal_deletes_an_empty_node_by_its_instance_after_the_delay() -> None:
     story = Story()
     story.group(3)
     assert story.play(remove("g-2")) == Succeeded({"removed": 1, "nodes": "g-2"})
@@ -30,7 +30,7 @@ def test_an_empty_node_goes_by_its_instance_after_the_delay() -> None:
     assert story.now == START + 5.0
 
 
-def test_the_taint_carries_the_second_and_the_node_is_cordoned() -> None:
+def test_removal_taint_has_a_timestamp_and_the_node_is_cordoned() -> None:
     story = Story()
     story.group(1)
     story.play_until(remove("g-1"), "recheck")
@@ -39,14 +39,14 @@ def test_the_taint_carries_the_second_and_the_node_is_cordoned() -> None:
     assert node.unschedulable
 
 
-def test_several_nodes_go_in_one_call() -> None:
+def test_removal_of_several_nodes_is_one_provider_call() -> None:
     story = Story()
     story.group(4)
     assert story.play(remove("g-1", "g-2", "g-4")) == Succeeded({"removed": 3, "nodes": "g-1,g-2,g-4"})
     assert story.provider.calls == ["remove"]
 
 
-def test_one_node_that_cannot_go_does_not_hold_the_others() -> None:
+def test_removal_of_one_blocked_node_does_not_block_the_others() -> None:
     story = Story()
     story.group(3)
     story.cluster.add_pod("default/late", "g-2")
@@ -58,8 +58,8 @@ def test_one_node_that_cannot_go_does_not_hold_the_others() -> None:
     assert sorted(story.provider.deleted) == ["g-1", "g-3"]
 
 
-# demands.md 7: the 371 ms between taint and deletion.
-def test_ca_5790_a_pod_bound_between_taint_and_recheck_saves_the_node() -> None:
+# Covers the time between taint and deletion (371 ms in cluster-autoscaler issue 5790).
+def test_removal_keeps_a_node_if_a_pod_is_bound_before_the_recheck() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -71,7 +71,7 @@ def test_ca_5790_a_pod_bound_between_taint_and_recheck_saves_the_node() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_pod_nominated_to_the_node_saves_it() -> None:
+def test_removal_keeps_a_node_with_a_nominated_pod() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -83,7 +83,7 @@ def test_a_pod_nominated_to_the_node_saves_it() -> None:
 
 
 @each_row("fields", [{"priority": -11}, {"daemonset": True}, {"gated": True}, {"deleted": START}])
-def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object]) -> None:
+def test_removal_ignores_nominated_pods_that_need_no_node(fields: dict[str, object]) -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -98,11 +98,11 @@ def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object
         {"mirror": True},
         {"phase": "Succeeded"},
         {"phase": "Failed"},
-        {"priority": -11},  # expendable: dies with its node
+        {"priority": -11},  # expendable: deleted with its node
         {"deleted": START - 100.0, "deletion_grace": 30.0},  # terminating for too long
     ],
 )
-def test_pods_that_hold_no_node(fields: dict[str, object]) -> None:
+def test_removal_ignores_pods_that_block_no_node(fields: dict[str, object]) -> None:
     story = Story()
     story.group(1)
     story.cluster.stuck.add("default/p")
@@ -110,7 +110,7 @@ def test_pods_that_hold_no_node(fields: dict[str, object]) -> None:
     assert isinstance(story.play(remove("g-1")), Succeeded)
 
 
-def test_the_drain_rules_are_asked_again() -> None:
+def test_removal_evaluates_the_drain_rules_again() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -121,7 +121,7 @@ def test_the_drain_rules_are_asked_again() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_node_that_was_cordoned_before_stays_cordoned() -> None:
+def test_rollback_keeps_a_node_cordoned_that_was_cordoned_before() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_node("g-1", cordoned=True)
@@ -131,14 +131,14 @@ def test_a_node_that_was_cordoned_before_stays_cordoned() -> None:
     assert story.cluster.nodes["g-1"].taint(HARD) is None
 
 
-def test_without_the_option_nothing_is_cordoned() -> None:
+def test_removal_cordons_nothing_without_the_option() -> None:
     story = Story(options=Options(cordon_node_before_terminating=False))
     story.group(1)
     story.play_until(remove("g-1"), "recheck")
     assert not story.cluster.nodes["g-1"].unschedulable
 
 
-def test_another_machine_under_the_same_name_is_not_touched() -> None:
+def test_removal_spares_another_machine_with_the_same_node_name() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_node("g-1", "memory://another")
@@ -149,7 +149,7 @@ def test_another_machine_under_the_same_name_is_not_touched() -> None:
 
 
 @each_row(("age", "goes"), [(299.0, False), (301.0, True)])
-def test_a_fresh_taint_of_somebody_else_is_respected_an_old_one_is_a_leftover(age: float, goes: bool) -> None:
+def test_removal_respects_a_recent_foreign_taint_and_takes_over_an_old_one(age: float, goes: bool) -> None:
     story = Story()
     story.group(1)
     foreign = Taint(HARD, "NoSchedule", str(int(START - age)))
@@ -157,7 +157,7 @@ def test_a_fresh_taint_of_somebody_else_is_respected_an_old_one_is_a_leftover(ag
     assert isinstance(story.play(remove("g-1")), Succeeded if goes else Failed)
 
 
-def test_a_taint_taken_off_by_a_person_is_obeyed() -> None:
+def test_removal_stops_when_a_user_removes_the_taint() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -166,7 +166,7 @@ def test_a_taint_taken_off_by_a_person_is_obeyed() -> None:
     assert story.provider.deleted == []
 
 
-def test_a_delay_annotation_is_waited_for_but_not_for_ever() -> None:
+def test_removal_waits_for_a_delay_annotation_but_not_forever() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/csi"])
@@ -174,7 +174,7 @@ def test_a_delay_annotation_is_waited_for_but_not_for_ever() -> None:
     assert story.now == START + 5.0 + 120.0
 
 
-def test_a_provider_that_refuses_leaves_no_trace_on_the_nodes() -> None:
+def test_removal_refused_by_the_provider_leaves_no_trace_on_nodes() -> None:
     story = Story()
     story.group(2, least=1)
     outcome = story.play(remove("g-1", "g-2"))
@@ -184,7 +184,7 @@ def test_a_provider_that_refuses_leaves_no_trace_on_the_nodes() -> None:
     assert kept(story, "g-2")
 
 
-def test_a_refused_credential_of_the_provider_rolls_back_and_keeps_its_class() -> None:
+def test_removal_refused_credential_rolls_back_and_keeps_its_class() -> None:
     story = Story()
     story.group(1)
     story.provider.fail_next("remove", errors.Unauthorized("credentials refused", code="401"))
@@ -193,7 +193,7 @@ def test_a_refused_credential_of_the_provider_rolls_back_and_keeps_its_class() -
     assert kept(story, "g-1")
 
 
-def test_a_lost_answer_of_the_deletion_deletes_nothing_else() -> None:
+def test_removal_with_a_lost_answer_deletes_no_other_machine() -> None:
     story = Story()
     story.group(3)
     story.provider.fail_next("remove", errors.Transient("reset"), late=True)
@@ -202,7 +202,7 @@ def test_a_lost_answer_of_the_deletion_deletes_nothing_else() -> None:
     assert story.provider.pools["g"].target == 2
 
 
-def test_a_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> None:
+def test_removal_batch_is_rolled_back_when_a_taint_cannot_be_added() -> None:
     story = Story()
     story.group(2)
     operation = story.play_until(remove("g-1", "g-2"), "taint")
@@ -214,7 +214,7 @@ def test_a_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> None:
     assert kept(story, "g-2")
 
 
-def test_a_roll_back_is_tried_until_the_cluster_answers() -> None:
+def test_rollback_is_retried_until_the_cluster_answers() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_pod("default/late", "g-1")
@@ -223,7 +223,7 @@ def test_a_roll_back_is_tried_until_the_cluster_answers() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_roll_back_that_never_works_ends_and_says_so() -> None:
+def test_rollback_that_never_succeeds_ends_and_is_reported() -> None:
     story = Story()
     story.group(1)
     story.cluster.add_pod("default/late", "g-1")
@@ -233,7 +233,7 @@ def test_a_roll_back_that_never_works_ends_and_says_so() -> None:
     assert "it could not be given back" in outcome.message
 
 
-def test_a_node_object_that_outlives_its_machine_ends_the_wait_after_five_minutes() -> None:
+def test_removal_stops_waiting_for_a_lingering_node_object_after_five_minutes() -> None:
     story = Story()
     story.group(1)
     story.provider.on_delete = None
@@ -242,7 +242,7 @@ def test_a_node_object_that_outlives_its_machine_ends_the_wait_after_five_minute
     assert story.now == START + 5.0 + 300.0
 
 
-def test_a_step_that_no_longer_exists_starts_over_and_ends_well() -> None:
+def test_removal_with_an_unknown_step_restarts_and_succeeds() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
@@ -250,7 +250,7 @@ def test_a_step_that_no_longer_exists_starts_over_and_ends_well() -> None:
     assert story.provider.deleted == ["g-1"]
 
 
-def test_every_step_says_when_and_none_waits() -> None:
+def test_removal_steps_return_their_next_time_and_never_sleep() -> None:
     story = Story()
     story.group(1)
     operation = remove("g-1")
@@ -262,8 +262,8 @@ def test_every_step_says_when_and_none_waits() -> None:
         assert story.now - before == outcome.after
 
 
-def test_a_vendor_that_has_taken_the_removal_up_and_is_slow_is_seen_through_past_the_deadline() -> None:
-    """Untainted, the node would get pods that die with its machine."""
+def test_removal_accepted_by_a_slow_vendor_is_completed_past_the_deadline() -> None:
+    """An untainted node would get pods that die with its machine."""
     story = Story(polls=10_000)
     story.group(2)
     story.provider.on_delete = None
@@ -273,7 +273,7 @@ def test_a_vendor_that_has_taken_the_removal_up_and_is_slow_is_seen_through_past
     assert kept(story, "g-2")
 
 
-def test_a_vendor_that_refused_gives_the_node_back() -> None:
+def test_removal_refused_by_the_vendor_returns_the_node() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "delete")
@@ -284,7 +284,7 @@ def test_a_vendor_that_refused_gives_the_node_back() -> None:
     assert kept(story, "g-1")
 
 
-def test_a_drained_node_waits_for_its_turn_at_the_vendor_as_long_as_it_takes() -> None:
+def test_drained_node_waits_for_the_vendor_as_long_as_needed() -> None:
     story = Story()
     story.group(2)
     operation = story.play_until(remove("g-1"), "delete")
@@ -295,7 +295,7 @@ def test_a_drained_node_waits_for_its_turn_at_the_vendor_as_long_as_it_takes() -
     assert story.provider.deleted == ["g-1"]
 
 
-def test_any_other_conflict_ends_a_removal_after_some_tries() -> None:
+def test_removal_ends_after_some_attempts_for_any_other_conflict() -> None:
     story = Story()
     story.group(2)
     operation = story.play_until(remove("g-1"), "delete")

@@ -1,4 +1,4 @@
-"""Clusters that keep headroom, and what their plans say of it."""
+"""Clusters with headroom, and the headroom figures of their plans."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def plan(build: ClusterBuilder, *headroom: Headroom, **more: Any) -> Plan:
 
 
 def said(found: Plan, name: str = "spare") -> tuple[int, int, int]:
-    """Wanted, held and added."""
+    """Wanted, held and added virtual pods."""
     one = next(each for each in found.headroom if each.name == name)
     return one.wanted, one.held, one.added
 
@@ -53,7 +53,7 @@ def gone(found: Plan) -> list[str]:
 
 
 def busy(*used: int, cpu: str = "4", **fields: Any) -> ClusterBuilder:
-    """A group `g` of nodes of four cores, with so many pods of a core on each."""
+    """A group `g` of four-core nodes with that many one-core pods on each."""
     build = cluster()
     for at in range(len(used)):
         build.node(f"g-{at}", cpu, "16Gi", group="g")

@@ -1,4 +1,4 @@
-"""Groups with machines that are no nodes yet, never will be, or are on their way out."""
+"""Builds groups with instances that have not registered, will never register, or are being deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def with_machines(
     template: Node | None = None,
     **fields: Any,
 ) -> ClusterBuilder:
-    """Group `name` of the nodes built with group=name, and `absent` machines that are no nodes: `<name>-0` …"""
+    """Group `name` of the nodes built with group=name, plus `absent` unregistered instances `<name>-0` …"""
     options = {key: fields.pop(key) for key in tuple(fields) if key in GroupOptions.__struct_fields__}
     build.group(name, target=target, template=template, options=GroupOptions(**options), **fields)
     made = build.groups[-1]
@@ -47,12 +47,12 @@ def with_machines(
 
 
 def anchored() -> ClusterBuilder:
-    """A cluster with one ready node that is none of anybody's business."""
+    """A cluster with one ready node that belongs to no group."""
     return cluster().node("anchor", "64", "256Gi", labels={"node-role.kubernetes.io/control-plane": ""})
 
 
 def seen(build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | None = None) -> Memory:
-    """Memory in which every machine that is no node was first seen so long ago."""
+    """Memory in which every unregistered instance was first seen that long ago."""
     return Memory(
         unregistered={i.id: NOW - ago for group in build.groups for i in group.instances if not i.node},
         groups=dict(groups or {}),
@@ -61,12 +61,12 @@ def seen(build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | 
 
 
 def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMemory:
-    """So many were asked for so long ago."""
+    """A scale-up request for that many instances, made that long ago."""
     return GroupMemory(request=ScaleUpRequest(count, NOW - ago, NOW - ago + takes), **more)
 
 
 def operation(kind: OperationKind, group: str = "g", *targets: RemovalTarget, **fields: Any) -> Operation:
-    """One under way."""
+    """An open operation."""
     return new_operation(
         id=f"{kind.value}-{group}",
         cluster="test",
@@ -82,28 +82,28 @@ def operation(kind: OperationKind, group: str = "g", *targets: RemovalTarget, **
 
 
 def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> ClusterState:
-    """The settled facts of a pass."""
+    """The cluster state of one pass, with scale-up requests resolved."""
     policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
     return resolve_scale_up_requests(build_cluster_state(build.snapshot(), policy, memory or Memory(), now))
 
 
 def facts_of(build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any) -> NodeGroupState:
-    """The facts of one group."""
+    """The state of one group."""
     return world_of(build, memory, **more).groups[group]
 
 
 def group_verdict(plan: Plan, group: str = "g") -> GroupVerdict:
-    """What a plan says of a group."""
+    """The plan's verdict on a group."""
     return next(each for each in plan.groups if each.group == group)
 
 
 def repaired(plan: Plan) -> dict[str, tuple[str, int, int]]:
-    """group -> (kind, from, to)."""
+    """Repairs by group: group -> (kind, from, to)."""
     return {each.group: (each.kind, each.from_size, each.to_size) for each in plan.repairs}
 
 
 def filled(build: ClusterBuilder, name: str, count: int, **more: Any) -> ClusterBuilder:
-    """`count` nodes of a group, `<name>-<n>`; call before the group is made."""
+    """Adds `count` nodes of a group, `<name>-<n>`; call it before the group is built."""
     for at in range(count):
         build.node(f"{name}-{at}", group=name, **more)
     return build

@@ -1,6 +1,6 @@
-"""One question asked three ways: whether a pod may go to an empty node that exists, is on its way, or is still to come.
+"""Checks one placement on three kinds of empty nodes: existing, upcoming and new.
 
-The rules between pods are the same for all three, but are worked out by different arithmetic.
+The rules between pods are the same for all three, but each kind has its own implementation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OF_THE_FULL_NODES = frozenset(
 def crowd(
     pods: Mapping[str, int], build: ClusterBuilder | None = None, *, key: str = ZONE, **more: Any
 ) -> ClusterBuilder:
-    """A node without any cpu in each of these domains, with so many pods that ask for nothing on it."""
+    """Adds a node without any cpu in each of these domains, with that many pods that request nothing."""
     build = build or cluster()
     for domain, count in pods.items():
         name = f"full-{domain}-{len(build.nodes)}"
@@ -34,9 +34,9 @@ def crowd(
 def answer(
     build: ClusterBuilder, way: str, labels: Mapping[str, str], /, *, taints: tuple[Taint, ...] = (), **pod: Any
 ) -> str:
-    """Why one pending pod of 1 cpu may not go to an empty node of 1 cpu with these labels; "" if it may.
+    """Returns why one pending pod of 1 cpu may not go to an empty node of 1 cpu with these labels; "" if it may.
 
-    All other nodes must be full, so that this one alone decides. `build` is used up.
+    All other nodes must be full, so that only this node decides. `build` is consumed.
     """
     if way == EXISTING:
         build.node("candidate", "1", labels=labels, taints=taints)
@@ -51,5 +51,5 @@ def answer(
     if way == NEW:
         return text(said.reasons["g"][0])
     if way == UPCOMING:
-        return "no"  # nodes on their way are in nobody's count
+        return "no"  # upcoming nodes are not part of any count
     return " ".join(sorted({text(reason) for reason, _ in said.against} - _OF_THE_FULL_NODES))

@@ -1,4 +1,5 @@
-"""Nodes that could go, given to the picker without any simulation: empty ones (e…) and drains (d…) of groups."""
+"""Builds removal candidates for the selection without any simulation: empty nodes (e…) and drained nodes (d…) of
+groups."""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_stat
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
 from tests.operations import new_operation
 
-DRAINS = 5  # max-drain-parallelism of upstream's cases
+DRAINS = 5  # max-drain-parallelism in upstream's cases
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """What picking is given."""
+    """One removal candidate, the input of the selection."""
 
     node: Node
     group: str
@@ -31,7 +32,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class SelectionBuilderPool:
-    """A cluster of groups without pods; every node is a candidate unless `only` says which."""
+    """A cluster of groups without pods; every node is a candidate unless `only` names some."""
 
     def __init__(self) -> None:
         self.build: ClusterBuilder = cluster()
@@ -52,7 +53,8 @@ class SelectionBuilderPool:
         waits_for: str = "",
         **group: Any,
     ) -> SelectionBuilderPool:
-        """A group with so many empty candidates, drains of so many pods each, and nodes that are no candidates."""
+        """Adds a group with that many empty candidates, drains of that many pods each, and nodes that are not
+        candidates."""
         nodes = [
             f"{name}-{kind}{at:02d}"
             for kind, count in (("e", empty), ("d", drain), ("o", others))
@@ -68,7 +70,7 @@ class SelectionBuilderPool:
         return self
 
     def going(self, group: str, *nodes: str, drained: bool = False) -> SelectionBuilderPool:
-        """Removals in flight, one operation per node; of nodes that need not be registered any more."""
+        """Adds removals in flight, one operation per node; the nodes need not be registered any more."""
         for each in nodes:
             target = RemovalTarget(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
             self.operations.append(
@@ -95,7 +97,7 @@ class SelectionBuilderPool:
         windows: Sequence[Window] = (),
         **options: Any,
     ) -> ClusterState:
-        """What the pass sees. options: over upstream's defaults, with five drains at once."""
+        """Returns the cluster state of the pass. options: override upstream's defaults, with five parallel drains."""
         known = memory or Memory()
         options = {"max_drain_parallelism": DRAINS, **options}
         policy = Policy(
@@ -122,23 +124,23 @@ class SelectionBuilderPool:
         hold: Reason | None = None,
         **more: Any,
     ) -> Selection[Candidate]:
-        """The picker's answer. since: when all candidates became unneeded."""
+        """Runs the selection. since: when all candidates became unneeded."""
         wanted = [each for each in self.candidates if not only or each.node.name in only]
         timers = {each.node.name: NodeMemory(since, now) for each in wanted}
         return select_removals(self.world(memory, now=now, **more), wanted, timers, hold)
 
 
 def counts(picked: Selection[Candidate]) -> tuple[int, int]:
-    """(empty, drained), as upstream's cases count."""
+    """Returns (empty, drained), as upstream's cases count them."""
     drained = sum(bool(each.evict) for each in picked.chosen)
     return len(picked.chosen) - drained, drained
 
 
 def goes(picked: Selection[Candidate]) -> list[str]:
-    """Names of nodes, in the order in which they go."""
+    """Names of the selected nodes, in the order of removal."""
     return [each.node.name for each in picked.chosen]
 
 
 def why(picked: Selection[Candidate]) -> set[ReasonCode]:
-    """The codes of all that stay."""
+    """Reason codes of all nodes that stay."""
     return {reason.code for reason in picked.held.values()}

@@ -1,4 +1,4 @@
-"""Short ways to write the storage objects that the tests about volumes need, and a cluster read from them."""
+"""Builders for the storage objects that the volume tests need, and a cluster read from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DRIVER = "csi.example"
 
 
 def node(name: str, zone: str = "", **labels: str) -> Json:
-    """A Node with room for everything."""
+    """A Node with enough room for everything."""
     carried = {HOST: name, **({ZONE: zone} if zone else {}), **labels}
     return {
         "kind": "Node",
@@ -31,7 +31,7 @@ def node(name: str, zone: str = "", **labels: str) -> Json:
 
 
 def pod(name: str, *volumes: Json, on: str = "", phase: str = "Pending") -> Json:
-    """A Pod; its volumes are called v0, v1 …"""
+    """A Pod; its volumes are named v0, v1 …"""
     spec: Json = {
         "containers": [{"name": "c"}],
         "volumes": [{"name": f"v{at}", **volume} for at, volume in enumerate(volumes)],
@@ -47,12 +47,12 @@ def pod(name: str, *volumes: Json, on: str = "", phase: str = "Pending") -> Json
 
 
 def uses(name: str) -> Json:
-    """A volume of a pod: the claim of that name."""
+    """A pod volume that uses the claim of that name."""
     return {"persistentVolumeClaim": {"claimName": name}}
 
 
 def asks(size: str, storage_class: str = "fast") -> Json:
-    """A volume of a pod: a generic ephemeral one."""
+    """A generic ephemeral pod volume."""
     return {
         "ephemeral": {
             "volumeClaimTemplate": {
@@ -113,7 +113,7 @@ def storage_class(name: str = "fast", provisioner: str = DRIVER, waits: bool = T
 
 
 def csi_node(name: str, count: int) -> Json:
-    """A CSINode with one driver and its limit."""
+    """A CSINode with one driver and its attach limit."""
     return {
         "kind": "CSINode",
         "metadata": {"name": name},
@@ -133,7 +133,7 @@ def affinity(key: str, *values: str) -> Json:
 
 
 def csi(handle: str) -> Json:
-    """The source of a volume."""
+    """The source of a PersistentVolume."""
     return {"csi": {"driver": DRIVER, "volumeHandle": handle}}
 
 
@@ -142,7 +142,7 @@ PUBLISHES = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storag
 
 
 def left(capacity: str | None, zone: str | None = None, largest: str | None = None, of: str = "fast") -> Json:
-    """A CSIStorageCapacity; zone None: it reaches no node, empty: all of them."""
+    """A CSIStorageCapacity; zone None: no node matches, empty: all nodes match."""
     topology = {} if zone is None else {"nodeTopology": {"matchLabels": {ZONE: zone}} if zone else {}}
     amounts = {"capacity": capacity, "maximumVolumeSize": largest}
     return {
@@ -155,7 +155,7 @@ def left(capacity: str | None, zone: str | None = None, largest: str | None = No
 
 
 class StorageObjectsCluster:
-    """Objects as the API has them, read as any cluster is, asked about the pod `p0`."""
+    """API objects, read by the usual snapshot code; queries concern the pod `p0`."""
 
     def __init__(self, *objects: Json) -> None:
         self.objects = objects
@@ -169,7 +169,7 @@ class StorageObjectsCluster:
         self.cls = self.classes["p0"]
 
     def fitting(self) -> set[str]:
-        """The nodes that the class's volumes let it run on, attach limits aside."""
+        """Nodes on which the pod's volumes allow it to run, attach limits aside."""
         if self.volumes.nowhere(self.cls):
             return set()
         return {self.table.nodes[row].name for row in self.volumes.mask(self.cls, self.table).nonzero()[0].tolist()}

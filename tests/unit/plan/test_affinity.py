@@ -1,4 +1,4 @@
-"""Cases P18 to P23: inter-pod affinity and anti-affinity on nodes that exist, are on their way or are still to come."""
+"""Inter-pod affinity and anti-affinity on existing, upcoming and new nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ X, DB = having(app="x"), having(app="db")
 
 
 def _says(found: str, why: str) -> bool:
-    """The answer and the reason agree; of a node on its way only yes or no is known."""
+    """Checks that the answer and the reason agree; for an upcoming node only yes or no is known."""
     return found == why or (found == "no" and why != FITS)
 
 
@@ -52,7 +52,7 @@ def _halves() -> ClusterBuilder:
 
 
 def _jealous(**more: Any) -> ClusterBuilder:
-    """A pod in zone a that wants no app=x in its zone."""
+    """A pod in zone a with anti-affinity to app=x in its zone."""
     return crowd({"a": 1, "b": 0}, owner="keeper", pod_anti_affinity=(near(ZONE, X),), **more)
 
 
@@ -83,7 +83,7 @@ AWAY_FROM_DB: dict[str, Any] = {"pod_anti_affinity": (near(ZONE, DB),)}
         pytest.param(_db, AWAY_FROM_DB, NOWHERE, FITS, id="anti-no-zone-label"),
     ],
 )
-def test_where_others_are_decides(
+def test_pod_affinity_depends_on_the_pods_already_in_the_domain(
     build: Callable[[], ClusterBuilder], pod: dict[str, Any], labels: dict[str, str], why: str, way: str
 ) -> None:
     assert _says(answer(build(), way, labels, **pod), why)
@@ -96,7 +96,7 @@ def _without_hostname(build: ClusterBuilder, name: str) -> ClusterBuilder:
     return build
 
 
-def test_P23_a_node_without_the_label_has_no_domain_to_keep_clear() -> None:
+def test_node_without_the_topology_label_passes_pod_anti_affinity() -> None:
     def build() -> ClusterBuilder:
         return (
             cluster()
@@ -109,7 +109,7 @@ def test_P23_a_node_without_the_label_has_no_domain_to_keep_clear() -> None:
     assert _without_hostname(build(), "n").plan().fits_existing
 
 
-# -- where a term looks
+# -- namespaces of a term
 
 
 SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "red"}, "default": {}}
@@ -133,7 +133,7 @@ SPACES: dict[str, dict[str, str]] = {"blue": {"team": "blue"}, "red": {"team": "
         pytest.param("unread", {"namespace_selector": Selector()}, FITS, id="a-namespace-that-was-not-read"),
     ],
 )
-def test_the_namespaces_of_a_term(lives_in: str, term: dict[str, Any], why: str, way: str) -> None:
+def test_namespaces_of_a_pod_affinity_term(lives_in: str, term: dict[str, Any], why: str, way: str) -> None:
     build = crowd({"a": 1}, owner="db", namespace=lives_in)
     build.more["namespaces"] = SPACES
     assert _says(answer(build, way, A, pod_affinity=(near(ZONE, DB, **term),)), why)
@@ -141,7 +141,7 @@ def test_the_namespaces_of_a_term(lives_in: str, term: dict[str, Any], why: str,
 
 @each_row("way", WAYS)
 @each_row(("namespace", "why"), [("blue", THEIRS), ("red", FITS)])
-def test_objections_of_others_reach_as_far_as_their_namespaces(namespace: str, why: str, way: str) -> None:
+def test_anti_affinity_of_existing_pods_applies_only_in_its_namespaces(namespace: str, why: str, way: str) -> None:
     term = near(ZONE, X, namespace_selector=having(team="blue"))
     build = crowd({"a": 1}, owner="keeper", pod_anti_affinity=(term,))
     build.more["namespaces"] = SPACES
@@ -158,7 +158,7 @@ def test_objections_of_others_reach_as_far_as_their_namespaces(namespace: str, w
         pytest.param(Selector((Requirement("app", "NotIn", ("db",)),)), AFFINITY, id="not-in"),
     ],
 )
-def test_selectors(selector: Selector | None, why: str, way: str) -> None:
+def test_pod_affinity_label_selectors(selector: Selector | None, why: str, way: str) -> None:
     assert _says(answer(crowd({"a": 1}, owner="db"), way, A, owner="db", pod_affinity=(near(ZONE, selector),)), why)
 
 
@@ -175,7 +175,7 @@ def test_selectors(selector: Selector | None, why: str, way: str) -> None:
         pytest.param({ZONE: "a"}, AFFINITY, id="no-rack"),
     ],
 )
-def test_every_key_must_hold_a_match(labels: dict[str, str], why: str, way: str) -> None:
+def test_every_topology_key_of_pod_affinity_needs_a_match(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
     assert _says(answer(build, way, labels, pod_affinity=(near(ZONE, DB), near(RACK, DB))), why)
 
@@ -185,13 +185,15 @@ def test_every_key_must_hold_a_match(labels: dict[str, str], why: str, way: str)
     ("labels", "why"),
     [pytest.param({ZONE: "a", RACK: "1"}, FITS, id="both-labels"), pytest.param({ZONE: "a"}, AFFINITY, id="one-label")],
 )
-def test_the_first_of_its_kind_needs_all_keys(labels: dict[str, str], why: str, way: str) -> None:
+def test_first_pod_of_a_self_affinity_group_needs_a_node_with_all_keys(
+    labels: dict[str, str], why: str, way: str
+) -> None:
     assert _says(answer(cluster(), way, labels, owner="x", pod_affinity=(near(ZONE, X), near(RACK, X))), why)
 
 
 @each_row("way", WAYS)
-def test_a_match_without_the_topology_label_does_not_end_the_exception_of_the_first(way: str) -> None:
-    # The scheduler counts pairs of key and value; a pod on a node without the key makes none.
+def test_match_without_the_topology_label_keeps_the_first_pod_exception(way: str) -> None:
+    # The scheduler counts key-value pairs; a pod on a node without the key adds no pair.
     build = cluster().node("full", "0").running("full", 1, owner="x")
     assert answer(build, way, A, owner="x", pod_affinity=(near(ZONE, X),)) == FITS
 
@@ -205,7 +207,7 @@ def test_a_match_without_the_topology_label_does_not_end_the_exception_of_the_fi
         pytest.param({ZONE: "b", RACK: "1"}, ANTI, id="the-rack"),
     ],
 )
-def test_one_anti_affinity_term_is_enough(labels: dict[str, str], why: str, way: str) -> None:
+def test_one_failing_anti_affinity_term_excludes_the_node(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster().node("full", "0", labels={ZONE: "a", RACK: "1"}).running("full", 1, owner="db")
     assert _says(answer(build, way, labels, pod_anti_affinity=(near(ZONE, DB), near(RACK, DB))), why)
 
@@ -217,7 +219,7 @@ def _apart(key: str = HOSTNAME_LABEL) -> dict[str, Any]:
     return {"owner": "x", "pod_anti_affinity": (near(key, X),)}
 
 
-def test_pods_that_want_a_node_each_get_one_each() -> None:
+def test_pods_with_host_anti_affinity_get_one_node_each() -> None:
     build = cluster().node("n", "8").group("g", template=node("t", "8", "64Gi")).pending(5, "1", **_apart())
     plan = build.plan()
     assert plan.fits_existing == ("default/p-00000",)
@@ -225,7 +227,7 @@ def test_pods_that_want_a_node_each_get_one_each() -> None:
     assert len(set(expected(plan).values())) == 5
 
 
-def test_pods_that_want_a_zone_each_get_a_group_each_and_the_rest_nothing() -> None:
+def test_pods_with_zone_anti_affinity_get_one_group_each_and_the_rest_get_none() -> None:
     build = cluster()
     for zone in "abc":
         build.group(zone, template=node("t", "8", "64Gi", zone=zone))
@@ -236,7 +238,7 @@ def test_pods_that_want_a_zone_each_get_a_group_each_and_the_rest_nothing() -> N
     assert words(plan) == {zone: [ANTI] for zone in "abc"}
 
 
-def test_pods_that_want_to_be_together_all_go_where_the_first_goes() -> None:
+def test_pods_with_mutual_affinity_follow_the_first_pod() -> None:
     build = cluster()
     for zone in "ab":
         build.group(zone, template=node("t", "2", "8Gi", zone=zone))
@@ -245,15 +247,16 @@ def test_pods_that_want_to_be_together_all_go_where_the_first_goes() -> None:
     assert len(growth(plan)) == 1
 
 
-def test_pods_that_want_one_node_get_no_second() -> None:
+def test_pods_with_mutual_host_affinity_get_no_second_node() -> None:
     build = cluster().group("g", template=node("t", "2", "8Gi"))
     plan = build.pending(3, "1", owner="x", pod_affinity=(near(HOSTNAME_LABEL, X),)).plan()
     assert growth(plan) == {"g": (1, 2)}
     assert words(plan) == {"g": [AFFINITY]}
 
 
-def test_objections_of_pods_placed_earlier_in_the_plan_count() -> None:
-    """Symmetry: keeper goes first (priority), so x, which has no rule of its own, must go to another node."""
+def test_anti_affinity_of_pods_placed_earlier_in_the_plan_is_respected() -> None:
+    """Symmetry: keeper has the higher priority and is placed first, so x, which has no rule itself, must go to another
+    node."""
     build = cluster().group("g", template=node("t", "8", "64Gi"))
     build.pending(1, "1", name="keeper", owner="keeper", priority=10, pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
     plan = build.pending(3, "1", name="x", owner="x").plan()
@@ -262,7 +265,7 @@ def test_objections_of_pods_placed_earlier_in_the_plan_count() -> None:
     assert places.pop("default/keeper-00000") not in places.values()
 
 
-def test_objections_of_pods_placed_earlier_in_the_plan_count_per_zone() -> None:
+def test_anti_affinity_of_pods_placed_earlier_is_respected_per_zone() -> None:
     build = cluster().group("a", template=node("t", "8", "64Gi", zone="a"))
     build.pending(1, "1", name="keeper", owner="keeper", priority=10, pod_anti_affinity=(near(ZONE, X),))
     plan = build.pending(1, "1", name="x", owner="x").plan()
@@ -272,8 +275,8 @@ def test_objections_of_pods_placed_earlier_in_the_plan_count_per_zone() -> None:
     assert growth(build.plan()) == {"a": (1, 1), "b": (1, 1)}
 
 
-def test_pods_follow_others_that_this_plan_places() -> None:
-    """web wants to be where db is, and db is pending too."""
+def test_pods_follow_affinity_targets_that_this_plan_places() -> None:
+    """web requires db in its domain, and db is pending too."""
     build = cluster().group("g", template=node("t", "2", "8Gi", zone="a"))
     build.pending(2, "1", name="web", owner="web", **NEAR_DB).pending(1, "1", name="db", owner="db")
     plan = build.plan()
@@ -281,8 +284,9 @@ def test_pods_follow_others_that_this_plan_places() -> None:
     assert not plan.unschedulable
 
 
-def test_a_group_that_others_make_usable_is_used_in_the_same_plan() -> None:
-    """web may only go to small, and only near db, which may only go to big: big first, then small."""
+def test_group_made_usable_by_another_placement_is_used_in_the_same_plan() -> None:
+    """web may only go to small, and only near db, which may only go to big, so big is scaled up first and small
+    second."""
     build = cluster().group("big", template=node("t", "8", "64Gi", labels={ZONE: "a", "kind": "big"}))
     build.group("small", template=node("t", "2", "8Gi", labels={ZONE: "a", "kind": "small"}))
     build.pending(1, "6", name="db", owner="db", node_selector={"kind": "big"})
@@ -292,7 +296,7 @@ def test_a_group_that_others_make_usable_is_used_in_the_same_plan() -> None:
     assert not plan.unschedulable
 
 
-def test_a_chain_of_three_is_followed_to_its_end() -> None:
+def test_chain_of_three_pod_affinities_is_resolved() -> None:
     build = cluster().group("g", template=node("t", "1", "8Gi", zone="a"))
     build.pending(1, "1", name="c", owner="c", pod_affinity=(near(ZONE, having(app="b")),))
     build.pending(1, "1", name="b", owner="b", pod_affinity=(near(ZONE, having(app="a")),))
@@ -300,7 +304,7 @@ def test_a_chain_of_three_is_followed_to_its_end() -> None:
     assert growth(plan) == {"g": (3, 3)}
 
 
-def test_two_that_wait_for_each_other_wait_forever() -> None:
+def test_pods_that_require_each_others_presence_stay_pending() -> None:
     build = cluster().group("g", template=node("t", "8", "8Gi", zone="a"))
     build.pending(1, "1", name="b", owner="b", pod_affinity=(near(ZONE, having(app="a")),))
     plan = build.pending(1, "1", name="a", owner="a", pod_affinity=(near(ZONE, having(app="b")),)).plan()
@@ -308,7 +312,7 @@ def test_two_that_wait_for_each_other_wait_forever() -> None:
     assert words(plan) == {"g": [AFFINITY]}
 
 
-def test_daemons_of_a_template_are_there_for_affinity() -> None:
+def test_template_daemonset_pods_satisfy_pod_affinity() -> None:
     def build(owner: str) -> ClusterBuilder:
         return cluster().daemonset("agent", "100m", labels={"app": "agent"}).group("g", template=node("t", "2"))
 
@@ -319,7 +323,7 @@ def test_daemons_of_a_template_are_there_for_affinity() -> None:
     assert words(plan) == {"g": [ANTI]}
 
 
-def test_the_tally_of_nodes_that_exist_is_the_schedulers() -> None:
+def test_affinity_counts_on_existing_nodes_equal_the_schedulers() -> None:
     build = cluster().node("a1", "4", zone="a").node("a2", "4", zone="a").node("b1", "1", zone="b")
     build.running("a1", 1, owner="db").running("b1", 1, "1", owner="filler")
     plan = build.pending(1, "1", **AWAY_FROM_DB).plan()
@@ -327,7 +331,7 @@ def test_the_tally_of_nodes_that_exist_is_the_schedulers() -> None:
     assert verdict(plan).nodes == 3
 
 
-# -- whose presence counts
+# -- pods that count
 
 
 @each_row("way", WAYS)
@@ -341,7 +345,9 @@ def test_the_tally_of_nodes_that_exist_is_the_schedulers() -> None:
         pytest.param({"node": "", "nominated": "full"}, {}, True, id="nominated"),
     ],
 )
-def test_whose_presence_attracts_and_repels(pod: dict[str, Any], more: dict[str, Any], counts: bool, way: str) -> None:
+def test_which_existing_pods_count_for_affinity_and_anti_affinity(
+    pod: dict[str, Any], more: dict[str, Any], counts: bool, way: str
+) -> None:
     def build() -> ClusterBuilder:
         return cluster().node("full", "0", zone="a").running("full", 1, owner="db", pod=pod, **more)
 
@@ -349,8 +355,8 @@ def test_whose_presence_attracts_and_repels(pod: dict[str, Any], more: dict[str,
     assert (answer(build(), way, A, **AWAY_FROM_DB) == FITS) is not counts
 
 
-def test_pods_on_a_node_that_is_leaving_still_count_there() -> None:
-    """They are there until it is gone; and the copy that is planned for is told so too."""
+def test_pods_on_a_leaving_node_still_count_for_affinity() -> None:
+    """The pods count until the node is gone, also in the cluster copy used for planning."""
     build = cluster().node("going", "1", zone="a", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
     build.running("going", 1, "1", owner="x", pod_anti_affinity=(near(HOSTNAME_LABEL, X),))
     build.group("g", template=node("t", "1", zone="a"))

@@ -1,4 +1,4 @@
-"""What an audit found in decisions: removals beside a target that is being lowered, a list that came back empty."""
+"""Regression tests for audit findings: removals while the target is being lowered, and an empty list of instances."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.builders import NOW, ClusterBuilder, stays
 from tests.operations import new_operation
 
 
-def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
+def test_removals_respect_the_minimum_after_an_open_target_decrease() -> None:
     cluster = ClusterBuilder()
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g")
@@ -35,7 +35,7 @@ def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
     assert {v.reason.code.value for v in plan.unremovable} == {"NodeGroupMinSizeReached"}
 
 
-def test_a_list_of_machines_that_came_back_empty_wipes_no_timer() -> None:
+def test_empty_instance_list_clears_no_timer() -> None:
     cluster = ClusterBuilder().node("a", group="g").node("b", group="g").group("g")
     known = Memory(nodes={name: NodeMemory(unneeded_since=NOW - 500.0, confirmed_at=NOW - 60.0) for name in "ab"})
     cluster.groups[0] = msgspec.structs.replace(cluster.groups[0], instances=())
@@ -43,7 +43,7 @@ def test_a_list_of_machines_that_came_back_empty_wipes_no_timer() -> None:
     assert cluster.decide(known)[1].nodes == {"a": paused, "b": paused}
 
 
-def test_a_node_whose_machine_is_still_being_removed_keeps_the_mark_of_an_operation_that_is_over() -> None:
+def test_node_with_an_instance_in_deletion_keeps_the_taint_of_a_finished_operation() -> None:
     mark: dict[str, Any] = {
         "taints": (Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW) - 700)),),
         "annotations": {OPERATION_ANNOTATION: "remove-of-old"},
@@ -57,8 +57,9 @@ def test_a_node_whose_machine_is_still_being_removed_keeps_the_mark_of_an_operat
     assert [(each.node, each.action) for each in cluster.plan().marks] == [("b", "cleanup")]
 
 
-def test_nothing_is_removed_beside_a_growth_that_is_not_recorded_yet() -> None:
-    """It may fail, and then its size was never there; or be asked for again, and then a lower size buys twice."""
+def test_nothing_is_removed_while_a_scale_up_is_not_recorded() -> None:
+    """The scale-up may fail, and then its size never existed. If it is requested again, a lower size would buy the
+    nodes twice."""
     cluster = ClusterBuilder()
     for name in ("a", "b", "c", "d"):
         cluster.node(name, group="g", unschedulable=True)

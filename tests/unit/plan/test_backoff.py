@@ -1,4 +1,4 @@
-"""Cases K: the arithmetic of back-off."""
+"""Backoff durations and reset."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.unit.plan.instances_builder import STOCK, anchored, asked, with_machi
 OPTIONS = Options(initial_node_group_backoff_duration=60, max_node_group_backoff_duration=180)
 
 
-def test_K1_backed_off_through_its_last_second() -> None:
+def test_group_stays_backed_off_through_the_last_second() -> None:
     first = fail(None, 0.0, OPTIONS)
     assert in_backoff(first, 60.0)
     assert not in_backoff(first, 60.001)
 
 
-def test_K2_a_failure_during_it_restarts_the_same_length_and_after_it_doubles() -> None:
+def test_failure_during_backoff_restarts_the_same_length_and_later_failure_doubles_it() -> None:
     first = fail(None, 0.0, OPTIONS)
     assert fail(first, 60.0, OPTIONS).until == 120.0
     second = fail(first, 61.0, OPTIONS)
@@ -28,19 +28,19 @@ def test_K2_a_failure_during_it_restarts_the_same_length_and_after_it_doubles() 
     assert fail(second, 182.0, OPTIONS).duration == 180.0
 
 
-def test_K3_history_is_forgotten_after_the_reset_time() -> None:
+def test_backoff_history_is_forgotten_after_the_reset_time() -> None:
     first = fail(None, 0.0, OPTIONS)
     assert not stale(first, 10800.0, OPTIONS)
     assert stale(first, 10801.0, OPTIONS)
     assert fail(fail(first, 61.0, OPTIONS), 61.0 + 10801.0, OPTIONS).duration == 60.0
 
 
-def test_K4_several_failures_in_one_pass_are_one_step() -> None:
+def test_several_failures_in_one_pass_are_one_backoff_step() -> None:
     once = fail(None, 5.0, OPTIONS)
     assert fail(fail(once, 5.0, OPTIONS), 5.0, OPTIONS).duration == once.duration
 
 
-def test_K5_defaults_double_to_thirty_minutes() -> None:
+def test_default_backoff_doubles_up_to_thirty_minutes() -> None:
     record: Backoff | None = None
     lengths = []
     now = 0.0
@@ -51,7 +51,7 @@ def test_K5_defaults_double_to_thirty_minutes() -> None:
     assert lengths == [5, 10, 20, 30, 30]
 
 
-def test_K6_a_success_in_between_does_not_shorten_the_next_step() -> None:
+def test_success_between_failures_does_not_shorten_the_next_backoff() -> None:
     first = fail(None, 0.0, OPTIONS)
     build = cluster().node("n", group="g").group("g")
     known = Memory(
@@ -65,7 +65,7 @@ def test_K6_a_success_in_between_does_not_shorten_the_next_step() -> None:
     assert fail(after.backoff, NOW, OPTIONS).duration == fail(first, 100.0, OPTIONS).duration == 120.0
 
 
-def test_K4_two_groups_are_independent_and_failures_of_one_pass_are_one_step() -> None:
+def test_backoff_of_two_groups_is_independent_and_one_pass_is_one_step() -> None:
     build = with_machines(with_machines(anchored(), "a", 3, error=STOCK), "b", 1)
     known = Memory(groups={"a": asked(3, 60), "b": asked(1, 60)})
     after = build.decide(known)[1].groups
@@ -74,7 +74,7 @@ def test_K4_two_groups_are_independent_and_failures_of_one_pass_are_one_step() -
 
 
 @pytest.mark.parametrize(("until", "grows"), [(NOW, False), (NOW - 1, True)])
-def test_a_group_in_backoff_is_skipped_with_its_error_and_the_next_one_used(until: float, grows: bool) -> None:
+def test_backed_off_group_is_skipped_with_its_error_and_the_next_group_is_used(until: float, grows: bool) -> None:
     build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "2", "64Gi")).pending(1, "1")
     failed = Backoff(duration=300, until=until, last_failed=NOW - 300, cls="OutOfStock", message="sold out")
     plan = build.plan(Memory(groups={"a": GroupMemory(backoff=failed)}))

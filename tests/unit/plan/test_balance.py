@@ -1,4 +1,4 @@
-"""Cases B and E13: which groups are alike, and who of them gets how many nodes."""
+"""Similarity of groups, and distribution of new nodes over similar groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any
 
 
 def alike(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> list[str]:
-    """The groups similar to the first one built."""
+    """Returns the groups similar to the first one built."""
     world = world_of(build, memory, **options)
     best, *others = world.groups.values()
     return [facts.id for facts in similar_groups(best, others, world.snapshot.classes, world.options)]
@@ -37,14 +37,14 @@ def pair(left: Node, right: Node, **options: Any) -> bool:
 
 
 def sized(name: str, **amounts: int) -> Node:
-    """A template of 1000/2000 with these changes; alloc_cpu and alloc_memory change allocatable alone."""
+    """A template of 1000/2000 with these changes; alloc_cpu and alloc_memory change only allocatable."""
     capacity = {"cpu": 1000, "memory": 2000, "pods": 110}
     capacity |= {key: amount for key, amount in amounts.items() if not key.startswith("alloc_")}
     allocatable = capacity | {key[6:]: amount for key, amount in amounts.items() if key.startswith("alloc_")}
     return node(name, capacity=capacity, allocatable=allocatable)
 
 
-# -- who is alike
+# -- similarity
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,11 @@ def sized(name: str, **amounts: int) -> Node:
         pytest.param({"alloc_cpu": 949}, {"alloc_cpu": 1000}, False, id="allocatable-over-5-percent-of-the-larger"),
     ],
 )
-def test_amounts_are_compared(left: dict[str, int], right: dict[str, int], similar: bool) -> None:
+def test_similarity_compares_resource_amounts(left: dict[str, int], right: dict[str, int], similar: bool) -> None:
     assert pair(sized("t", **left), sized("t", **right)) is similar
 
 
-def test_a_resource_that_only_one_side_has_makes_them_different() -> None:
+def test_resource_that_only_one_group_has_makes_groups_dissimilar() -> None:
     plain, pages = sized("t"), {"hugepages-2Mi": 0}
     offered = msgspec.structs.replace(plain, allocatable=plain.allocatable | pages)
     built_in = msgspec.structs.replace(plain, capacity=plain.capacity | pages)
@@ -91,13 +91,13 @@ def test_a_resource_that_only_one_side_has_makes_them_different() -> None:
         pytest.param("max_allocatable_difference_ratio", {"alloc_cpu": 1000}, {"alloc_cpu": 940}, id="allocatable"),
     ],
 )
-def test_ratios_are_options(option: str, left: dict[str, int], right: dict[str, int]) -> None:
+def test_similarity_ratios_are_configurable(option: str, left: dict[str, int], right: dict[str, int]) -> None:
     assert not pair(sized("t", **left), sized("t", **right))
     assert pair(sized("t", **left), sized("t", **right), **{option: 0.1, "max_free_difference_ratio": 0.1})
 
 
 def loaded(left: tuple[int, int], right: tuple[int, int], right_cpu: int = 1000, **options: Any) -> bool:
-    """Two groups of 1000/2000, each with a DaemonSet of its own that takes so much."""
+    """Two groups of 1000/2000, each with its own DaemonSet that requests that much."""
     build = cluster()
     for name, (cpu, memory) in (("ng1", left), ("ng2", right)):
         build.daemonset(name, f"{cpu}m", memory, node_selector={"agent": name})
@@ -108,13 +108,13 @@ def loaded(left: tuple[int, int], right: tuple[int, int], right_cpu: int = 1000,
     return bool(alike(build, balancing_ignore_label=("agent",), **options))
 
 
-def test_B6_what_the_templates_own_pods_take_is_compared() -> None:
+def test_similarity_compares_free_room_after_template_pods() -> None:
     assert loaded((500, 1000), (501, 1001))
     assert not loaded((500, 1000), (600, 1000))
     assert loaded((500, 1000), (600, 1000), max_free_difference_ratio=0.2)
 
 
-def test_B6_equal_free_room_does_not_outweigh_unlike_allocatable() -> None:
+def test_equal_free_room_does_not_make_groups_with_unlike_allocatable_similar() -> None:
     assert not loaded((500, 1000), (0, 1000), right_cpu=500)
 
 
@@ -173,7 +173,7 @@ def test_B6_equal_free_room_does_not_outweigh_unlike_allocatable() -> None:
         ),
     ],
 )
-def test_labels_are_compared(
+def test_similarity_compares_labels(
     left: dict[str, str], right: dict[str, str], options: dict[str, Any], similar: bool
 ) -> None:
     assert pair(node("t", labels=left), node("t", labels=right), **options) is similar
@@ -209,7 +209,7 @@ def test_labels_are_compared(
         "csi.hetzner.cloud/location",
     ],
 )
-def test_where_a_node_is_and_whose_it_is_makes_no_group_different(label: str) -> None:
+def test_zone_and_provider_labels_do_not_make_groups_dissimilar(label: str) -> None:
     assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
     assert pair(node("t", labels={label: "a"}), node("t"))
 
@@ -227,28 +227,28 @@ def test_where_a_node_is_and_whose_it_is_makes_no_group_different(label: str) ->
         "os.name",
     ],
 )
-def test_what_a_node_is_makes_groups_different(label: str) -> None:
+def test_labels_that_describe_the_node_make_groups_dissimilar(label: str) -> None:
     assert not pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
     assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}), balancing_ignore_label=(label,))
 
 
-def test_balancing_label_decides_alone_whatever_the_size() -> None:
+def test_balancing_label_alone_decides_similarity_whatever_the_size() -> None:
     left, right = node("t", "2", labels={"pool": "x"}), node("t", "64", "1Ti", labels={"pool": "x"})
     assert pair(left, right, balancing_label=("pool",))
     assert not pair(left, right)
 
 
-def test_taints_are_not_compared() -> None:
+def test_similarity_ignores_taints() -> None:
     assert pair(node("t"), node("t", taints=[Taint("dedicated", "NoSchedule")]))
 
 
-def test_zero_or_max_groups_are_like_no_other() -> None:
+def test_zero_or_max_group_is_similar_to_no_group() -> None:
     atomic = GroupOptions(zero_or_max=True)
     assert alike(cluster().group("a", template=node("t")).group("b", template=node("t"), options=atomic)) == []
     assert alike(cluster().group("a", template=node("t"), options=atomic).group("b", template=node("t"))) == []
 
 
-def test_B10_a_group_that_the_pods_do_not_fit_is_not_balanced_with() -> None:
+def test_balancing_skips_a_similar_group_that_the_pods_do_not_fit() -> None:
     build = cluster().group("n1", template=node("t")).group("n3", template=node("t"))
     build.group("n2", template=node("t", taints=[Taint("dedicated", "NoSchedule")]))
     world = world_of(build)
@@ -262,7 +262,7 @@ def test_B10_a_group_that_the_pods_do_not_fit_is_not_balanced_with() -> None:
 
 
 @pytest.mark.parametrize("why", ["backoff", "unhealthy", "unreadable", "no-template"])
-def test_B10_a_group_that_may_not_be_grown_is_not_balanced_with(why: str) -> None:
+def test_balancing_skips_a_similar_group_that_may_not_scale_up(why: str) -> None:
     build = cluster().group("n1", template=node("t"))
     build.group(
         "n2",
@@ -275,7 +275,7 @@ def test_B10_a_group_that_may_not_be_grown_is_not_balanced_with(why: str) -> Non
     assert alike(build, memory) == []
 
 
-def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> None:
+def test_similar_groups_are_sorted_by_name_for_any_input_order() -> None:
     for order in (("a", "d", "b", "c"), ("a", "c", "b", "d")):
         build = cluster()
         for name in order:
@@ -283,7 +283,7 @@ def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> No
         assert alike(build) == ["b", "c", "d"]
 
 
-# -- who gets how many
+# -- distribution
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> No
         pytest.param(10, [6, 6, 6, 6], id="B1-10"),
     ],
 )
-def test_the_smallest_group_gets_the_next_node(total: int, after: list[int]) -> None:
+def test_balancing_gives_the_next_node_to_the_smallest_group(total: int, after: list[int]) -> None:
     assert sorted(split(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
 
 
@@ -316,7 +316,7 @@ NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
         pytest.param([], 3, [], id="no-group"),
     ],
 )
-def test_nobody_gets_more_than_the_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
+def test_balancing_never_exceeds_a_group_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
     assert split(total, groups) == after
 
 
@@ -328,14 +328,14 @@ def test_nobody_gets_more_than_the_maximum(groups: list[tuple[int, int]], total:
         pytest.param([(10, 5), (5, 5), (11, 10)], 0, id="E13-no-room"),
     ],
 )
-def test_free_capacity_of_similar_groups(sizes: list[tuple[int, int]], free: int) -> None:
+def test_balancing_counts_free_capacity_of_similar_groups(sizes: list[tuple[int, int]], free: int) -> None:
     assert free_capacity(sizes) == free
 
 
 def spread(
     total: int, sizes: dict[str, int], kinds: dict[str, str], limits: dict[str, int], **options: Any
 ) -> dict[str, int]:
-    """Sizes after spreading `total` nodes. A limit for some groups only: GPUs of the kind that they have."""
+    """Sizes after distributing `total` nodes. A limit for some groups only: GPUs of their type."""
     build = cluster()
     for group, size in sizes.items():
         labels = {"cluster-api/accelerator": kinds[group]}
@@ -359,7 +359,7 @@ def spread(
         pytest.param((1, 1, 2), "abb", {"b": 4}, (4, 2, 2), id="B9-two-share-a-limit"),
     ],
 )
-def test_shares_are_capped_in_turn(
+def test_balancing_caps_each_groups_share_in_turn(
     sizes: tuple[int, ...], kinds: str, limits: dict[str, int], after: tuple[int, ...]
 ) -> None:
     names = ("ng1", "ng2", "ng3")
@@ -367,27 +367,27 @@ def test_shares_are_capped_in_turn(
     assert tuple(found.values()) == after
 
 
-def test_the_clusters_size_caps_the_total_before_it_is_split() -> None:
+def test_max_nodes_total_caps_the_increase_before_it_is_distributed() -> None:
     assert spread(
         6, {"ng1": 1, "ng2": 1, "ng3": 1}, dict.fromkeys(("ng1", "ng2", "ng3"), "a"), {}, max_nodes_total=5
     ) == {"ng1": 2, "ng2": 2, "ng3": 1}
 
 
-def test_what_the_pass_already_gave_a_group_counts_as_its_size() -> None:
+def test_nodes_already_planned_in_this_pass_count_as_group_size() -> None:
     build = cluster().group("a", max=4, template=node("t")).group("b", max=4, template=node("t"))
     world = world_of(build)
     shares = balance(3, world.groups["a"], [world.groups["b"]], ResourceLimiter(world), {"a": 2})
     assert dict(shares) == {"a": 1, "b": 2}
 
 
-def test_balancing_spends_nothing_by_itself() -> None:
+def test_balancing_alone_uses_up_no_limits() -> None:
     world = world_of(cluster().group("a", template=node("t")).group("b", template=node("t")), max_nodes_total=4)
     ledger = ResourceLimiter(world)
     assert dict(balance(9, world.groups["a"], [world.groups["b"]], ledger)) == {"a": 2, "b": 2}
     assert ledger.allowance(world.groups["a"], 0).nodes == 4
 
 
-def test_a_zero_or_max_group_shares_with_nobody_and_is_never_cut() -> None:
+def test_zero_or_max_group_is_never_balanced_or_cut() -> None:
     build = cluster().group("a", max=3, template=node("t"), options=GroupOptions(zero_or_max=True))
     build.group("b", template=node("t"))
     for most, expected in ((3, [("a", 3)]), (2, [])):

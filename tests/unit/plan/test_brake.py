@@ -1,4 +1,5 @@
-"""The brake: limits per rolling hour, a share that stops everything, and a person who lets go (demands.md 25)."""
+"""Circuit breaker: limits per rolling hour, a maximum share of nodes that stops all removals, and its release by an
+operator."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def limited(what: str, limit: int, until: float) -> Reason:
 # --- limits per hour
 
 
-def test_nodes_per_hour_are_counted_when_they_are_planned() -> None:
+def test_nodes_per_hour_are_counted_when_removals_are_planned() -> None:
     before = Memory(breaker=BreakerState(((NOW - 3000, 2, 9), (NOW - 100, 1, 0))))
     picked = SelectionBuilderPool().group("g", 3, 1).pick(before, brake=FIVE)
     assert goes(picked) == ["g-e00", "g-e01"]
@@ -35,7 +36,7 @@ def test_nodes_per_hour_are_counted_when_they_are_planned() -> None:
     assert picked.paused is None
 
 
-def test_pods_per_hour_hold_drains_and_no_empty_nodes() -> None:
+def test_pods_per_hour_limit_blocks_drains_but_not_empty_nodes() -> None:
     pool = SelectionBuilderPool().group("g", 2, 3, pods=40)
     picked = pool.pick(brake=MaxDisruption(pods_per_hour=100), max_drain_parallelism=9)
     assert counts(picked) == (2, 2)
@@ -43,7 +44,7 @@ def test_pods_per_hour_hold_drains_and_no_empty_nodes() -> None:
     assert picked.brake.removals == ((NOW, 4, 80),)
 
 
-def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
+def test_hourly_removal_limits_hold_over_many_passes() -> None:
     pool, memory = SelectionBuilderPool().group("g", 0, 40, pods=3), Memory()
     allowed = MaxDisruption(nodes_per_hour=4, pods_per_hour=11)
     planned: list[tuple[float, int, int]] = []
@@ -61,7 +62,7 @@ def test_over_many_passes_no_hour_takes_more_than_allowed() -> None:
     assert sum(nodes for _, nodes, _ in planned) == 9, "three drains of three pods in each of three hours"
 
 
-def test_what_was_said_about_room_is_true() -> None:
+def test_reported_time_of_free_hourly_quota_is_correct() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 3000, 2, 0), (NOW - 1000, 3, 0))))
     pool = SelectionBuilderPool().group("g", 9)
     until = next(iter(pool.pick(memory, brake=FIVE).held.values())).params["until"]
@@ -70,7 +71,7 @@ def test_what_was_said_about_room_is_true() -> None:
     assert goes(pool.pick(memory, now=NOW + 600, brake=FIVE)) == ["g-e00", "g-e01"]
 
 
-def test_a_node_with_more_pods_than_an_hour_allows_goes_when_the_hour_is_empty() -> None:
+def test_node_with_more_pods_than_the_hourly_limit_goes_when_the_hour_is_empty() -> None:
     allowed = MaxDisruption(pods_per_hour=100)
     pool = SelectionBuilderPool().group("g", 0, 1, pods=150)
     busy = Memory(breaker=BreakerState(((NOW - 10, 1, 1),)))
@@ -80,14 +81,14 @@ def test_a_node_with_more_pods_than_an_hour_allows_goes_when_the_hour_is_empty()
     assert goes(pool.pick(only_empty, brake=allowed)) == ["g-d00"], "empty nodes moved no pod"
 
 
-def test_a_large_node_is_not_passed_over_for_ever_by_small_ones() -> None:
+def test_small_nodes_do_not_starve_a_large_node_under_the_hourly_pod_limit() -> None:
     pool = SelectionBuilderPool().group("large", 0, 1, pods=150).group("small", 1, 3, pods=1)
     picked = pool.pick(Memory(breaker=BreakerState(((NOW - 10, 1, 1),))), brake=MaxDisruption(pods_per_hour=100))
     assert goes(picked) == ["small-e00"]
     assert why(picked) == {ReasonCode.DISRUPTION_LIMIT}
 
 
-def test_a_zero_or_max_group_needs_room_for_all_of_it() -> None:
+def test_hourly_limit_must_fit_a_whole_zero_or_max_group() -> None:
     pool = SelectionBuilderPool().group("a", 4, options=ATOMIC).group("g", 1)
     busy = Memory(breaker=BreakerState(((NOW - 600, 2, 0),)))
     assert goes(pool.pick(busy, brake=FIVE)) == []
@@ -97,7 +98,7 @@ def test_a_zero_or_max_group_needs_room_for_all_of_it() -> None:
     )
 
 
-def test_what_parallelism_holds_back_takes_no_room() -> None:
+def test_removals_blocked_by_parallelism_use_no_hourly_quota() -> None:
     picked = (
         SelectionBuilderPool().group("g", 0, 4).pick(brake=MaxDisruption(nodes_per_hour=3), max_drain_parallelism=1)
     )
@@ -107,17 +108,17 @@ def test_what_parallelism_holds_back_takes_no_room() -> None:
 
 
 @pytest.mark.parametrize("allowed", [FIVE, QUARTER, MaxDisruption(pods_per_hour=1)])
-def test_a_quiet_pass_changes_nothing(allowed: MaxDisruption) -> None:
+def test_pass_without_removals_leaves_breaker_state_unchanged(allowed: MaxDisruption) -> None:
     before = BreakerState(((NOW - 30, 1, 1),))
     assert SelectionBuilderPool().group("g", 0, others=3).pick(Memory(breaker=before), brake=allowed).brake == before
 
 
-def test_what_is_over_an_hour_ago_is_forgotten() -> None:
+def test_removals_over_an_hour_ago_are_forgotten() -> None:
     before = Memory(breaker=BreakerState(((NOW - 3600, 3, 3), (NOW - 3599, 1, 1))))
     assert SelectionBuilderPool().group("g").pick(before, brake=FIVE).brake == BreakerState(((NOW - 3599, 1, 1),))
 
 
-def test_a_clock_that_went_back_holds_nothing_for_longer_than_it_was_wrong() -> None:
+def test_clock_set_back_blocks_removals_no_longer_than_its_error() -> None:
     ahead = Memory(breaker=BreakerState(((NOW + 86400, 5, 5), (NOW + 60, 4, 4))))
     picked = SelectionBuilderPool().group("g", 2).pick(ahead, brake=FIVE)
     assert goes(picked) == ["g-e00"]
@@ -125,18 +126,19 @@ def test_a_clock_that_went_back_holds_nothing_for_longer_than_it_was_wrong() -> 
     assert picked.brake.removals == ((NOW + 60, 4, 4), (NOW, 1, 0))
 
 
-def test_a_cluster_without_a_brake_remembers_nothing_for_it() -> None:
+def test_cluster_without_max_disruption_keeps_no_breaker_state() -> None:
     before = Memory(breaker=BreakerState(((NOW - 10, 99, 99),), tripped_at=NOW - 10, wanted=9))
     picked = SelectionBuilderPool().group("g", 3).pick(before)
     assert len(picked.chosen) == 3
     assert picked.brake == BreakerState()
 
 
-# --- the share
+# --- maximum share
 
 
 def pulled(picked: Selection[Candidate], wanted: int, of: int, at: float = NOW) -> bool:
-    """Nothing goes, everybody has the brake for a reason, and it is remembered."""
+    """Checks that no node is removed, every candidate names the circuit breaker as its reason, and the state is
+    saved."""
     reason = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=wanted, of=of, share=0.25)
     return (
         picked.chosen == ()
@@ -146,17 +148,17 @@ def pulled(picked: Selection[Candidate], wanted: int, of: int, at: float = NOW) 
     )
 
 
-def test_a_plan_that_wants_too_much_removes_nothing_and_pulls_the_brake() -> None:
+def test_plan_above_the_share_removes_nothing_and_trips_the_breaker() -> None:
     assert len(SelectionBuilderPool().group("g", 5, others=15).pick(brake=QUARTER).chosen) == 5
     assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(brake=QUARTER), 6, 20)
 
 
-def test_the_share_is_looked_at_before_parallelism_and_the_hourly_limits() -> None:
+def test_disruption_share_is_checked_before_parallelism_and_hourly_limits() -> None:
     both = MaxDisruption(nodes_per_hour=1, share=0.25)
     assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(brake=both, max_scale_down_parallelism=1), 6, 20)
 
 
-def test_the_share_is_looked_at_after_every_other_check() -> None:
+def test_disruption_share_is_checked_after_every_eligibility_check() -> None:
     young = GroupOptions(scale_down_cooldown=86400.0)
     pool = SelectionBuilderPool().group("a", 5, others=5).group("b", 10, min=10).group("c", 10, options=young)
     picked = pool.pick(brake=QUARTER)
@@ -164,29 +166,29 @@ def test_the_share_is_looked_at_after_every_other_check() -> None:
     assert why(picked) == {ReasonCode.GROUP_MIN_SIZE, ReasonCode.NODE_COOLDOWN}
 
 
-def test_removals_in_flight_are_part_of_the_share() -> None:
+def test_removals_in_flight_count_towards_the_disruption_share() -> None:
     pool = SelectionBuilderPool().group("g", 4, others=16).going("g", "g-o00", "g-o01")
     assert pulled(pool.pick(brake=QUARTER), 6, 20)
     assert len(pool.pick(brake=QUARTER, only=["g-e00", "g-e01", "g-e02"]).chosen) == 3
 
 
-def test_removals_of_nodes_that_are_gone_are_not() -> None:
+def test_removals_of_deregistered_nodes_do_not_count_towards_the_disruption_share() -> None:
     pool = SelectionBuilderPool().group("g", 5, others=15).going("g", *(f"gone{at}" for at in range(9)))
     assert why(pool.pick(brake=QUARTER, max_scale_down_parallelism=99)) == set()
 
 
-def test_one_node_may_always_go() -> None:
+def test_disruption_share_always_allows_one_node() -> None:
     assert len(SelectionBuilderPool().group("g", 1, others=1).pick(brake=QUARTER).chosen) == 1
     assert pulled(SelectionBuilderPool().group("g", 2).pick(brake=QUARTER), 2, 2)
 
 
-def test_a_single_node_beside_others_on_their_way_waits_and_pulls_nothing() -> None:
+def test_single_node_next_to_removals_in_flight_waits_without_tripping_the_breaker() -> None:
     picked = SelectionBuilderPool().group("g", 1, others=3).going("g", "g-o00").pick(brake=QUARTER)
     assert picked.held == {"g-e00": Reason.of(ReasonCode.PARALLELISM, limit=1)}
     assert (picked.brake, picked.paused) == (BreakerState(), None)
 
 
-def test_groups_that_cannot_be_read_are_no_part_of_the_whole() -> None:
+def test_unreadable_groups_are_excluded_from_the_total_of_the_disruption_share() -> None:
     picked = SelectionBuilderPool().group("g", 2, others=6).group("dark", 0, others=30, error="403").pick(brake=QUARTER)
     assert len(picked.chosen) == 2
     assert pulled(
@@ -196,7 +198,7 @@ def test_groups_that_cannot_be_read_are_no_part_of_the_whole() -> None:
     )
 
 
-def test_a_share_that_is_no_binary_fraction_is_counted_right() -> None:
+def test_disruption_share_without_exact_binary_form_is_computed_correctly() -> None:
     picked = (
         SelectionBuilderPool()
         .group("g", 29, others=71)
@@ -205,7 +207,7 @@ def test_a_share_that_is_no_binary_fraction_is_counted_right() -> None:
     assert len(picked.chosen) == 29
 
 
-def test_the_brake_stays_on_until_somebody_lets_go() -> None:
+def test_tripped_breaker_stays_tripped_until_an_operator_releases_it() -> None:
     many, few = SelectionBuilderPool().group("g", 6, others=14), SelectionBuilderPool().group("g", 1, others=19)
     first = many.pick(brake=QUARTER)
     memory = Memory(breaker=first.brake)
@@ -224,12 +226,12 @@ def test_the_brake_stays_on_until_somebody_lets_go() -> None:
     assert released.brake == BreakerState(((NOW + 7199, 6, 0),))
 
 
-def test_after_a_release_the_next_plan_that_wants_too_much_pulls_it_again() -> None:
+def test_next_plan_above_the_share_after_a_release_trips_the_breaker_again() -> None:
     memory = Memory(breaker=BreakerState(), released_until=NOW - 1)
     assert pulled(SelectionBuilderPool().group("g", 6, others=14).pick(memory, brake=QUARTER), 6, 20)
 
 
-def test_a_release_lifts_the_hourly_limits_too_and_what_goes_is_counted() -> None:
+def test_release_lifts_hourly_limits_while_removals_are_still_counted() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 60, 5, 5),)), released_until=NOW + 1)
     picked = SelectionBuilderPool().group("g", 7).pick(memory, brake=FIVE)
     assert len(picked.chosen) == 7
@@ -240,14 +242,14 @@ def test_a_release_lifts_the_hourly_limits_too_and_what_goes_is_counted() -> Non
     }
 
 
-def test_a_policy_without_a_share_has_no_brake_on() -> None:
+def test_policy_without_a_share_has_no_tripped_breaker() -> None:
     memory = Memory(breaker=BreakerState(((NOW - 60, 1, 1),), tripped_at=NOW - 60, wanted=9))
     picked = SelectionBuilderPool().group("g", 2).pick(memory, brake=FIVE)
     assert (len(picked.chosen), picked.paused) == (2, None)
     assert picked.brake == BreakerState(((NOW - 60, 1, 1), (NOW, 2, 0)))
 
 
-def test_while_all_is_paused_no_brake_is_pulled() -> None:
+def test_breaker_does_not_trip_while_removals_are_paused() -> None:
     memory = Memory(last_scale_up=NOW)
     picked = SelectionBuilderPool().group("g", 6, others=2).pick(memory, brake=QUARTER)
     assert (why(picked), picked.brake) == ({ReasonCode.IN_COOLDOWN}, BreakerState())
@@ -256,7 +258,7 @@ def test_while_all_is_paused_no_brake_is_pulled() -> None:
 # --- the whole planner
 
 
-def test_the_planner_remembers_the_brake_from_pass_to_pass() -> None:
+def test_planner_carries_breaker_state_from_pass_to_pass() -> None:
     pool = SelectionBuilderPool().group("g", 6, others=14)
     snapshot = pool.build.snapshot()
     policy = Policy(name="test", mode=Mode.ACTIVE, max_disruption=QUARTER)

@@ -1,4 +1,4 @@
-"""Cases F from upstream's FAQ, and S1, which has no limit here to be compared with."""
+"""Answers of upstream's FAQ as test cases, and one upstream limit that does not exist here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.builders import cluster, growth, node, words
 _TAINT = Taint("dedicated", "NoSchedule", "gpu")
 
 
-def test_F3_a_group_at_zero_needs_a_template_that_says_what_its_nodes_will_be() -> None:
+def test_group_at_zero_needs_a_template_with_its_labels_and_resources() -> None:
     def build(labels: dict[str, str], taints: tuple[Taint, ...] = ()) -> dict[str, tuple[int, int]]:
         made = (
             cluster()
@@ -31,13 +31,13 @@ def test_F3_a_group_at_zero_needs_a_template_that_says_what_its_nodes_will_be() 
     assert build({"pool": "batch"}, (Taint("dedicated", "NoSchedule", "other"),)) == {}
 
 
-def test_F3_without_a_template_nothing_is_known_of_its_nodes() -> None:
+def test_empty_group_without_a_template_is_not_scaled_up() -> None:
     plan = cluster().node("home", "1").pending(1, "3").group("g", template_error="no capacity annotations").plan()
     assert words(plan) == {"g": ["not ready for scale-up"]}
 
 
 @pytest.mark.parametrize(("priority", "grown"), [(-10, {"g": (1, 1)}), (-11, {})])
-def test_F4_placeholders_at_the_cutoff_trigger_and_below_it_do_not(
+def test_placeholder_pods_at_the_priority_cutoff_trigger_a_scale_up(
     priority: int,
     grown: dict[str, tuple[int, int]],
 ) -> None:
@@ -46,9 +46,9 @@ def test_F4_placeholders_at_the_cutoff_trigger_and_below_it_do_not(
 
 
 @pytest.mark.parametrize(("known", "parallelism"), [(0, 10), (3, 10), (70, 10)])
-def test_S1_every_candidate_is_looked_at_whatever_upstreams_limit_would_be(known: int, parallelism: int) -> None:
-    """Upstream stops looking after min(known + 2N, …) nodes, since each costs it a simulation. Here all 100 are found
-    at once, and what goes now is bounded by parallelism alone."""
+def test_every_removal_candidate_is_simulated_regardless_of_upstreams_limit(known: int, parallelism: int) -> None:
+    """Upstream stops after min(known + 2N, …) nodes, because each node costs it a simulation. Here all 100 are found at
+    once, and only parallelism limits how many are removed now."""
     build = cluster().node("home", "4", "64Gi")
     for at in range(100):
         build.node(f"n{at:03d}", group="g")

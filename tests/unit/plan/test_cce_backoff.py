@@ -1,4 +1,4 @@
-"""After machines could not be had, installed, or waited for (huaweicloud-cce.md A9; row 15 of its table)."""
+"""Backoff after instances could not be created or installed, or did not join in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = ("OutOfStock", "QuotaExceeded")
 
 
 def _after(*failures: str, record: Backoff | None = None, now: float = 0.0) -> tuple[list[float], Backoff]:
-    """Minutes of back-off after failures of these classes, each a second after the last back-off was over."""
+    """Minutes of backoff after failures of these classes, each one second after the previous backoff ended."""
     lengths = []
     for cls in failures:
         record = fail(record, now, Options(), cls)
@@ -85,7 +85,7 @@ def test_CCE_A9_2_the_broken_machine_is_given_back_and_the_pods_are_planned_for_
 
 
 def _installing(ago: float) -> tuple[ClusterBuilder, Memory]:
-    """A machine of a was asked for so long ago, and has not joined; b could serve the pod too."""
+    """An instance of a was requested that long ago and has not joined; b could also serve the pod."""
     build = with_machines(anchored(), "a", 1, template=node("t", "2"), pool=POOL)
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     build.group("b", template=node("t", "2"), pool=Pool("q", max=9)).pending(1, "1")
@@ -116,7 +116,7 @@ def test_CCE_A9_4_failures_at_once_count_once() -> None:
 
 
 def _came(pool: Pool | None, failed_ago: float) -> Backoff | None:
-    """What is left of a third failure once a machine that was asked for five minutes ago is a node."""
+    """Remaining backoff of a third failure after an instance requested five minutes ago has become a node."""
     build = cluster().node("n", group="g").group("g", pool=pool)
     failed = Backoff(1200, NOW - failed_ago + 1200, NOW - failed_ago, "OutOfStock", attempt=3)
     known = GroupMemory(target=1, request=ScaleUpRequest(1, NOW - 300, NOW + 600), backoff=failed)
@@ -124,7 +124,8 @@ def _came(pool: Pool | None, failed_ago: float) -> Backoff | None:
 
 
 def test_CCE_A9_4_a_success_begins_the_sequence_anew() -> None:
-    """For groups of a vendor's pool. Elsewhere upstream's word holds: three hours, whatever succeeds."""
+    """Applies to groups of a vendor's pool. Other groups follow upstream: the history resets after three hours,
+    regardless of successes."""
     assert _came(POOL, 2000) is None
     assert _came(None, 2000) is not None
 

@@ -1,5 +1,4 @@
-"""Pools of several flavours: bounds that they share, ranks, zones, and labels that nobody may count on
-(huaweicloud-cce.md A1.2, A1.5, A6; rows 11 of its table)."""
+"""Pools of several flavours: shared bounds, ranks, zones, and labels that new nodes do not promise."""
 
 from __future__ import annotations
 
@@ -159,7 +158,7 @@ def test_CCE_A6_1_no_pool_passes_its_bounds_whatever_is_wanted() -> None:
         assert all(up.to_size <= up.max for up in plan.scale_ups), seed
 
 
-def test_an_operation_says_which_pool_it_changes() -> None:
+def test_operation_names_the_pool_it_changes() -> None:
     build = _flavours(a={}).group("lone", template=node("t", "4"))
     grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
     assert {each.spec.group: each.spec.pool for each in grown.operations} == {"a": "p", "lone": ""}
@@ -238,14 +237,14 @@ def test_CCE_A6_5_of_equals_the_one_that_wastes_least_is_taken() -> None:
     ],
 )
 def test_CCE_A6_6_the_expanders_of_the_add_on(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
-    """`priority-ratio` is meant for rescheduling only, and is not among ours."""
+    """`priority-ratio` is only meant for rescheduling and is not supported."""
     build = cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
     assert _new(build.pending(2, "1").plan(expander=chain)) == chosen
 
 
 def test_CCE_A1_3_nothing_waits_for_a_version_of_the_vendors_add_on() -> None:
-    """Ranks of flavours, even zones and a pool's own conditions came to the add-on one after the other; here they hold
-    together, for clusters that have never had it."""
+    """The add-on introduced flavour ranks, even zones and per-pool conditions in different versions. Here they all
+    apply, also to clusters that never had the add-on."""
     own = GroupOptions(scale_down_utilization_threshold=0.9)
     build = _zones({"a": 2, "b": 0, "c": 0}, c={"rank": 9, "max": 1}).node("old", group="d").running("old", 1, "800m")
     build.group("d", pool=Pool("q"), options=own, max=1).pending(5, "1")
@@ -270,7 +269,7 @@ def test_CCE_11_sold_out_then_the_next_flavour_then_the_next_pool() -> None:
 
 
 def _zones(sizes: dict[str, int], **fields: dict[str, Any]) -> ClusterBuilder:
-    """Groups of a pool in a zone each, their nodes full."""
+    """Groups of one pool, one per zone, with full nodes."""
     build = cluster()
     for name, size in sizes.items():
         for number in range(size):
@@ -353,7 +352,7 @@ def test_CCE_A6_2_a_node_stays_for_its_pools_cooldown(age: float, goes: bool) ->
     assert {removal.node for removal in plan.removals} == ({"n", "old"} if goes else {"old"})
 
 
-# -- what nobody may count on
+# -- labels that new nodes do not promise
 
 
 def _asking(operator: str, *values: str, also: Requirement | None = None) -> NodeTerm:

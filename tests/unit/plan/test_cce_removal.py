@@ -1,4 +1,4 @@
-"""When nodes of a pool may go (huaweicloud-cce.md A8): rates, times, exceptions, concurrency, quiet times."""
+"""When nodes of a pool may be removed: rates, times, exceptions, concurrency and cooldowns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IDLE = Memory(nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)}
 def _one(
     used: str | int = 0, memory: str | int = 0, *, options: GroupOptions | None = None, **fields: Any
 ) -> ClusterBuilder:
-    """Node n of a pool, with 1 cpu and 4Gi, and room for its pods elsewhere."""
+    """Node n of a pool, with 1 cpu and 4Gi; its pods have room on another node."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g", **fields)
     build.group("g", pool=POOL, options=options or GroupOptions())
     return build.running("n", 1, used, memory) if used or memory else build
@@ -168,7 +168,7 @@ def test_CCE_A8_5_a_candidate_bears_the_soft_taint_first() -> None:
 def test_CCE_A8_6_quiet_times_of_the_whole_cluster(
     memory: dict[str, float], options: dict[str, Any], left: float
 ) -> None:
-    """After a deletion upstream waits for nothing; the vendor's ten minutes are an option here."""
+    """Upstream has no delay after a deletion; the vendor's ten minutes are an option here."""
     plan = _one().plan(msgspec.structs.replace(IDLE, **memory), **options)
     assert stays(plan).get("n") == ("InCooldown" if left else None)
 

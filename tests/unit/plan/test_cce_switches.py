@@ -1,4 +1,4 @@
-"""Switches, pinned pods and the health guard of huaweicloud-cce.md (A1, A10), through the whole planner."""
+"""Feature switches, pinned pods and the cluster health check, tested through the whole planner."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_of(
 
 
 def cluster(*, nodes: int = 1, unready: int = 0, used: str = "0") -> ClusterBuilder:
-    """Group g of nodes with 4 cpu, of which the last ones are not ready."""
+    """Group g of nodes with 4 cpu; the last ones are not ready."""
     build = ClusterBuilder()
     for at in range(nodes):
         build.node(f"n{at:02}", "4", group="g", ready=at < nodes - unready)

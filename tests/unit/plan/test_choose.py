@@ -1,4 +1,4 @@
-"""The chain of expanders (cases X1 to X5): each keeps the best of what it is given, and one is taken in the end."""
+"""The chain of expanders: each keeps the best options it receives, and one option is chosen at the end."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def _option(
     memory: str = "1Gi",
     preference: float = 0.0,
 ) -> Option:
-    """New nodes of a template for so many pods, which together ask for cpu and memory."""
+    """New nodes of a template for that many pods, with these total cpu and memory requests."""
     return Option(group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference)
 
 
 def chosen(options: Sequence[Option], *chain: str, situation: ExpanderContext = ANYWHERE) -> str | None:
-    """The group of the option taken."""
+    """The group of the chosen option."""
     best, _ = choose_option(options, chain, situation)
     return best.group if best else None
 
 
 def winners(options: Sequence[Option], *chain: str) -> set[str | None]:
-    """Who can win: `random` after the chain lets every equal option win for some seed."""
+    """Groups that can win: `random` at the end of the chain chooses every equal option for some seed."""
     return {chosen(options, *chain, "random", situation=ExpanderContext(seed=seed)) for seed in range(64)}
 
 
@@ -68,7 +68,7 @@ X2_IDLE = Option("idle", 1, {}, node("idle", "4", "4Gi"), {})
         pytest.param([_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])], "most-pods", {"g1", "g2"}, id="X4"),
     ],
 )
-def test_an_expander_keeps_the_best_and_all_that_equal_it(
+def test_expander_keeps_the_best_option_and_all_equal_ones(
     options: list[Option], expander: str, kept: set[str | None]
 ) -> None:
     assert winners(options, expander) == kept
@@ -96,7 +96,7 @@ FEW_NODES_LESS_WASTE = _option("less", "2", nodes=1)
         ),
     ],
 )
-def test_the_next_in_the_chain_decides_among_what_is_left(
+def test_next_expander_in_the_chain_decides_among_equal_options(
     options: list[Option], chain: tuple[str, ...], group: str
 ) -> None:
     for some in permutations(options):
@@ -115,21 +115,21 @@ def test_the_next_in_the_chain_decides_among_what_is_left(
     ],
     ids=",".join,
 )
-def test_least_waste_decides_where_nobody_else_does(chain: tuple[str, ...]) -> None:
+def test_least_waste_decides_when_no_other_expander_does(chain: tuple[str, ...]) -> None:
     assert chosen([LOOSE, TIGHT_TOO, TIGHT], *chain) == "b"
 
 
-def test_after_least_cost_comes_whoever_is_named_next() -> None:
+def test_next_named_expander_runs_after_least_cost() -> None:
     assert chosen([_option("a", "3"), _option("b", pods=9)], "least-cost", "most-pods") == "b"
 
 
-def test_a_name_that_nobody_answers_to_is_passed_over_and_told() -> None:
+def test_unknown_expander_name_is_skipped_and_reported() -> None:
     best, notes = choose_option([LOOSE, TIGHT], ["grpc", "least-waste"], ANYWHERE)
     assert best == TIGHT
     assert [(note.code, note.params["expander"]) for note in notes] == [(ReasonCode.EXPANDER_SKIPPED, "grpc")]
 
 
-def test_no_option_is_no_choice() -> None:
+def test_empty_option_list_gives_no_choice() -> None:
     for chain in (("priority",), ("random",), ("price", "least-waste"), ("least-cost",)):
         assert chosen([], *chain) is None
 
@@ -139,7 +139,7 @@ def test_equal_options_go_to_the_lowest_group_id_in_any_order() -> None:
         assert chosen(some, "least-waste") == "a"
 
 
-def test_among_equals_soft_preferences_decide() -> None:
+def test_soft_preferences_decide_among_equal_options() -> None:
     options = [_option("a"), _option("b", preference=2.0), _option("c", preference=2.0), _option("d", preference=1.0)]
     assert chosen(options, "least-waste") == "b"
     assert winners(options, "least-waste") == {"b", "c"}
@@ -149,7 +149,7 @@ def test_soft_preferences_do_not_outweigh_the_chain() -> None:
     assert chosen([_option("a", "3"), _option("b", "1", preference=100.0)], "least-waste") == "a"
 
 
-def test_random_draws_each_option_about_as_often_whatever_the_order() -> None:
+def test_random_expander_chooses_options_evenly_in_any_order() -> None:
     options = [_option("a"), _option("b", "3"), _option("c", nodes=7)]
     drawn = [chosen(options, "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]
     assert drawn == [chosen(options[::-1], "random", situation=ExpanderContext(seed=seed)) for seed in range(3000)]

@@ -1,4 +1,4 @@
-"""The price expander (cases X10 to X13), and what nodes and pods cost."""
+"""The price expander: scores and the prices of nodes and pods."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ TYPE = "node.kubernetes.io/instance-type"
 
 
 def machine(name: str, cpu: str, memory: str = "4Gi", **more: object) -> Node:
-    """A template whose instance type is its name."""
+    """A template whose name is its instance type."""
     return node(name, cpu, memory, labels={TYPE: name, **more.pop("labels", {})}, **more)  # type: ignore[arg-type,dict-item]
 
 
 N1, N2, N3 = machine("n1", "1"), machine("n2", "4"), machine("n3", "4")
-BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")  # worth 20 + 10, and 20, at 20 a core
+BOTH, FIRST = amounts(cpu="1500m"), amounts(cpu="1")  # worth 20 + 10 and 20, at 20 per core
 
 
 def situation(preferred: int, absent: str = "", **types: float) -> ExpanderContext:
-    """Cores cost 20 and memory nothing, so that the stabiliser of half a core is 10; nodes cost what is said."""
+    """Cores cost 20 and memory nothing, so the stabilization price of half a core is 10; nodes have the given
+    prices."""
     size = {1: 1, 2: 3, 4: 9}[preferred]
     prices = NodePrices(instance_types=types, cpu=20.0, memory=0.0)
     return ExpanderContext(cluster_nodes=size, prices=prices, absent=frozenset({absent} - {""}))
@@ -59,14 +60,14 @@ def option(template: Node, nodes: int, requested: dict[str, int], name: str = ""
         ),
     ],
 )
-def test_the_smallest_score_wins(options: list[Option], world: ExpanderContext, group: str) -> None:
+def test_price_expander_chooses_the_smallest_score(options: list[Option], world: ExpanderContext, group: str) -> None:
     for some in (options, options[::-1]):
         best, notes = choose_option(some, ["price"], world)
         assert best is not None
         assert (best.group, notes) == (group, ())
 
 
-def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
+def test_price_scores_equal_the_documented_values() -> None:
     from chalicelib.plan.scale_up.expanders.price import score
 
     world = situation(2, n1=20, n2=200)
@@ -85,7 +86,7 @@ def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
     [None, NodePrices(), NodePrices(instance_types={"other": 1.0}), NodePrices(node=1.0)],
     ids=["none", "empty", "other-types", "only-the-extra"],
 )
-def test_X12_without_any_price_there_is_no_option_and_it_is_told_why(prices: NodePrices | None) -> None:
+def test_price_expander_without_any_price_returns_no_option_and_says_why(prices: NodePrices | None) -> None:
     for options in ([option(N1, 1, BOTH), option(N2, 1, BOTH)], [option(N1, 1, BOTH)]):
         best, notes = choose_option(options, ["price", "least-waste"], ExpanderContext(prices=prices))
         assert best is None
@@ -95,7 +96,7 @@ def test_X12_without_any_price_there_is_no_option_and_it_is_told_why(prices: Nod
         assert all(note.params["detail"] for note in notes)
 
 
-def test_an_option_without_a_price_is_out_and_the_others_stay() -> None:
+def test_option_without_a_price_is_dropped_and_others_remain() -> None:
     world = ExpanderContext(prices=NodePrices(instance_types={"n1": 9.0}))
     best, notes = choose_option([option(N1, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
     assert best is not None
@@ -120,7 +121,7 @@ def test_an_option_without_a_price_is_out_and_the_others_stay() -> None:
     ],
     ids=lambda value: f"X13-{value}",
 )
-def test_larger_clusters_prefer_larger_nodes(nodes: int, cores: int) -> None:
+def test_price_expander_prefers_larger_nodes_in_larger_clusters(nodes: int, cores: int) -> None:
     assert preferred_cores(nodes) == cores
 
 
@@ -133,14 +134,14 @@ def test_larger_clusters_prefer_larger_nodes(nodes: int, cores: int) -> None:
     ],
     ids=["label", "cloud-label", "gpus"],
 )
-def test_nodes_with_gpus_are_the_last_choice(template: Node) -> None:
+def test_price_expander_prefers_gpu_nodes_last(template: Node) -> None:
     world = situation(4, gpu=1, n2=500)
     best, _ = choose_option([option(template, 1, BOTH), option(N2, 1, BOTH)], ["price"], world)
     assert best is not None
     assert best.group == "n2"
 
 
-def test_the_cheaper_node_with_gpus_wins_among_them() -> None:
+def test_price_expander_chooses_the_cheaper_gpu_node() -> None:
     one, other = (machine(name, "4", extra=amounts(gpu=1)) for name in ("t4", "v100"))
     world = situation(4, t4=3, v100=2)
     best, _ = choose_option([option(one, 1, BOTH), option(other, 1, BOTH)], ["price"], world)
@@ -148,7 +149,7 @@ def test_the_cheaper_node_with_gpus_wins_among_them() -> None:
     assert best.group == "v100"
 
 
-def test_equal_scores_are_left_to_the_next_in_the_chain() -> None:
+def test_equal_price_scores_are_left_to_the_next_expander() -> None:
     world = situation(4, n2=5, n3=5)
     more = Option("n3", 1, {0: 5}, N3, BOTH)
     best, _ = choose_option([option(N2, 1, BOTH), more], ["price", "most-pods"], world)
@@ -197,11 +198,11 @@ RATES = NodePrices(cpu=0.5, memory=0.25, gpu=3.0)
         "gpus-without-a-price",
     ],
 )
-def test_what_a_node_costs(template: Node, prices: NodePrices, price: float | None) -> None:
+def test_node_price_comes_from_listed_types_and_rates(template: Node, prices: NodePrices, price: float | None) -> None:
     assert node_price(template, prices) == (None if price is None else pytest.approx(price))
 
 
-def test_rates_for_pods_are_made_of_the_listed_types_where_none_are_given() -> None:
+def test_missing_pod_rates_are_derived_from_listed_types() -> None:
     templates = [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("unlisted", "99", "1Gi")]
     prices = NodePrices(instance_types={"small": 0.36, "large": 0.84})
     rates = pod_rates(prices, templates)
@@ -212,7 +213,7 @@ def test_rates_for_pods_are_made_of_the_listed_types_where_none_are_given() -> N
     assert pod_rates(prices, templates[2:]) is None
 
 
-def test_a_list_of_nothing_but_zeros_still_chooses() -> None:
+def test_price_list_of_zeros_still_gives_a_choice() -> None:
     best, _ = choose_option(
         [option(N2, 1, BOTH), option(N3, 2, BOTH)],
         ["price", "least-nodes"],

@@ -1,4 +1,4 @@
-"""The priority expander (cases X6 to X9) with the ConfigMap as people write it, and with the policy."""
+"""The priority expander with the priority ConfigMap as users write it, and with priorities in the policy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kept(world: ExpanderContext, *groups: str) -> tuple[list[str], tuple[Reason,
 
 
 def config(text: str) -> ExpanderContext:
-    """A cluster whose ConfigMap says this; the policy says otherwise, which must not count."""
+    """A cluster with this ConfigMap; the policy has other priorities, which must not apply."""
     return ExpanderContext(priorities=read({"priorities": text}), group_priorities={"my-asg.t2.micro": 99})
 
 
@@ -58,13 +58,13 @@ def unmatched(*groups: str) -> tuple[Reason, ...]:
         pytest.param("3: [asg]", (LARGE, MICRO), [LARGE, MICRO], (), id="found-anywhere"),
     ],
 )
-def test_the_highest_matching_priority_wins(
+def test_priority_expander_chooses_the_highest_matching_priority(
     text: str, groups: tuple[str, ...], left: list[str], notes: tuple[Reason, ...]
 ) -> None:
     assert kept(config(text), *groups) == (left, notes)
 
 
-def test_X8_an_edited_configmap_counts_at_once() -> None:
+def test_edited_priority_configmap_takes_effect_at_once() -> None:
     assert kept(config(X8), LARGE, XLARGE)[0] == [LARGE]
     assert kept(config("10: [m4]"), LARGE, XLARGE)[0] == [XLARGE]
 
@@ -83,7 +83,7 @@ def test_X8_an_edited_configmap_counts_at_once() -> None:
     ],
     ids=["X9-empty", "no-data", "no-key", "no-yaml", "no-number", "no-pattern", "not-gos", "no-mapping"],
 )
-def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) -> None:
+def test_invalid_priority_configmap_filters_nothing_and_is_reported(data: dict[str, str]) -> None:
     left, notes = kept(ExpanderContext(priorities=read(data), group_priorities={MICRO: 99}), LARGE, MICRO)
     assert left == [LARGE, MICRO]
     assert [note.code for note in notes] == [ReasonCode.PRIORITY_CONFIG_INVALID]
@@ -102,17 +102,17 @@ def test_an_invalid_configmap_filters_nothing_and_is_told(data: dict[str, str]) 
     ],
     ids=["X9-absent", "all-zero", "one", "two", "below-the-others", "another-group"],
 )
-def test_without_a_configmap_the_policys_priorities_count(given: dict[str, int], left: list[str]) -> None:
+def test_policy_priorities_apply_without_a_configmap(given: dict[str, int], left: list[str]) -> None:
     assert kept(ExpanderContext(group_priorities=given), LARGE, MICRO) == (left, ())
 
 
-def test_notes_of_the_chain_come_out_of_it() -> None:
+def test_expander_chain_returns_the_notes_of_its_expanders() -> None:
     best, notes = choose_option(options(LARGE, XLARGE), ["priority", "least-waste"], config(X8))
     assert best is not None
     assert (best.group, notes) == (LARGE, unmatched(XLARGE))
 
 
-def test_EXO_a_group_is_meant_by_any_of_its_names() -> None:
+def test_priority_pattern_matches_any_name_of_a_group() -> None:
     pool, other = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", "b2000000-0000-4000-8000-000000000001"
     world = msgspec.structs.replace(
         config("10: ['^prod/web$']\n20: ['^batch$']\n30: ['^9eccd769']"),

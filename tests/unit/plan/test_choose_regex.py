@@ -1,4 +1,4 @@
-"""Go's regular expressions: what is found, what is refused, and that no pattern takes long."""
+"""Go's regular expressions: matches, rejected patterns, and bounded matching time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATTERNS = st.recursive(
 
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(_PATTERNS, st.text("ab-1c", max_size=8))
-def test_where_both_have_the_same_syntax_it_finds_what_python_finds(text: str, name: str) -> None:
+def test_regex_matches_equal_pythons_for_common_syntax(text: str, name: str) -> None:
     assert pattern(text).found_in(name) == (re.search(text, name, re.ASCII) is not None)
 
 
@@ -67,7 +67,7 @@ def test_where_both_have_the_same_syntax_it_finds_what_python_finds(text: str, n
         (r"\Q\C\E", r"\C", "C"),
     ],
 )
-def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
+def test_regex_supports_go_specific_syntax(text: str, found: str, not_found: str | None) -> None:
     assert pattern(text).found_in(found)
     assert not_found is None or not pattern(text).found_in(not_found)
 
@@ -120,7 +120,7 @@ def test_gos_own_syntax(text: str, found: str, not_found: str | None) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_what_go_refuses_or_is_not_available_is_refused(text: str) -> None:
+def test_regex_rejects_what_go_rejects_or_does_not_support(text: str) -> None:
     with pytest.raises(BadInput) as refused:
         pattern(text)
     assert refused.value.problem
@@ -135,7 +135,7 @@ def test_what_go_refuses_or_is_not_available_is_refused(text: str) -> None:
         "(?:a?){50}a{50}c",
     ],
 )
-def test_a_pattern_that_would_explode_is_answered_at_once(text: str) -> None:
+def test_regex_with_exponential_backtracking_in_python_returns_at_once(text: str) -> None:
     assert not pattern(text).found_in("a" * 2000 + "!"), "a backtracking engine would not come to an end"
 
 

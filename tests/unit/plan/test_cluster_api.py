@@ -1,7 +1,4 @@
-"""What Cluster API says of a node before it exists, as the planner takes it: attach limits, devices, GPUs, taints.
-
-clusterapi.md §5 and §9; cases 20 and 21 of §11.
-"""
+"""Cluster API data about nodes that do not exist yet, as used by the planner: attach limits, devices, GPUs, taints."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ OUTDATED = "node.cluster.x-k8s.io/outdated-revision"
 GPU = "nvidia.com/gpu"
 
 
-# -- CSI: the attach limits of a node that does not exist
+# -- CSI: attach limits of a new node
 
 
 def claims_of_a_stateful_set(build: ClusterBuilder, count: int) -> None:
-    """Pods data-0 … with a claim each, as a StatefulSet makes them."""
+    """Pods data-0 … with one claim each, as created by a StatefulSet."""
     claims = tuple(Claim("default", f"data-{at}", storage_class="fast", request=2**30) for at in range(count))
     for claim in claims:
         build.pending(
@@ -41,7 +38,7 @@ def claims_of_a_stateful_set(build: ClusterBuilder, count: int) -> None:
 
 
 def a_volume_per_pod(build: ClusterBuilder, count: int, *csi_nodes: CSINode) -> ClusterBuilder:
-    """Pods of one class that each bring a volume of their own."""
+    """Pods of one class, each with its own volume."""
     template = Claim("", "", storage_class="fast", request=2**30)
     build.pending(count, "100m", owner="db", kind="StatefulSet", volumes=(Volume("v", "ephemeral", template=template),))
     build.more["storage"] = Storage(classes=(FAST,), csi_nodes=csi_nodes)
@@ -62,41 +59,39 @@ def empty_group(**more: Any) -> ClusterBuilder:
         pytest.param({"efs.csi.aws.com": 1}, 1, id="another-driver"),
     ],
 )
-def test_CAPI_20_a_new_node_attaches_as_many_volumes_as_its_annotation_says(
-    volumes: dict[str, int], nodes: int
-) -> None:
+def test_new_node_attaches_as_many_volumes_as_its_annotation_allows(volumes: dict[str, int], nodes: int) -> None:
     build = empty_group(template_volumes=volumes)
     assert growth(a_volume_per_pod(build, 50).plan()) == {"g": (nodes, 50)}
 
 
-def test_CAPI_20_the_claims_of_a_stateful_set_count_like_any_other() -> None:
+def test_claims_of_a_statefulset_count_towards_the_attach_limit() -> None:
     build = empty_group(template_volumes={DRIVER: 4})
     claims_of_a_stateful_set(build, 9)
     assert growth(build.plan()) == {"g": (3, 9)}
 
 
-def test_CAPI_20_the_volumes_of_nodes_on_their_way_are_limited_too() -> None:
+def test_attach_limit_applies_to_upcoming_nodes() -> None:
     build = empty_group(template_volumes={DRIVER: 5}, target=2)
     assert len(a_volume_per_pod(build, 11).plan(coming({"g": 2})).fits_existing) == 10
 
 
-def test_CAPI_20_what_a_live_node_says_of_itself_wins() -> None:
+def test_csinode_of_a_live_node_overrides_the_annotated_attach_limit() -> None:
     build = cluster().node("n", "16", "64Gi", group="g", unschedulable=True)
     build.group("g", template=node("t", "16", "64Gi"), template_volumes={DRIVER: 100})
     plan = a_volume_per_pod(build, 50, CSINode("n", {DRIVER: 10})).plan()
     assert growth(plan) == {"g": (5, 50)}
 
 
-def test_CAPI_20_a_live_node_whose_drivers_have_not_reported_says_nothing() -> None:
+def test_live_node_without_driver_report_gives_no_attach_limit() -> None:
     build = cluster().node("n", "16", "64Gi", group="g", unschedulable=True)
     build.group("g", template=node("t", "16", "64Gi"), template_volumes={DRIVER: 10})
     assert growth(a_volume_per_pod(build, 50, CSINode("n")).plan()) == {"g": (5, 50)}
 
 
-# -- DRA: carried, and not simulated
+# -- DRA: read, but not simulated
 
 
-def test_CAPI_21_a_pod_with_a_device_claim_is_told_that_claims_are_not_simulated() -> None:
+def test_pod_with_a_device_claim_is_reported_as_not_simulated() -> None:
     build = empty_group(template_devices={"gpu.nvidia.com": 2}).pending(1, "1", resource_claims=("gpu",))
     plan = build.plan()
     assert growth(plan) == {}
@@ -118,22 +113,24 @@ def test_CAPI_21_a_pod_with_a_device_claim_is_told_that_claims_are_not_simulated
         pytest.param({"amd.com/gpu": 1}, True, id="of-another-make"),
     ],
 )
-def test_a_labelled_node_is_ready_once_its_gpu_is_there(label: str, offered: dict[str, int], ready: bool) -> None:
+def test_node_with_a_gpu_label_is_ready_once_its_gpu_is_allocatable(
+    label: str, offered: dict[str, int], ready: bool
+) -> None:
     made = node("n", labels={label: "t4"}, extra=offered)
     assert is_ready(made, Options()) is ready
     assert lacks_device(made) is not ready
     assert is_ready(node("n", extra=offered), Options()), "without a label nothing is promised"
 
 
-def test_a_gpu_that_pods_share_is_there_too() -> None:
+def test_shared_gpu_resource_makes_a_gpu_node_ready() -> None:
     assert is_ready(
         node("n", labels={"aliyun.accelerator/nvidia_name": "t4"}, extra={"aliyun.com/gpu-mem": 15}), Options()
     )
 
 
 @pytest.mark.parametrize("label", ["cluster-api/accelerator", "aliyun.accelerator/nvidia_name"])
-def test_gpu_total_bounds_what_a_template_with_the_label_promises(label: str) -> None:
-    """The `labels` annotation carries the type, which need not be the resource's name."""
+def test_gpu_total_limits_gpus_of_a_template_with_the_gpu_label(label: str) -> None:
+    """The `labels` annotation carries the GPU type, which may differ from the resource name."""
 
     def build() -> ClusterBuilder:
         template = node("t", "8", labels={label: "nvidia-tesla-t4"}, extra={GPU: 4})
@@ -144,14 +141,14 @@ def test_gpu_total_bounds_what_a_template_with_the_label_promises(label: str) ->
     assert growth(build().plan(gpu_total=(("nvidia-tesla-p4", 0, 0),))) == {"g": (5, 10)}
 
 
-def test_a_gpu_node_that_still_installs_its_driver_counts_to_gpu_total() -> None:
+def test_gpu_node_still_installing_its_driver_counts_towards_gpu_total() -> None:
     label = {"cluster-api/accelerator": "t4"}
     build = cluster().node("young", "8", group="g", labels=label, created=NOW - 60)
     build.group("g", template=node("t", "8", labels=label, extra={GPU: 1})).pending(3, "1", extra={GPU: 1})
     assert growth(build.plan(gpu_total=(("t4", 0, 2),))) == {"g": (1, 1)}
 
 
-# -- taints that Cluster API sets for a while
+# -- temporary taints of Cluster API
 
 
 def tainted(name: str, *keys: str) -> Node:
@@ -159,14 +156,14 @@ def tainted(name: str, *keys: str) -> Node:
     return node(name, "2", taints=[Taint(key, effects[key]) for key in keys])
 
 
-def test_D22_an_uninitialised_node_is_starting_and_not_broken() -> None:
+def test_node_with_the_uninitialized_taint_is_starting_and_not_unready() -> None:
     assert not is_ready(tainted("n", UNINITIALIZED), Options())
     assert is_ready(tainted("n", OUTDATED), Options())
 
 
 @pytest.mark.parametrize("key", [UNINITIALIZED, OUTDATED])
-def test_D22_what_cluster_api_sets_for_a_while_is_not_on_the_next_node(key: str) -> None:
-    """Neither from the provider's template, nor from a real node that becomes one."""
+def test_template_drops_temporary_cluster_api_taints(key: str) -> None:
+    """Applies to the provider's template and to a template copied from a real node."""
     effect = "PreferNoSchedule" if key == OUTDATED else "NoSchedule"
     template = cluster().group("g", template=tainted("t", key)).pending(2, "1")
     assert growth(template.plan()) == {"g": (1, 2)}

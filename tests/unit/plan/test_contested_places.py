@@ -1,4 +1,4 @@
-"""Who is promised a place, and what is promised to pods that compete for places."""
+"""Placements in a plan: which pods get a place, and what is reported for pods that compete for places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMES = {"decode": 0.0, "plan": 0.0}
 
 
 def shop(most: int) -> ClusterBuilder:
-    """Five equal pods, each of which fills a node, and a group of so many nodes at most."""
+    """Five equal pods, each of which fills a node, and a group with that maximum size."""
     return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
 
 
@@ -25,7 +25,7 @@ def promised(plan: Plan) -> dict[str, bool]:
     return {pod: each.promised for each in plan.promises for pod in each.pods}
 
 
-def test_pods_are_promised_places_where_there_is_room_for_all() -> None:
+def test_pods_get_definite_placements_where_all_fit() -> None:
     plan = shop(5).plan()
     assert len(promised(plan)) == 5
     assert all(promised(plan).values())
@@ -33,7 +33,7 @@ def test_pods_are_promised_places_where_there_is_room_for_all() -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3, 4])
-def test_pods_that_a_limit_leaves_too_few_places_compete_for_them(most: int) -> None:
+def test_pods_beyond_a_limit_are_reported_as_competing_for_places(most: int) -> None:
     plan = shop(most).plan()
     assert len(promised(plan)) == most
     assert not any(promised(plan).values())
@@ -43,7 +43,7 @@ def test_pods_that_a_limit_leaves_too_few_places_compete_for_them(most: int) -> 
         assert len(each.one_place_among.among) == 5
 
 
-def test_a_large_plan_says_which_class_has_too_few_places() -> None:
+def test_large_plan_names_the_class_with_too_few_places() -> None:
     build = shop(3)
     for at in range(600):
         build.node(f"full-{at:03d}", "0")
@@ -52,7 +52,7 @@ def test_a_large_plan_says_which_class_has_too_few_places() -> None:
     assert {each.one_place_among.places for each in plan.promises if each.one_place_among} == {3}
 
 
-def test_two_kinds_that_want_one_place_compete_together() -> None:
+def test_two_classes_that_need_the_same_place_compete_together() -> None:
     build = cluster().group("g", max=1, template=node("t", "2"))
     plan = build.pending(1, "1500m", name="web", owner="web").pending(1, "1600m", name="api", owner="api").plan()
     sets = {each.one_place_among.among: each.one_place_among.places for each in plan.promises if each.one_place_among}
@@ -60,14 +60,14 @@ def test_two_kinds_that_want_one_place_compete_together() -> None:
     assert [len(among) for among in sets] == [2]
 
 
-def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
+def test_higher_priority_pods_get_the_last_place_for_certain() -> None:
     build = cluster().group("g", max=1, template=node("t", "2")).pending(1, "1500m", name="vip", priority=10)
     plan = build.pending(1, "1500m", name="web").plan()
     assert list(promised(plan).values()) == [True]
     assert "vip" in next(iter(promised(plan)))
 
 
-def test_the_document_and_the_tables_show_who_competes() -> None:
+def test_plan_json_and_tables_show_competing_pods() -> None:
     plan = shop(3).plan()
     document = plan_output.as_document(plan, TIMES)
     contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
@@ -81,9 +81,9 @@ def test_the_document_and_the_tables_show_who_competes() -> None:
     assert [row[:2] for row in table.rows] == [("3", "5")]
 
 
-def test_a_promise_of_an_older_release_is_a_promise() -> None:
+def test_placement_stored_by_an_older_release_is_a_definite_placement() -> None:
     assert PodPlacement(("shop/a",), node="n-1").promised
 
 
-def test_the_same_pods_and_nodes_get_the_same_promises_from_any_seed() -> None:
+def test_equal_pods_and_nodes_get_equal_placements_for_any_seed() -> None:
     assert len({shop(3).plan(seed=seed).promises for seed in range(4)}) == 1

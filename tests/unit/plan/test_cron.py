@@ -1,4 +1,4 @@
-"""The latest occurrence and the next, also where clocks are changed."""
+"""The latest and the next occurrence of a cron expression, including clock changes."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str,
         found = LocalClock(now).times(cron, zone)
         assert found.last <= now < found.following
         if found.last > handled:
-            assert now - found.last < STEP  # nothing turns up afterwards
+            assert now - found.last < STEP  # no occurrence appears later
             assert handled < foretold <= found.last
             handled = found.last
         else:
-            assert foretold > now  # and nothing that was foretold stays away
+            assert foretold > now  # no predicted occurrence is missing
         foretold = found.following
 
 
@@ -75,5 +75,5 @@ def test_CCE_A4_five_fields(cron: str, last: str, following: str) -> None:
         ("x", "Nowhere/X"),
     ],
 )
-def test_what_is_no_cron_is_a_problem_and_no_exception(cron: str, zone: str) -> None:
+def test_invalid_cron_expression_is_an_error_value_and_not_an_exception(cron: str, zone: str) -> None:
     assert LocalClock(at("2026-03-09 12:00")).times(cron, zone).problem

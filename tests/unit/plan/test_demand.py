@@ -1,4 +1,4 @@
-"""Cases Q: which pods count, in which order, and what is said of those that do not."""
+"""Pending pods: which pods count, their order, and the verdict on pods that do not count."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def _pending() -> ClusterBuilder:
         pytest.param({"deleted": NOW}, ReasonCode.TERMINATING, id="Q1-terminating"),
     ],
 )
-def test_pods_that_do_not_count(fields: dict[str, Any], code: ReasonCode) -> None:
+def test_pods_that_are_not_pending(fields: dict[str, Any], code: ReasonCode) -> None:
     assert _ignored(_one(_pending(), **fields)) == [code]
 
 
-def test_Q1_a_bypassed_schedulers_pods_count_before_it_spoke() -> None:
+def test_pod_of_a_bypassed_scheduler_counts_before_the_scheduler_processed_it() -> None:
     build = _one(cluster().node("n", "8").pending(1, "1", scheduler="fast"), scheduled="", scheduled_reason="")
     assert len(build.plan(bypassed_scheduler_names=("fast",)).fits_existing) == 1
 
 
-def test_Q1_a_nominated_pod_occupies_its_node() -> None:
+def test_nominated_pod_takes_room_on_its_node() -> None:
     build = _one(cluster().node("n", "1").pending(1, "1", name="first"), nominated="n").pending(1, "1", name="second")
     assert build.plan().fits_existing == ()
 
@@ -91,7 +91,7 @@ def test_Q1_a_nominated_pod_occupies_its_node() -> None:
         ),
     ],
 )
-def test_which_nominated_pods_take_the_room_of_their_node(
+def test_only_a_placeable_nominated_pod_takes_room_on_its_node(
     fields: dict[str, Any], cls: dict[str, Any], code: ReasonCode, takes: bool
 ) -> None:
     build = _one(cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls), nominated="n", **fields)
@@ -101,7 +101,7 @@ def test_which_nominated_pods_take_the_room_of_their_node(
 
 
 @pytest.mark.parametrize(("priority", "counts"), [(-11, False), (-10, True), (None, True)])
-def test_Q2_the_cutoff_is_exclusive(priority: int | None, counts: bool) -> None:
+def test_priority_cutoff_is_exclusive(priority: int | None, counts: bool) -> None:
     build = cluster().node("n", "8").pending(1, "1", priority=priority)
     assert (len(build.plan().fits_existing) == 1) is counts
 
@@ -110,21 +110,21 @@ def _left(build: ClusterBuilder) -> list[str]:
     return [pod for verdict in build.plan().unschedulable for pod in verdict.pods]
 
 
-def test_Q3_in_order_without_priorities() -> None:
+def test_pending_pods_without_priorities_keep_queue_order() -> None:
     build = cluster().node("n", "2")
     for cpu in ("200m", "500m", "1800m"):
         build.pending(1, cpu, name=f"p{len(build.pods)}", owner=cpu)
     assert _left(build) == ["default/p2-00002"]
 
 
-def test_Q4_higher_priority_first() -> None:
+def test_pending_pods_of_higher_priority_come_first() -> None:
     build = cluster().node("n", "2").pending(1, "200m", name="low", owner="a")
     build.pending(1, "500m", name="mid", owner="b", priority=10).pending(1, "1800m", name="top", owner="c", priority=20)
     assert _left(build) == ["default/mid-00001"]
 
 
 @pytest.mark.parametrize(("used", "left"), [("500m", 1), ("1500m", 2)])
-def test_Q5_Q6_what_is_used_counts(used: str, left: int) -> None:
+def test_pods_that_exceed_the_room_left_on_nodes_stay_pending(used: str, left: int) -> None:
     build = cluster().node("n", "2").running("n", 1, used).pending(1, "1000m", name="a", owner="a")
     assert len(_left(build.pending(2, "300m", name="b", owner="b"))) == left
 
@@ -140,7 +140,7 @@ def test_Q5_Q6_what_is_used_counts(used: str, left: int) -> None:
         pytest.param(300, 300, "", False, id="exactly-the-delay-is-too-young"),
     ],
 )
-def test_Q7_young_pods(age: float, flag: float, annotation: str, kept: bool) -> None:
+def test_young_pods_are_not_yet_counted_as_pending(age: float, flag: float, annotation: str, kept: bool) -> None:
     build = cluster().node("n", "8").pending(1, "1", created=NOW - age, scale_up_delay=annotation)
     assert (len(build.plan(new_pod_scale_up_delay=flag).fits_existing) == 1) is kept
 
@@ -154,26 +154,26 @@ def test_Q7_young_pods(age: float, flag: float, annotation: str, kept: bool) -> 
         pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
     ],
 )
-def test_Q8_very_new_pods_wait_for_their_siblings(ages: tuple[float, ...], gpu: int, waits: bool) -> None:
+def test_very_new_pods_wait_for_further_pods(ages: tuple[float, ...], gpu: int, waits: bool) -> None:
     build = cluster().node("n", "8", extra={"nvidia.com/gpu": 8})
     for age in ages:
         build.pending(1, "1", created=NOW - age, extra={"nvidia.com/gpu": gpu} if gpu else {})
     assert (_ignored(build) == [ReasonCode.WAITING_FOR_MORE]) is waits
 
 
-def test_Q9_daemonset_pods_never_trigger() -> None:
+def test_daemonset_pods_never_trigger_a_scale_up() -> None:
     owned = cluster().node("n", "8").pending(1, "1", kind="DaemonSet")
     marked = cluster().node("n", "8").pending(1, "1", kind="Custom", daemonset_annotation="true")
     assert _ignored(owned) == _ignored(marked) == [ReasonCode.DAEMONSET_POD]
 
 
-def test_pods_of_a_node_being_drained_are_planned_for() -> None:
+def test_pods_of_a_draining_node_are_planned_for() -> None:
     build = cluster().node("n", "1", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
     build.running("n", 2, "500m").running("n", 1, "100m", kind="DaemonSet", owner="ds").group("g")
     assert growth(build.plan()) == {"g": (2, 2)}, "a new node has the DaemonSet's pod too: 900m left, one pod each"
 
 
-def test_the_order_of_the_input_does_not_matter() -> None:
+def test_pending_pods_do_not_depend_on_input_order() -> None:
     build = cluster().group("a", template=node("t", "2")).group("b", template=node("u", "4", "64Gi"))
     for at in range(20):
         build.pending(3, f"{100 * (at % 7) + 50}m", name=f"p{at}", owner=f"rs{at}")
@@ -185,7 +185,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     assert msgspec.json.encode(again.unschedulable) == msgspec.json.encode(first.unschedulable)
 
 
-# -- Q10: pods that are alike to the scheduler are asked about once
+# -- equivalent pods are evaluated once
 
 
 def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, Any]:
@@ -217,15 +217,16 @@ def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, A
         ),
     ],
 )
-def test_alike_pods_are_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
-    """Upstream opens ten groups per controller and leaves later siblings alone; here a group is a group."""
+def test_equivalent_pods_form_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
+    """Upstream opens at most ten groups per controller and does not group later pods; here one group holds all of
+    them."""
     snapshot = _read(pods)
     plan, _ = plan_cluster(snapshot, Policy(name="test"), Memory(), NOW, 0)
     assert [len(verdict.pods) for verdict in plan.unschedulable] == groups
 
 
-def test_Q10_bare_pods_that_are_alike_are_asked_about_once() -> None:
-    """Upstream makes a group of each. What is asked is the same for both, so the answer is."""
+def test_equivalent_bare_pods_are_evaluated_once() -> None:
+    """Upstream makes a group for each bare pod. The requests are equal, so the result is the same."""
     plan, _ = plan_cluster(_read([_pod("a"), _pod("b")]), Policy(name="test"), Memory(), NOW, 0)
     assert [verdict.pods for verdict in plan.unschedulable] == [("default/a", "default/b")]
 

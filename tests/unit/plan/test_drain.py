@@ -1,4 +1,5 @@
-"""Cases D: which pods may go, which hold their node, and by which rule. Budgets and words: drain/."""
+"""Drain rules: which pods may be evicted, which block their node, and by which rule. The drain/ folder tests disruption
+budgets and explanations."""
 
 from __future__ import annotations
 
@@ -29,17 +30,19 @@ _GAME = {"owner": Owner("Game", "g", "u")}
         pytest.param({"owner": Owner("ReplicationController", "r", "u")}, MOVE, None, id="replication-controller"),
     ],
 )
-def test_D1_who_would_make_it_again(cls: dict[str, Any], action: Action, code: ReasonCode | None) -> None:
+def test_drain_verdict_depends_on_the_pods_controller(
+    cls: dict[str, Any], action: Action, code: ReasonCode | None
+) -> None:
     assert assess(cls) == (action, code)
 
 
-def test_D2_daemonset_pods_go_with_their_node() -> None:
+def test_daemonset_pod_does_not_block_its_node() -> None:
     here = (Controller("DaemonSet", "default", "d"),)
     assert assess({"owner": Owner("DaemonSet", "d", "u")}) == (EVICT, None)
     assert assess({"owner": Owner("DaemonSet", "d", "u")}, controllers=here) == (EVICT, None)
 
 
-def test_D2_a_missing_daemonset_blocks_where_daemonsets_can_be_read() -> None:
+def test_missing_daemonset_blocks_the_node_where_daemonsets_can_be_read() -> None:
     other = (Controller("DaemonSet", "default", "other"),)
     assert assess({"owner": Owner("DaemonSet", "gone", "u")}, controllers=other) == (
         BLOCK,
@@ -50,7 +53,7 @@ def test_D2_a_missing_daemonset_blocks_where_daemonsets_can_be_read() -> None:
     ) == (EVICT, None)
 
 
-def test_F2_daemonset_pods_never_hold_their_node() -> None:
+def test_daemonset_pod_never_blocks_its_node_whatever_its_other_fields() -> None:
     hard = {"owner": Owner("DaemonSet", "d", "u"), "safe_to_evict": "false", "volumes": _DIR, **SYSTEM}
     assert assess(hard, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (EVICT, None)
 
@@ -59,17 +62,15 @@ def test_F2_daemonset_pods_never_hold_their_node() -> None:
     ("minutes", "action", "code"),
     [(59, BLOCK, ReasonCode.KUBE_SYSTEM), (60, BLOCK, ReasonCode.KUBE_SYSTEM), (61, MOVE, None)],
 )
-def test_D3_a_system_pod_holds_its_node_for_its_first_hour(
-    minutes: int, action: Action, code: ReasonCode | None
-) -> None:
+def test_system_pod_blocks_its_node_for_the_first_hour(minutes: int, action: Action, code: ReasonCode | None) -> None:
     assert assess(SYSTEM, {"created": NOW - minutes * 60}) == (action, code)
 
 
-def test_D3_system_pods_may_be_allowed() -> None:
+def test_option_allows_drain_of_system_pods() -> None:
     assert assess(SYSTEM, YOUNG, skip_nodes_with_system_pods=False) == (MOVE, None)
 
 
-def test_D3_after_the_hour_no_later_rule_is_asked() -> None:
+def test_old_system_pod_skips_all_later_drain_rules() -> None:
     assert assess({**SYSTEM, "safe_to_evict": "false", "volumes": _DIR}) == (MOVE, None)
 
 
@@ -84,11 +85,11 @@ def test_D3_after_the_hour_no_later_rule_is_asked() -> None:
     ],
     ids=lambda value: getattr(value, "kind", value),
 )
-def test_D4_what_counts_as_local_storage(volume: Volume, action: Action) -> None:
+def test_volumes_that_count_as_local_storage(volume: Volume, action: Action) -> None:
     assert assess({"volumes": (volume,)}) == (action, ReasonCode.LOCAL_STORAGE if action is BLOCK else None)
 
 
-def test_D4_local_storage_may_be_allowed() -> None:
+def test_option_allows_drain_of_local_storage() -> None:
     assert assess({"volumes": _DIR}, skip_nodes_with_local_storage=False) == (MOVE, None)
 
 
@@ -102,7 +103,9 @@ def test_D4_local_storage_may_be_allowed() -> None:
         pytest.param(_DIR[:1], "Scratch-1", BLOCK, id="case-counts"),
     ],
 )
-def test_D5_volumes_that_may_be_lost(volumes: tuple[Volume, ...], named: str, action: Action) -> None:
+def test_annotation_lists_local_volumes_that_may_be_lost(
+    volumes: tuple[Volume, ...], named: str, action: Action
+) -> None:
     assert assess({"volumes": volumes, "safe_local_volumes": named})[0] is action
 
 
@@ -114,7 +117,7 @@ def test_D5_volumes_that_may_be_lost(volumes: tuple[Volume, ...], named: str, ac
         pytest.param({"volumes": _DIR}, {}, id="local-storage"),
     ],
 )
-def test_D6_safe_to_evict_lets_it_go(cls: dict[str, Any], pod: dict[str, Any]) -> None:
+def test_safe_to_evict_annotation_unblocks_the_node(cls: dict[str, Any], pod: dict[str, Any]) -> None:
     assert assess(cls, pod)[0] is BLOCK
     assert assess({**cls, "safe_to_evict": "true"}, pod) == (MOVE, None)
 
@@ -129,11 +132,11 @@ def test_D6_safe_to_evict_lets_it_go(cls: dict[str, Any], pod: dict[str, Any]) -
         (" false", MOVE, None),
     ],
 )
-def test_D6_only_exact_values_count(value: str, action: Action, code: ReasonCode | None) -> None:
+def test_safe_to_evict_accepts_only_exact_values(value: str, action: Action, code: ReasonCode | None) -> None:
     assert assess({"safe_to_evict": value}) == (action, code)
 
 
-def test_D6_safe_to_evict_does_not_bring_a_controller_back() -> None:
+def test_safe_to_evict_does_not_replace_a_missing_controller() -> None:
     other = (Controller("ReplicaSet", "default", "other"),)
     assert assess({"safe_to_evict": "true"}, controllers=other) == (BLOCK, ReasonCode.CONTROLLER_NOT_FOUND)
 
@@ -149,7 +152,7 @@ def test_D6_safe_to_evict_does_not_bring_a_controller_back() -> None:
         pytest.param({"deleted": NOW + 3600}, MOVE, id="a-clock-that-is-ahead"),
     ],
 )
-def test_D8_a_pod_that_should_have_been_gone_is_as_good_as_gone(pod: dict[str, Any], action: Action) -> None:
+def test_long_terminating_pod_does_not_block_its_node(pod: dict[str, Any], action: Action) -> None:
     assert assess({}, pod) == (action, None)
 
 
@@ -164,18 +167,18 @@ def test_D8_a_pod_that_should_have_been_gone_is_as_good_as_gone(pod: dict[str, A
         ("Never", "Running", BLOCK),
     ],
 )
-def test_D9_a_bare_pod_that_has_ended_holds_nothing(restart: str, phase: str, action: Action) -> None:
+def test_finished_bare_pod_does_not_block_its_node(restart: str, phase: str, action: Action) -> None:
     assert assess({"owner": None, "restart_policy": restart}, {"phase": phase})[0] is action
 
 
-def test_D10_custom_controllers_may_be_allowed() -> None:
+def test_option_allows_drain_of_custom_controller_pods() -> None:
     assert assess(_GAME) == (BLOCK, ReasonCode.NOT_REPLICATED)
     assert assess(_GAME, skip_nodes_with_custom_controller_pods=False) == (MOVE, None)
     assert assess({"owner": None}, skip_nodes_with_custom_controller_pods=False) == (BLOCK, ReasonCode.NOT_REPLICATED)
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "ReplicationController"])
-def test_D11_too_few_replicas(kind: str) -> None:
+def test_pod_with_too_few_replicas_blocks_its_node(kind: str) -> None:
     one, owner = (Controller(kind, "default", "rs", replicas=1),), {"owner": Owner(kind, "rs", "u")}
     assert assess(owner, controllers=one, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
     assert assess(owner, controllers=one, min_replica_count=1) == (MOVE, None)
@@ -185,12 +188,12 @@ def test_D11_too_few_replicas(kind: str) -> None:
     )
 
 
-def test_D11_a_stateful_set_has_no_least_number_of_replicas() -> None:
+def test_min_replica_count_does_not_apply_to_statefulsets() -> None:
     one = (Controller("StatefulSet", "default", "s", replicas=1),)
     assert assess({"owner": Owner("StatefulSet", "s", "u")}, controllers=one, min_replica_count=2) == (MOVE, None)
 
 
-def test_the_table_is_upstreams_order() -> None:
+def test_drain_rules_are_in_upstreams_order() -> None:
     assert [name for name, _ in drain_rules.RULES] == [
         "Mirror",
         "LongTerminating",

@@ -1,4 +1,4 @@
-"""Cases E of reference/core/cases.md: how many new nodes so many pods need, through the planner's front door."""
+"""How many new nodes a set of pods needs, tested through the whole planner."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def _mars(cpu: str, memory: str = "4Gi", pods: int = 10) -> ClusterBuilder:
     )
 
 
-def test_E1_two_pods_per_node() -> None:
+def test_estimator_places_two_pods_per_node() -> None:
     assert growth(_mars("1").pending(10, "350m").plan()) == {"mars": (5, 10)}
 
 
-def test_E2_the_pod_limit_of_a_node_counts() -> None:
+def test_estimator_respects_the_pod_limit_of_a_node() -> None:
     assert growth(_mars("10").pending(20, "10m").plan()) == {"mars": (2, 20)}
 
 
-def test_E3_a_host_port_is_one_per_node() -> None:
+def test_estimator_places_one_pod_per_node_for_a_host_port() -> None:
     assert growth(_mars("1").pending(8, "200m", ports=(HostPort(5555),)).plan()) == {"mars": (8, 8)}
 
 
-def test_E4_the_limit_of_a_scale_up_leaves_pods_behind() -> None:
+def test_estimator_leaves_pods_beyond_the_nodes_per_scale_up_limit() -> None:
     plan = _mars("1").pending(20, "500m").plan(max_nodes_per_scale_up=5)
     assert growth(plan) == {"mars": (5, 10)}
     assert [len(verdict.pods) for verdict in plan.unschedulable] == [10]
 
 
-def test_E5_bigger_pods_first() -> None:
+def test_estimator_places_bigger_pods_first() -> None:
     plan = (
         _mars("1")
         .pending(10, "50m", name="small", owner="small")
@@ -55,19 +55,20 @@ def test_E5_bigger_pods_first() -> None:
 X = having(app="x")
 
 
-def test_E6_a_spread_over_host_names() -> None:
+def test_estimator_respects_spread_over_host_names() -> None:
     plan = _mars("1").pending(8, "200m", owner="x", spread=(even(HOSTNAME_LABEL, X, 2),)).plan()
     assert growth(plan) == {"mars": (4, 8)}, "jupiter's host has none, so that no other may have three"
 
 
-def test_E7_a_spread_over_zones() -> None:
+def test_estimator_respects_spread_over_zones() -> None:
     plan = _mars("1").pending(8, "20m", owner="x", spread=(even(ZONE, X, 2),)).plan()
     assert growth(plan) == {"mars": (1, 2)}
     assert [len(verdict.pods) for verdict in plan.unschedulable] == [6]
 
 
-def test_E8_later_pods_go_back_to_earlier_nodes() -> None:
-    """Upstream answers 3: it counts jupiter, which takes a third of the pods, as if it were new (scale-up.md §7)."""
+def test_estimator_returns_to_earlier_nodes_for_later_pods() -> None:
+    """Upstream returns 3: it counts jupiter, which takes a third of the pods, as if it were new
+    (docs/reference/scale-up.md "Estimator")."""
     build = cluster().node("jupiter", "100m", "100Mi", zone="jupiter")
     build.group("mars", template=node("t", "1", "4Gi", 10, zone="mars"))
     plan = build.pending(12, "20m", owner="x", spread=(even(HOSTNAME_LABEL, X, min_domains=3),)).plan()
@@ -75,7 +76,7 @@ def test_E8_later_pods_go_back_to_earlier_nodes() -> None:
     assert len(plan.fits_existing) == 4
 
 
-def test_E9_fifty_one_thousand_pods() -> None:
+def test_estimator_handles_fifty_one_thousand_pods() -> None:
     build = cluster().group("g", max=5000, template=node("t", "1", "5000", 100))
     build.pending(50_000, "50m", 100, name="many", owner="many").pending(1000, "95m", 190, name="few", owner="few")
     assert growth(build.plan(max_nodes_per_scale_up=3000)) == {"g": (2595, 51_000)}
@@ -87,7 +88,7 @@ def _three_shapes() -> ClusterBuilder:
     return build.pending(1, "2m", 100, name="p3", owner="p3")
 
 
-def test_E10_order_is_by_share_of_the_template() -> None:
+def test_estimator_orders_pods_by_their_share_of_the_template() -> None:
     build = _three_shapes()
     world = build_cluster_state(build.snapshot(), Policy(name="test"), Memory(), NOW)
     template = world.groups["g"].template
@@ -97,26 +98,26 @@ def test_E10_order_is_by_share_of_the_template() -> None:
     assert [[ask.first for ask in order] for order in tried] == [["p3", "p2", "p1"]]
 
 
-def test_E10_what_is_promised_is_what_the_scheduler_will_do() -> None:
-    """Upstream buys the node for p3, and the scheduler then fills it with p1 and p2, whose turn it is before."""
+def test_estimated_placements_match_the_schedulers_order() -> None:
+    """Upstream buys the node for p3, and the scheduler then fills it with p1 and p2, which come first in its queue."""
     plan = _three_shapes().plan(max_nodes_per_scale_up=1)
     assert plan.scale_ups[0].pods == ("default/p1-00000", "default/p2-00001")
 
 
-def test_the_largest_first_need_fewer_nodes() -> None:
+def test_largest_first_order_needs_fewer_nodes() -> None:
     build = cluster().group("g", template=node("t", "10m", "1Gi", 10))
     build.pending(2, "4m", name="a", owner="a").pending(2, "6m", name="b", owner="b")
     assert growth(build.plan(max_nodes_per_scale_up=2)) == {"g": (2, 4)}, "by name, 4 + 4 would waste a node"
 
 
-def test_E16_daemonset_pods_take_their_room_first() -> None:
+def test_estimator_reserves_room_for_daemonset_pods_first() -> None:
     four = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(4, "300m")
     five = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(5, "300m")
     assert growth(four.plan()) == {"g": (2, 4)}
     assert growth(five.plan()) == {"g": (3, 5)}
 
 
-def test_L7_gpus_are_counted_per_node() -> None:
+def test_estimator_counts_gpus_per_node() -> None:
     for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
         build = cluster().group("gpu", template=node("t", "16", "64Gi", extra={"nvidia.com/gpu": gpus}))
         assert growth(build.pending(3, "1", "1Gi", extra={"nvidia.com/gpu": 1}).plan()) == {"gpu": (nodes, 3)}

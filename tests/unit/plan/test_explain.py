@@ -1,4 +1,4 @@
-"""Every code has words, and the words that scripts rely on are the scheduler's and upstream's own."""
+"""Checks that every reason code has a text, and that texts which scripts rely on are the scheduler's and upstream's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cases import each_row
 
 
 @each_row("code", list(ReasonCode))
-def test_every_code_becomes_a_sentence_even_without_its_numbers(code: ReasonCode) -> None:
+def test_every_reason_code_has_a_text_even_without_its_numbers(code: ReasonCode) -> None:
     params: dict[str, str | int | float] = {"rule": "NotReplicated"} if code is ReasonCode.BLOCKED_BY_POD else {}
     assert text(Reason(code, params)).strip()
     assert sentence(Reason(code, params)).startswith(text(Reason(code, params)))
@@ -53,11 +53,11 @@ def test_every_code_becomes_a_sentence_even_without_its_numbers(code: ReasonCode
         ),
     ],
 )
-def test_words_and_numbers(reason: Reason, words_: str, whole: str) -> None:
+def test_reason_texts_and_sentences_with_numbers(reason: Reason, words_: str, whole: str) -> None:
     assert (text(reason), sentence(reason)) == (words_, whole)
 
 
-# -- what a plan says, with its numbers
+# -- numbers in a plan's reasons
 
 
 def _said(build: ClusterBuilder, **options: Any) -> dict[str, list[str]]:
@@ -65,7 +65,7 @@ def _said(build: ClusterBuilder, **options: Any) -> dict[str, list[str]]:
     return {group: [sentence(reason) for reason in reasons] for group, reasons in found.items()}
 
 
-def test_every_short_resource_of_every_group_comes_with_both_numbers() -> None:
+def test_every_short_resource_of_every_group_is_reported_with_both_numbers() -> None:
     build = cluster().daemonset("agent", "100m", "512Mi")
     build.group("small", template=node("t", "4", "16Gi")).group("flat", template=node("t", "16", "4Gi"))
     assert _said(build.pending(1, "8", "8Gi")) == {
@@ -128,7 +128,7 @@ def test_every_short_resource_of_every_group_comes_with_both_numbers() -> None:
         ),
     ],
 )
-def test_why_a_group_that_is_large_enough_will_not_do(
+def test_reason_against_a_group_whose_nodes_are_large_enough(
     group: dict[str, Any], pod: dict[str, Any], sentence_: str
 ) -> None:
     build = cluster().node("full-a", "0", zone="a").node("full-b", "0", zone="b")
@@ -159,12 +159,12 @@ def test_why_a_group_that_is_large_enough_will_not_do(
         ),
     ],
 )
-def test_why_a_group_is_not_asked(group: dict[str, Any], options: dict[str, Any], sentence_: str) -> None:
+def test_reason_why_a_group_is_not_considered(group: dict[str, Any], options: dict[str, Any], sentence_: str) -> None:
     build = cluster().node("full", "0").group("g", **{"template": node("t", "8"), **group}).pending(1, "1")
     assert _said(build, **options) == {"g": [sentence_]}
 
 
-def test_each_class_of_pods_has_its_own_reasons_for_every_group() -> None:
+def test_each_pod_class_has_its_own_reasons_for_every_group() -> None:
     build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "4", labels={"disk": "ssd"}))
     build.pending(2, "8", name="big", owner="big").pending(
         1, "3", name="picky", owner="picky", node_selector={"disk": "hdd"}
@@ -179,8 +179,8 @@ def test_each_class_of_pods_has_its_own_reasons_for_every_group() -> None:
     assert words(plan, "default/picky-00002") == {"a": [selector], "b": [selector]}
 
 
-def test_a_verdict_counts_nodes_as_they_are_after_the_plan() -> None:
-    """The two pods that fit are on n already, so that the third finds it full, as the scheduler will."""
+def test_verdict_counts_existing_nodes_as_they_are_after_the_plan() -> None:
+    """The two pods that fit are already placed on n, so the third finds it full, as in the scheduler."""
     plan = cluster().node("n", "2").node("m", "1").pending(4, "1").plan()
     assert len(plan.fits_existing) == 3
     assert tally(plan) == {"Insufficient cpu": 2}

@@ -1,4 +1,5 @@
-"""The whole backlog in one pass: limits, several groups, all-or-nothing groups, minimum sizes and balancing."""
+"""Scale-up of all pending pods in one pass: limits, several groups, all-or-nothing groups, minimum sizes and
+balancing."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ QUOTA = 'exceeded quota: "cluster-wide", resources: '
 
 
 def _two(first: dict[str, Any] | None = None) -> ClusterBuilder:
-    """Two groups of 2-cpu nodes; a has less memory to waste, so it is taken first."""
+    """Two groups of 2-cpu nodes; a wastes less memory, so it is chosen first."""
     build = cluster().group("a", template=node("t", "2", "4Gi"), **(first or {}))
     return build.group("b", template=node("t", "2", "64Gi"))
 
@@ -45,7 +46,7 @@ def _new(plan: Plan) -> dict[str, int]:
     return {group: nodes for group, (nodes, _) in growth(plan).items()}
 
 
-# -- limits, and who takes over
+# -- limits, and use of further groups
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def _new(plan: Plan) -> dict[str, int]:
         pytest.param(10, {"max": 1}, {"memory_total": (0, 70 * 2**30)}, {"a": 1, "b": 1}, id="memory-over-two-groups"),
     ],
 )
-def test_what_one_group_may_not_do_the_next_does_within_the_clusters_limits(
+def test_next_group_takes_what_one_group_may_not_within_cluster_limits(
     pods: int, first: dict[str, Any] | None, options: dict[str, Any], found: dict[str, int]
 ) -> None:
     plan = _two(first).pending(pods, "1", "1Mi").plan(**options)
@@ -70,7 +71,7 @@ def test_what_one_group_may_not_do_the_next_does_within_the_clusters_limits(
     assert sum(len(each.pods) for each in plan.unschedulable) == pods - placed
 
 
-def test_pods_left_by_a_limit_are_told_which() -> None:
+def test_pods_left_pending_by_a_limit_name_that_limit() -> None:
     plan = _two({"max": 1}).pending(5, "1", "1Mi").plan(max_nodes_total=2)
     assert words(plan) == {"a": ["max node group size reached"], "b": ["max total nodes in cluster reached"]}
     plan = _two().pending(9, "1", "1Mi").plan(max_nodes_per_scale_up=1)
@@ -79,7 +80,7 @@ def test_pods_left_by_a_limit_are_told_which() -> None:
     assert words(plan) == {group: [f"{QUOTA}cpu"] for group in "ab"}
 
 
-def test_L10_a_full_cluster_is_told_and_nothing_is_counted() -> None:
+def test_full_cluster_is_reported_without_an_estimate() -> None:
     build = cluster()
     for at in range(100):
         build.node(f"n{at:03d}", "0")
@@ -90,8 +91,8 @@ def test_L10_a_full_cluster_is_told_and_nothing_is_counted() -> None:
     assert growth(build.plan(max_nodes_total=101)) == {"g": (1, 1)}
 
 
-def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_other() -> None:
-    """Upstream stops at the first error. Here the next pass finds ng1 on its way, ng2 in back-off, and takes ng3."""
+def test_each_group_is_a_separate_operation_so_one_failure_stops_no_other_group() -> None:
+    """Upstream stops at the first error. Here the next pass finds ng1 upcoming and ng2 backed off, and chooses ng3."""
     build = cluster()
     for name, label in (("ng1", "x"), ("ng2", "y"), ("ng3", "y")):
         build.group(name, template=node("t", "2", labels={"kind": label}))
@@ -114,7 +115,7 @@ def test_L9_each_group_is_an_operation_of_its_own_and_a_failure_of_one_stops_no_
     assert expected(again)["default/x-00000"] == "upcoming-0-for-ng1"
 
 
-def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
+def test_group_with_an_open_scale_up_is_not_scaled_up_again() -> None:
     growing = Memory(
         operations=(
             new_operation(
@@ -136,7 +137,7 @@ def test_a_group_that_is_being_grown_is_not_grown_again() -> None:
     assert next(each.skipped for each in plan.groups if each.group == "a") is not None
 
 
-def test_what_stops_one_group_stops_no_other() -> None:
+def test_blocked_group_does_not_block_other_groups() -> None:
     build = cluster().node("sick-0", group="sick").group("sick", target=9).group("unread", error="403 Forbidden")
     build.group("blank", template_error="no annotations").group("failed", template=node("t", "8"))
     build.group("full", max=0, template=node("t", "8")).group("small", template=node("t", "500m"))
@@ -155,17 +156,17 @@ def test_what_stops_one_group_stops_no_other() -> None:
     }
 
 
-def test_without_groups_there_is_nothing_to_grow_and_nothing_to_say() -> None:
+def test_cluster_without_groups_gives_an_empty_scale_up_without_reasons() -> None:
     plan = cluster().node("full", "0").pending(1, "1").plan()
     assert growth(plan) == {}
     assert words(plan) == {}
 
 
-def test_nothing_pending_nothing_grown() -> None:
+def test_no_pending_pods_give_no_scale_up() -> None:
     assert growth(_two().plan()) == {}
 
 
-def test_an_unhealthy_cluster_grows_nothing() -> None:
+def test_unhealthy_cluster_is_not_scaled_up() -> None:
     build = _two().pending(1, "1")
     for at in range(9):
         build.node(f"sick{at}", group="sick", ready=False)
@@ -177,7 +178,7 @@ def test_an_unhealthy_cluster_grows_nothing() -> None:
 # -- GPUs
 
 
-def test_gpu_total_ends_growth_and_says_so() -> None:
+def test_gpu_total_limit_ends_a_scale_up_and_is_reported() -> None:
     label = {"cluster-api/accelerator": "t4"}
     build = cluster().group("gpu", template=node("t", "8", "64Gi", labels=label, extra={"nvidia.com/gpu": 2}))
     build.pending(9, "1", extra={"nvidia.com/gpu": 1})
@@ -186,7 +187,7 @@ def test_gpu_total_ends_growth_and_says_so() -> None:
     assert words(plan) == {"gpu": [f"{QUOTA}t4"]}
 
 
-def test_gpu_total_leaves_pods_without_gpus_alone() -> None:
+def test_gpu_total_limit_does_not_affect_pods_without_gpus() -> None:
     build = cluster().group("gpu", template=node("t", "8", "64Gi", extra={"nvidia.com/gpu": 2}))
     build.group("plain", template=node("t", "8", "64Gi"))
     build.pending(1, "1", name="g", owner="g", extra={"nvidia.com/gpu": 1})
@@ -209,7 +210,7 @@ def test_gpu_total_leaves_pods_without_gpus_alone() -> None:
         pytest.param({"max": 5}, 0, {"max_nodes_per_scale_up": 1}, "", id="not-cut-per-scale-up"),
     ],
 )
-def test_a_zero_or_max_group_is_bought_whole_or_not_at_all(
+def test_zero_or_max_group_is_bought_whole_or_not_at_all(
     group: dict[str, Any], used: int, options: dict[str, Any], why: str
 ) -> None:
     build = cluster()
@@ -221,7 +222,7 @@ def test_a_zero_or_max_group_is_bought_whole_or_not_at_all(
         assert words(plan) == {"g": [why]}
 
 
-def test_a_zero_or_max_group_does_not_hold_others_back() -> None:
+def test_unusable_zero_or_max_group_does_not_block_other_groups() -> None:
     build = cluster().group("all", max=4, template=node("t", "1", "1Gi"), options=ATOMIC)
     build.group("one", template=node("t", "1", "64Gi"))
     assert growth(build.pending(6, "1", "1Mi").plan()) == {"all": (4, 4), "one": (2, 2)}
@@ -231,7 +232,7 @@ def test_a_zero_or_max_group_does_not_hold_others_back() -> None:
 # -- minimum sizes
 
 
-def test_L8_pods_use_the_nodes_that_are_raised_anyway() -> None:
+def test_pods_use_nodes_added_by_min_size_enforcement() -> None:
     build = cluster().group("a", template=node("t", "2", "4Gi")).group("low", min=2, template=node("t", "2", "64Gi"))
     build.pending(3, "1", "1Mi")
     assert growth(build.plan()) == {"a": (2, 3)}, "a wastes less"
@@ -240,7 +241,7 @@ def test_L8_pods_use_the_nodes_that_are_raised_anyway() -> None:
     assert set(expected(plan).values()) == {"low/1", "low/2"}
 
 
-def test_a_minimum_is_kept_though_nobody_needs_it() -> None:
+def test_group_below_its_minimum_is_raised_without_pending_pods() -> None:
     build = cluster().group("low", min=3, template=node("t", "2")).pending(1, "1")
     assert growth(build.plan(enforce_node_group_min_size=True)) == {"low": (3, 1)}
     assert growth(cluster().group("low", min=3, template=node("t", "2")).plan(enforce_node_group_min_size=True)) == {
@@ -249,7 +250,7 @@ def test_a_minimum_is_kept_though_nobody_needs_it() -> None:
 
 
 @pytest.mark.parametrize(("limit", "found"), [(0, (4, 7)), (3, (3, 6))])
-def test_L8_a_group_is_grown_beyond_its_minimum_for_pods(limit: int, found: tuple[int, int]) -> None:
+def test_pods_scale_a_group_beyond_its_minimum(limit: int, found: tuple[int, int]) -> None:
     build = cluster().group("low", min=2, template=node("t", "2")).pending(7, "1")
     plan = build.plan(enforce_node_group_min_size=True, max_nodes_total=limit)
     assert max(Counter(expected(plan).values()).values()) <= 2, "a node of 2 cpu is promised more than two pods of 1"
@@ -260,7 +261,8 @@ def test_L8_a_group_is_grown_beyond_its_minimum_for_pods(limit: int, found: tupl
 
 
 def _similar(sizes: tuple[int, ...], kinds: str, **taints: tuple[Taint, ...]) -> ClusterBuilder:
-    """Full groups ng1, ng2 … of 1-cpu nodes with a GPU of some kind each, and room for ten nodes; six pods wait."""
+    """Full groups ng1, ng2 … of 1-cpu nodes, each with a GPU type, and room for ten nodes each; six pods are
+    pending."""
     build = cluster()
 
     def machine(name: str, at: int, **more: Any) -> Node:
@@ -282,7 +284,7 @@ def _similar(sizes: tuple[int, ...], kinds: str, **taints: tuple[Taint, ...]) ->
 
 
 def _sizes(build: ClusterBuilder, limits: dict[str, int] | None = None, memory: Memory | None = None) -> dict[str, int]:
-    """Sizes of the groups after the pass."""
+    """Group sizes after the pass."""
     plan = build.plan(
         memory,
         balance_similar_node_groups=True,
@@ -303,18 +305,18 @@ def _sizes(build: ClusterBuilder, limits: dict[str, int] | None = None, memory: 
         pytest.param((1, 1, 2), "abb", {"b": 4}, (6, 2, 2), id="B9-two-share-a-limit-and-the-third-takes-the-rest"),
     ],
 )
-def test_an_increase_is_spread_over_similar_groups(
+def test_increase_is_distributed_over_similar_groups(
     sizes: tuple[int, ...], kinds: str, limits: dict[str, int], after: tuple[int, ...]
 ) -> None:
-    """Upstream ends after one round, with what was cut away still pending; here the same pass goes on."""
+    """Upstream ends after one round and leaves the remaining pods pending; here the same pass continues."""
     assert tuple(_sizes(_similar(sizes, kinds), limits).values()) == after
 
 
-def test_without_the_option_nothing_is_spread() -> None:
+def test_increase_is_not_distributed_without_the_balancing_option() -> None:
     assert _new(_similar((1, 1, 1), "aaa").plan()) == {"ng1": 6}
 
 
-def test_B10_a_group_that_the_pods_do_not_fit_or_that_is_in_backoff_is_not_balanced_with() -> None:
+def test_balancing_skips_groups_that_do_not_fit_the_pods_or_are_backed_off() -> None:
     tainted = _similar((1, 1, 1), "aaa", ng2=(Taint("dedicated", "NoSchedule"),))
     assert _sizes(tainted) == {"ng1": 4, "ng2": 1, "ng3": 4}
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240)
@@ -332,10 +334,10 @@ def test_balancing_uses_the_room_of_all_similar_groups_at_once() -> None:
     assert growth(build.pending(6, "1").plan(balance_similar_node_groups=True)) == dict.fromkeys("abc", (2, 2))
 
 
-# -- who goes where
+# -- placement of pods
 
 
-def test_higher_priority_pods_get_what_there_is() -> None:
+def test_higher_priority_pods_get_limited_capacity_first() -> None:
     build = cluster().node("n", "2").group("g", max=1, template=node("t", "2"))
     build.pending(3, "1", name="low", owner="low", priority=0).pending(3, "1", name="top", owner="top", priority=9)
     plan = build.plan()
@@ -345,28 +347,28 @@ def test_higher_priority_pods_get_what_there_is() -> None:
     assert [each.pods for each in plan.unschedulable] == [("default/low-00001", "default/low-00002")]
 
 
-def test_host_ports_of_different_classes_meet_on_new_nodes_too() -> None:
+def test_host_ports_of_different_classes_conflict_on_new_nodes() -> None:
     build = cluster().group("g", template=node("t", "8", "64Gi"))
     build.pending(2, "1", name="a", owner="a", ports=(HostPort(80),))
     build.pending(2, "1", name="b", owner="b", ports=(HostPort(80, "TCP", "10.0.0.1"),))
     assert growth(build.pending(2, "1", name="c", owner="c", ports=(HostPort(80, "UDP"),)).plan()) == {"g": (4, 6)}
 
 
-def test_a_pod_that_fits_nothing_takes_no_room_from_others() -> None:
+def test_unschedulable_pod_takes_no_room_from_other_pods() -> None:
     build = cluster().group("g", template=node("t", "2")).pending(1, "99", name="huge", owner="huge", priority=9)
     plan = build.pending(2, "1", name="p", owner="p").plan()
     assert growth(plan) == {"g": (1, 2)}
     assert verdict(plan).pods == ("default/huge-00000",)
 
 
-def test_balancing_does_not_get_round_max_nodes_per_scale_up() -> None:
+def test_balancing_does_not_bypass_max_nodes_per_scale_up() -> None:
     build = cluster().group("g0", max=1, template=node("t")).group("g1", max=9, template=node("t")).pending(9, "1")
     plan = build.plan(balance_similar_node_groups=True, max_nodes_per_scale_up=3)
     assert max(nodes for nodes, _ in growth(plan).values()) <= 3
 
 
-def test_raised_nodes_are_not_taken_for_nodes_that_exist() -> None:
-    """low/3 is full and has no u; it joins with low/1 and low/2, so that no host may then have more than one."""
+def test_nodes_raised_to_the_minimum_are_treated_as_new_nodes() -> None:
+    """low/3 is full and has no u; it joins with low/1 and low/2, so that no host may have more than one u."""
     build = cluster().group("low", min=2, template=node("t", "8", "64Gi"))
     build.pending(6, "100m", name="u", owner="u", spread=(even(HOSTNAME_LABEL, having(app="u")),))
     plan = build.pending(1, "8", name="whole", owner="whole").plan(enforce_node_group_min_size=True)
@@ -376,8 +378,9 @@ def test_raised_nodes_are_not_taken_for_nodes_that_exist() -> None:
     assert max(hosts.values()) - min(hosts.values()) <= 1
 
 
-def test_a_young_pod_does_not_take_the_place_of_an_older_one_of_its_class() -> None:
-    """`old` waits for x, which is placed after it; `young`, of its class, is tried next and finds the last room."""
+def test_young_pod_does_not_take_the_place_of_an_older_pod_of_its_class() -> None:
+    """`old` waits for x, which is placed after it; `young`, of the same class, is tried next and finds the last
+    room."""
     build = cluster().node("n", "2", zone="a").group("g", template=node("t", "2", zone="a"))
     to_x = (near(ZONE, having(app="x")),)
     build.pending(1, "1", name="old", owner="c", created=NOW - 900, pod_affinity=to_x)

@@ -1,4 +1,4 @@
-"""A plan says where pods of a drained node find room; the scheduler puts them elsewhere. Headroom stands anyway."""
+"""The scheduler may place pods of a drained node elsewhere than the plan; headroom is preserved in every case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEDULERS: dict[str, Callable[[Free], str]] = {
 
 
 class _Lots:
-    """Groups and pods drawn by lot, whose removed pods land where a scheduler says. New nodes are there at once."""
+    """Random groups and pods, whose evicted pods are placed by a simulated scheduler. New nodes register at once."""
 
     def __init__(self, seed: int, schedule: Callable[[Free], str]) -> None:
         lot = Random(seed)
@@ -88,22 +88,22 @@ class _Lots:
 
 
 @pytest.mark.parametrize(("seed", "scheduler"), [(413, "first-by-name"), (3, "emptiest"), (10, "fullest")])
-def test_nothing_is_bought_and_drained_in_turn_wherever_pods_land(seed: int, scheduler: str) -> None:
+def test_headroom_never_oscillates_wherever_the_scheduler_places_pods(seed: int, scheduler: str) -> None:
     world = _Lots(seed, SCHEDULERS[scheduler])
     plans = [world.step() for _ in range(24)]
     assert not any(found.scale_ups for found in plans[4:]), "what removals leave is enough"
     assert not any(found.removals for found in plans[20:]), "and it comes to an end"
 
 
-def test_a_drain_waits_while_its_pods_could_take_the_only_room_there_is() -> None:
-    """The pod would find room on `g-0`, but a scheduler prefers the empty node, and a third would be bought."""
+def test_drain_waits_while_its_pods_could_take_the_only_headroom() -> None:
+    """The pod would fit on `g-0`, but a scheduler prefers the empty node, and a third node would be bought."""
     assert gone(plan(busy(3, 0, 1), Headroom("spare", pods=1, cpu=4000))) == []
     assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=4000))) == ["g-1"], "the empty one may go"
     assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=1000), max_drain_parallelism=1)) != []
 
 
-def test_ample_room_lets_as_many_go_as_without_headroom() -> None:
-    """Small pods break little off: eight of them, of a quarter of a core, cost four virtual pods, and not eight."""
+def test_ample_free_room_allows_as_many_removals_as_without_headroom() -> None:
+    """Small pods fragment little room: eight pods of a quarter core cost four virtual pods, not eight."""
     build = cluster()
     for at in range(8):
         build.node(f"g-{at}", "16", "64Gi", group="g")
@@ -118,8 +118,8 @@ def test_ample_room_lets_as_many_go_as_without_headroom() -> None:
 
 
 @pytest.mark.parametrize(("at_once", "pods", "drained"), [(1, 3, 1), (2, 3, 1), (2, 2, 2)])
-def test_drains_of_one_pass_count_together(at_once: int, pods: int, drained: int) -> None:
-    """Every pod may land on another of the four empty nodes, which hold a virtual pod each."""
+def test_drains_of_one_pass_are_counted_together_against_headroom(at_once: int, pods: int, drained: int) -> None:
+    """Every pod may be placed on another of the four empty nodes, each of which has one virtual pod."""
     build = cluster()
     for at in range(4):
         build.node(
@@ -136,7 +136,7 @@ def test_drains_of_one_pass_count_together(at_once: int, pods: int, drained: int
     assert len(gone(found)) == drained
 
 
-def test_a_pod_that_wants_to_be_alone_may_take_a_whole_zone() -> None:
+def test_evicted_pod_with_zone_anti_affinity_may_take_a_whole_zone() -> None:
     build = busy(0, 0, 0)
     everybody = near(ZONE, Selector(()), namespace_selector=Selector(()))
     build.running("g-2", 1, "100m", owner="alone", pod_anti_affinity=(everybody,))

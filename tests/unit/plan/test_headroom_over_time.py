@@ -1,4 +1,4 @@
-"""Headroom over many passes: it neither flaps nor is bought twice (demands.md 17)."""
+"""Headroom over many passes: it neither oscillates nor is bought twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.plan.headroom_builder import SPARE, decided, said
 
 
 class _Clouds:
-    """A group of nodes of four cores whose machines take a while to come. Plans are carried out as they are made."""
+    """A group of four-core nodes whose instances take time to register. Plans are applied at once."""
 
     def __init__(self, *headroom: Headroom, nodes: int = 1) -> None:
         self.headroom, self.memory, self.now = headroom, Memory(), NOW
@@ -43,7 +43,7 @@ class _Clouds:
         self.coming = [(name, at) for name, at in self.coming if at > self.now]
         found, after = decided(self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None)
         self.memory = after
-        if crash:  # saved, and not carried out
+        if crash:  # saved, and not applied
             self.memory = msgspec.structs.replace(after, operations=(*after.operations, *found.operations))
             return found
         for up in found.scale_ups:
@@ -62,7 +62,7 @@ class _Clouds:
         return found
 
     def arrive(self, count: int) -> None:
-        """So many machines are asked for."""
+        """Registers that many requested instances."""
         self.coming += [(f"n-{self.bought}-{at}-{int(self.now)}", self.now + 180) for at in range(count)]
         asked = coming({"g": count}).groups["g"]
         assert asked.request is not None
@@ -73,7 +73,7 @@ class _Clouds:
         )
 
 
-def test_a_day_at_rest_is_a_day_without_any_action_and_without_a_write() -> None:
+def test_headroom_day_without_load_causes_no_action_and_no_memory_write() -> None:
     world = _Clouds(Headroom("tenth", percent=10), SPARE, nodes=3)
     world.pods = {f"p{at}": (f"g-{at % 3}", 1000) for at in range(7)}
     world.step()
@@ -85,7 +85,7 @@ def test_a_day_at_rest_is_a_day_without_any_action_and_without_a_write() -> None
     assert all(one.held == one.wanted for one in found.headroom)
 
 
-def test_nodes_on_their_way_are_not_bought_again_not_even_after_a_crash() -> None:
+def test_upcoming_headroom_nodes_are_not_bought_again_even_after_a_crash() -> None:
     world = _Clouds(Headroom("spare", pods=6, cpu=1000), nodes=1)
     first = world.step(crash=True)
     assert growth(first) == {"g": (1, 0)}
@@ -98,7 +98,7 @@ def test_nodes_on_their_way_are_not_bought_again_not_even_after_a_crash() -> Non
     assert (len(world.nodes), world.removed) == (2, 0)
 
 
-def test_pods_that_come_and_go_within_spare_room_move_nothing() -> None:
+def test_pods_that_come_and_go_within_headroom_cause_no_scaling() -> None:
     world = _Clouds(Headroom("spare", pods=3, cpu=1000), nodes=3)
     world.pods = {f"p{at}": (f"g-{at % 3}", 1000) for at in range(7)}
     for hour in range(16):
@@ -111,7 +111,7 @@ def test_pods_that_come_and_go_within_spare_room_move_nothing() -> None:
     assert (world.bought, world.removed) == (0, 0)
 
 
-def test_a_burst_is_served_from_headroom_which_is_refilled_and_let_go_after_it() -> None:
+def test_burst_uses_headroom_which_is_refilled_and_removed_afterwards() -> None:
     world = _Clouds(Headroom("spare", pods=4, cpu=1000), nodes=2)
     world.pods = {f"p{at}": ("g-0", 1000) for at in range(4)}
     world.step()

@@ -1,4 +1,4 @@
-"""Cases C1, C2, C5, C8 to C11, and demands 9 and 20: who is sick, what is missing, what is on its way."""
+"""Health of the cluster, groups and zones: missing, upcoming and unready nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.plan.instances_builder import (
 GPU = {"cluster-api/accelerator": "t4"}
 
 
-# -- what should be there
+# -- expected nodes
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,15 @@ GPU = {"cluster-api/accelerator": "t4"}
         pytest.param(20, 5, 4, 11, id="C2-both-too"),
     ],
 )
-def test_C1_C2_so_many_nodes_are_due(target: int, request_of: int, late: int, least: int) -> None:
+def test_number_of_missing_nodes_by_target_and_scale_up_request(
+    target: int, request_of: int, late: int, least: int
+) -> None:
     build = with_machines(anchored(), "g", late, target=target)
     groups = {"g": asked(request_of, 60)} if request_of else {}
     assert facts_of(build, seen(build, HOUR, groups)).missing == least
 
 
-def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing() -> None:
+def test_instances_within_their_provision_time_and_open_removals_are_not_missing() -> None:
     build = with_machines(anchored(), "g", 4, target=10)
     known = seen(build, 60)
     assert facts_of(build, known).missing == 10
@@ -68,7 +70,9 @@ def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing()
         pytest.param([{}, {"ready": False, "created": NOW - 60}], 2, 1, 1, id="one-is-starting"),
     ],
 )
-def test_C5_upcoming_nodes(nodes: list[dict[str, Any]], target: int, wanted: int, coming: int) -> None:
+def test_upcoming_nodes_are_requested_and_not_yet_registered(
+    nodes: list[dict[str, Any]], target: int, wanted: int, coming: int
+) -> None:
     build = cluster()
     for at, fields in enumerate(nodes):
         build.node(f"n{at}", group="g", **fields)
@@ -82,9 +86,12 @@ def test_C5_upcoming_nodes(nodes: list[dict[str, Any]], target: int, wanted: int
     assert facts_of(build, Memory(groups={"g": backed_off})).upcoming == starting
 
 
-def test_C5_a_machine_that_failed_or_is_late_is_not_on_its_way() -> None:
+def test_failed_or_late_instance_is_not_upcoming() -> None:
     build = with_machines(anchored(), "g", 2, error=STOCK, target=5)
-    assert facts_of(build, Memory(groups={"g": asked(5, 60, failed_instances=("test://g/m-0", "test://g/m-1"))})).upcoming == 3
+    assert (
+        facts_of(build, Memory(groups={"g": asked(5, 60, failed_instances=("test://g/m-0", "test://g/m-1"))})).upcoming
+        == 3
+    )
     build = with_machines(anchored(), "g", 2, target=5)
     assert facts_of(build, seen(build, HOUR, {"g": asked(5, 60)})).upcoming == 3
 
@@ -102,7 +109,7 @@ def test_C5_a_machine_that_failed_or_is_late_is_not_on_its_way() -> None:
         pytest.param(5, 10, {}, False, id="5-of-10"),
     ],
 )
-def test_C8_the_cluster_is_sick_above_both_thresholds(
+def test_cluster_is_unhealthy_above_both_unready_thresholds(
     unready: int, of: int, options: dict[str, Any], *, healthy: bool
 ) -> None:
     build = cluster()
@@ -112,7 +119,7 @@ def test_C8_the_cluster_is_sick_above_both_thresholds(
 
 
 def _with_strangers(sick: int) -> ClusterBuilder:
-    """A busy group, a node to spare, and ten nodes of nobody's, of which some are unready."""
+    """A busy group, a spare node, and ten nodes without a group, some of them unready."""
     build = (
         filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group("g", template=node("t", "2"))
     )
@@ -121,8 +128,8 @@ def _with_strangers(sick: int) -> ClusterBuilder:
     return build.pending(9, "1500m")
 
 
-# demands.md 9: sixty percent of what is not ours being unready is not our sickness.
-def test_CA_10161_unready_nodes_of_nobody_change_no_plan() -> None:
+# Sixty percent unready nodes outside our groups do not make our groups unhealthy (kubernetes/autoscaler issue 10161).
+def test_unready_nodes_without_a_group_change_no_plan() -> None:
     known = Memory(nodes={f"g-{at}": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for at in range(4)})
     plans = [_with_strangers(sick).decide(known) for sick in (0, 6)]
     (well, after), (sick, after_sick) = plans
@@ -133,7 +140,7 @@ def test_CA_10161_unready_nodes_of_nobody_change_no_plan() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}])
-def test_C9_a_group_that_misses_most_of_its_nodes_is_frozen(options: dict[str, Any]) -> None:
+def test_group_that_misses_most_of_its_nodes_is_frozen(options: dict[str, Any]) -> None:
     build = cluster().node("n", group="g").group("g", target=5)
     facts = facts_of(build, **options)
     assert not facts.healthy
@@ -142,7 +149,7 @@ def test_C9_a_group_that_misses_most_of_its_nodes_is_frozen(options: dict[str, A
     assert facts_of(build, Memory(groups={"g": asked(4, 60)}), **options).healthy
 
 
-def test_a_group_whose_nodes_are_mostly_unready_is_frozen_and_the_others_are_not() -> None:
+def test_mostly_unready_group_is_frozen_and_other_groups_are_not() -> None:
     build = cluster()
     for at in range(6):
         build.node(f"bad-{at}", group="bad", ready=at == 0)
@@ -159,7 +166,7 @@ def test_a_group_whose_nodes_are_mostly_unready_is_frozen_and_the_others_are_not
 
 
 def _zones() -> ClusterBuilder:
-    """Two groups in zone a, of which one reaches into b, and one in b; most of a is unready, the cluster is well."""
+    """Two groups in zone a, one of which extends into b, and one in b; most of a is unready, the cluster is healthy."""
     build = cluster()
     for at in range(6):
         build.node(f"a-{at}", "2", group="a", zone="a", ready=at == 0)
@@ -167,7 +174,7 @@ def _zones() -> ClusterBuilder:
     return filled(build, "b", 9, cpu="2", zone="b").group("a").group("ab").group("b")
 
 
-def test_a_sick_zone_freezes_the_groups_that_lie_in_it_and_nothing_else() -> None:
+def test_unhealthy_zone_freezes_only_groups_with_nodes_in_it() -> None:
     build = _zones().group("empty", template=node("t", "64", zone="a")).pending(1, "2")
     plan = build.plan()
     assert plan.health.healthy
@@ -183,7 +190,7 @@ def test_a_sick_zone_freezes_the_groups_that_lie_in_it_and_nothing_else() -> Non
     assert (empty.code, empty.params["detail"]) == (ReasonCode.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
 
 
-def test_a_sick_zone_and_a_sick_cluster_stop_no_timer_for_good() -> None:
+def test_unhealthy_zone_or_cluster_pauses_unneeded_timers_without_resetting_them() -> None:
     build = _zones()
     known = Memory(nodes={name: NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for name in ("a-0", "b-0")})
     _, after = build.decide(known)
@@ -196,7 +203,7 @@ def test_a_sick_zone_and_a_sick_cluster_stop_no_timer_for_good() -> None:
     assert after.nodes["b-0"].unneeded_since == OLD
 
 
-def test_a_removal_of_many_nodes_does_not_freeze_their_group() -> None:
+def test_removal_of_many_nodes_does_not_freeze_their_group() -> None:
     build = filled(cluster(), "g", 3)
     for at in range(5):
         build.node(f"going-{at}", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule", "1")])
@@ -204,11 +211,11 @@ def test_a_removal_of_many_nodes_does_not_freeze_their_group() -> None:
     assert (facts.counts[Bucket.DELETED], facts.missing, facts.frozen) == (5, 0, None)
 
 
-# -- buckets
+# -- readiness states
 
 
 @pytest.mark.parametrize(("age", "bucket"), [(600, Bucket.NOT_STARTED), (1200, Bucket.UNREADY)])
-def test_C10_a_groups_own_start_up_time_is_for_its_own_nodes(age: float, bucket: Bucket) -> None:
+def test_group_start_up_time_applies_to_nodes_of_that_group_only(age: float, bucket: Bucket) -> None:
     build = cluster().node("aa", group="slow", ready=False, created=NOW - age)
     build.node("zz", ready=False, created=NOW - age)
     with_machines(build, "slow", max_node_startup_time=7200.0)
@@ -218,7 +225,7 @@ def test_C10_a_groups_own_start_up_time_is_for_its_own_nodes(age: float, bucket:
 
 
 def _going(build: ClusterBuilder) -> ClusterBuilder:
-    """The vendor is deleting every machine of the last group."""
+    """The vendor is deleting every instance of the last group."""
     group = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
         group, instances=tuple(msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances)
@@ -226,7 +233,7 @@ def _going(build: ClusterBuilder) -> ClusterBuilder:
     return build
 
 
-def test_C11_a_node_whose_machine_is_gone_is_being_deleted_and_not_unready() -> None:
+def test_node_without_its_instance_is_being_deleted_and_not_unready() -> None:
     build = _going(cluster().node("n", group="g", ready=False).group("g"))
     health = world_of(build).health
     assert (health.being_deleted, health.unready) == (1, 0)
@@ -236,7 +243,7 @@ def test_C11_a_node_whose_machine_is_gone_is_being_deleted_and_not_unready() -> 
     assert (health.being_deleted, health.unready) == (1, 0)
 
 
-def test_C11_a_kubelet_that_reports_knows_better_than_a_vendor() -> None:
+def test_reporting_kubelet_overrides_a_vendor_that_reports_deletion() -> None:
     facts = facts_of(_going(cluster().node("n", group="g").group("g")))
     assert (facts.counts[Bucket.READY], facts.counts[Bucket.DELETED]) == (1, 0)
 
@@ -248,7 +255,7 @@ def test_C11_a_kubelet_that_reports_knows_better_than_a_vendor() -> None:
         (("Ready", "False"), 0),
     ],
 )
-def test_nodes_that_only_lack_their_device_are_counted_apart(conditions: tuple[str, str], count: int) -> None:
+def test_nodes_that_only_lack_their_device_are_counted_separately(conditions: tuple[str, str], count: int) -> None:
     build = cluster().node("n", group="g", labels=GPU, conditions=(Condition(*conditions),)).group("g")
     health = world_of(build).health
     assert (health.unready, health.resource_unready) == (1, count)
@@ -260,25 +267,25 @@ def _gpu_node(age: float) -> ClusterBuilder:
     return build.group("g", template=template).pending(1, "1", extra={"nvidia.com/gpu": 1})
 
 
-# demands.md 20: for three minutes the driver is being installed.
-def test_CA_3164_a_gpu_node_without_its_gpu_is_waited_for_until_its_start_up_time_is_over() -> None:
+# The driver takes three minutes to install.
+def test_gpu_node_without_its_gpu_is_starting_until_its_start_up_time_ends() -> None:
     for known in (Memory(), Memory(groups={"g": asked(1, 200)})):
         plan = _gpu_node(180).plan(known)
         assert (growth(plan), len(plan.fits_existing), plan.health.upcoming) == ({}, 1, 1)
     assert growth(_gpu_node(901).plan()) == {"g": (1, 1)}
 
 
-def test_CA_7956_a_node_with_a_startup_taint_counts_as_its_template() -> None:
+def test_node_with_a_startup_taint_counts_like_its_template() -> None:
     taint = Taint("startup-taint.cluster-autoscaler.kubernetes.io/cni", "NoSchedule")
     build = cluster().node("n", "2", group="g", taints=[taint], created=NOW - 120)
     build.group("g", template=node("t", "2")).pending(2, "1")
     assert (growth(build.plan()), len(build.plan().fits_existing)) == ({}, 2)
 
 
-# -- what is told
+# -- reported state
 
 
-def test_the_plan_tells_the_state_of_every_group_and_of_the_cluster() -> None:
+def test_plan_reports_the_state_of_every_group_and_of_the_cluster() -> None:
     build = filled(cluster(), "g", 2, cpu="2", memory="8Gi").node(
         "starting", "2", "8Gi", group="g", ready=False, created=NOW - 60
     )
@@ -296,7 +303,7 @@ def test_the_plan_tells_the_state_of_every_group_and_of_the_cluster() -> None:
     assert (health.cpu, health.memory) == (7000, 25 * 2**30)
 
 
-def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
+def test_plan_reports_backoff_with_its_end_and_error_code() -> None:
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
     told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
     assert told is not None
@@ -306,7 +313,7 @@ def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
     )
 
 
-def test_a_group_whose_vendor_says_what_cannot_be_is_left_alone() -> None:
+def test_group_with_impossible_vendor_data_is_left_unchanged() -> None:
     plan = anchored().group("g", target=-3, template=node("t", "8")).pending(1, "1").plan()
     assert (growth(plan), plan.repairs) == ({}, ())
     skipped = group_verdict(plan).skipped

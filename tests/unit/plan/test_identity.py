@@ -1,4 +1,4 @@
-"""A machine that more than one Node claims: it exists, and nothing is done with it or with these Nodes."""
+"""An instance that several Nodes claim is counted as existing; neither it nor these Nodes are changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STOLEN = "test://g/g-0"
 
 
 def claimed(*, how: str = "same id", size: int = 3, **group: Any) -> ClusterBuilder:
-    """Group g of `size` nodes; the first machine is claimed by the node `thief` as well."""
+    """Group g of `size` nodes; the node `thief` also claims the first instance."""
     build = filled(anchored(), "g", size).group("g", **group)
     if how == "same id":
         build.node("thief", provider_id=STOLEN)
@@ -43,7 +43,7 @@ BOTH = pytest.mark.parametrize("how", ["same id", "said by the provider"])
 
 
 @BOTH
-def test_nodes_that_claim_one_machine_stay_and_say_why(how: str) -> None:
+def test_nodes_that_claim_the_same_instance_stay_and_report_why(how: str) -> None:
     plan = claimed(how=how).plan(unneeded=HOUR)
     told = {each.node: each for each in plan.unremovable}
     assert {name for name, code in stays(plan).items() if code == "NodeIdentityContested"} == {"g-0", "thief"}
@@ -55,7 +55,7 @@ def test_nodes_that_claim_one_machine_stay_and_say_why(how: str) -> None:
 
 
 @BOTH
-def test_a_contested_machine_is_there_and_neither_missing_nor_late(how: str) -> None:
+def test_contested_instance_counts_as_existing_and_is_neither_missing_nor_late(how: str) -> None:
     build = claimed(how=how)
     facts = facts_of(build, Memory(unregistered={STOLEN: NOW - HOUR}, first_seen=NOW - HOUR))
     assert (facts.unregistered, facts.long_unregistered, facts.missing, facts.frozen) == ((), (), 0, None)
@@ -63,20 +63,20 @@ def test_a_contested_machine_is_there_and_neither_missing_nor_late(how: str) -> 
 
 
 @BOTH
-def test_a_request_is_fulfilled_by_a_contested_machine(how: str) -> None:
+def test_contested_instance_fulfils_a_scale_up_request(how: str) -> None:
     build = claimed(how=how)
     assert facts_of(build, Memory(groups={"g": asked(1, 60.0)})).upcoming == 0
     assert not repaired(build.plan(Memory(groups={"g": asked(1, HOUR)})))
 
 
 @BOTH
-def test_a_contested_machine_costs_the_group_neither_size_nor_machine(how: str) -> None:
+def test_contested_instance_causes_no_target_decrease_and_no_deletion(how: str) -> None:
     build = claimed(how=how)
     wrong = GroupMemory(size_wrong_since=NOW - HOUR, size_wrong=(2, 3))
     assert not repaired(build.plan(seen(build, HOUR, {"g": wrong})))
 
 
-def test_others_of_the_group_are_repaired_as_ever() -> None:
+def test_other_instances_of_a_group_with_a_contested_instance_are_repaired() -> None:
     build = with_machines(filled(anchored(), "g", 3), "g", 1)
     build.node("thief", provider_id=STOLEN, created=NOW - 2 * HOUR)
     plan = build.plan(seen(build, HOUR))
@@ -84,14 +84,14 @@ def test_others_of_the_group_are_repaired_as_ever() -> None:
     assert plan.repairs[0].instances == ("test://g/m-0",)
 
 
-def test_a_group_with_a_contested_machine_still_grows() -> None:
+def test_group_with_a_contested_instance_still_scales_up() -> None:
     build = claimed(template=node("t")).pending(90, "1")
     plan = build.plan()
     assert growth(plan)["g"][0] > 0
     assert group_verdict(plan).healthy
 
 
-def test_a_group_that_goes_as_a_whole_stays_with_a_contested_machine() -> None:
+def test_zero_or_max_group_with_a_contested_instance_stays() -> None:
     build = claimed()
     made = build.groups[-1]
     options = msgspec.structs.replace(made.options, zero_or_max=True)
@@ -101,13 +101,13 @@ def test_a_group_that_goes_as_a_whole_stays_with_a_contested_machine() -> None:
     assert stays(plan)["g-1"] == "AtomicScaleDownFailed"
 
 
-def test_a_contested_node_teaches_no_template() -> None:
+def test_contested_node_is_not_learnt_as_a_template() -> None:
     build = filled(anchored(), "g", 1).group("g", template=node("t", "2")).node("thief", "64", provider_id=STOLEN)
     _, memory = build.decide()
     assert "g" not in memory.templates
 
 
-def test_a_machine_that_is_going_is_not_contested() -> None:
+def test_instance_in_deletion_is_not_contested() -> None:
     build = claimed()
     made = build.groups[-1]
     going = msgspec.structs.replace(made.instances[0], state=InstanceState.DELETING)
@@ -124,8 +124,8 @@ def test_a_machine_that_is_going_is_not_contested() -> None:
         pytest.param(0.0, NOW - HOUR, True, id="the vendor does not say when it was made"),
     ],
 )
-def test_a_machine_that_lost_its_node_to_a_stranger_is_kept(created: float, registered: float, *, goes: bool) -> None:
-    """The node has taken a foreign machine's id, so that its own machine looks as if it had never joined."""
+def test_instance_whose_node_claims_a_foreign_id_is_kept(created: float, registered: float, *, goes: bool) -> None:
+    """The node has taken a foreign instance's id, so its own instance looks as if it had never joined."""
     build = with_machines(filled(anchored(), "g", 3), "g", 1, template=node("t"))
     made = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
@@ -139,7 +139,7 @@ def test_a_machine_that_lost_its_node_to_a_stranger_is_kept(created: float, regi
         assert "node stray" in sentence(plan.notes[0])
 
 
-def test_a_node_without_an_id_claims_nothing() -> None:
+def test_node_without_a_provider_id_claims_no_instance() -> None:
     build = filled(anchored(), "g", 2).group("g").node("one", provider_id="").node("two", provider_id="")
     made = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances, Instance("", InstanceState.CREATING)))

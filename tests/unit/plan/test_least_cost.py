@@ -1,4 +1,4 @@
-"""least-cost: what it buys where the best answer is known, which rules it keeps, and when it has no answer."""
+"""least-cost: purchases with a known optimum, the rules it respects, and the cases without a result."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def never() -> bool:
 
 
 def offer(group: str, cpu: int, memory: int, price: float, *, gpu: int = 0, pods: int = 110, most: int = 1000) -> Offer:
-    """A group; cpu, memory, gpu in any unit."""
+    """A group that is offered; cpu, memory, gpu in any unit."""
     return Offer(group, np.array([pods, cpu, memory, gpu], dtype=np.int64), price, most)
 
 
 def ask(
     count: int, cpu: int = 0, memory: int = 0, *, gpu: int = 0, fits: Sequence[bool] = (True,) * 9, per_node: int = MANY
 ) -> Ask:
-    """Alike pods that by default may run everywhere."""
+    """Equivalent pods that by default may run on every group."""
     return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits), per_node)
 
 
 def buy(offers: Sequence[Offer], asks: Sequence[Ask], *limits: Shared) -> list[Bought]:
-    """An answer there must be."""
+    """Solves the problem and expects a result."""
     bought = solve(offers, asks, limits, never)
     assert bought is not None
     return bought
@@ -57,119 +57,120 @@ def placed(bought: Sequence[Bought]) -> dict[int, int]:
 
 
 def cost(offers: Sequence[Offer], bought: Sequence[Bought]) -> float:
-    """What it costs in all."""
+    """The total price."""
     return sum(offers[one.offer].price * one.nodes for one in bought)
 
 
-def test_nobody_asks_and_nothing_is_bought() -> None:
+def test_least_cost_buys_nothing_without_pods() -> None:
     assert buy([offer("a", 4, 16, 1.0)], []) == []
     assert buy([offer("a", 4, 16, 1.0)], [ask(0, cpu=1)]) == []
 
 
-def test_nothing_is_offered_and_nothing_is_bought() -> None:
+def test_least_cost_buys_nothing_without_groups() -> None:
     assert buy([], []) == []
     assert buy([], [ask(3, cpu=1, fits=())]) == []
 
 
-def test_one_pod_gets_the_cheapest_node_that_holds_it() -> None:
+def test_least_cost_buys_the_cheapest_node_that_fits_one_pod() -> None:
     offers = [offer("large", 16, 64, 16.0), offer("small", 2, 8, 2.0), offer("medium", 4, 16, 4.0)]
     assert buy(offers, [ask(1, cpu=3, memory=4)]) == [Bought(2, 1, {0: 1})]
 
 
-def test_pods_that_complete_each_other_share_nodes() -> None:
-    """Each kind alone wants its own group; together they fill the balanced one, which is dearer than either."""
+def test_least_cost_puts_complementary_pods_on_shared_nodes() -> None:
+    """Each class alone prefers its own group; together they fill the balanced group, which costs more than either."""
     offers = [offer("compute", 8, 8, 5.0), offer("memory", 2, 64, 5.0), offer("balanced", 8, 64, 7.0)]
     bought = buy(offers, [ask(40, cpu=6, memory=2), ask(40, cpu=2, memory=60)])
     assert nodes(offers, bought) == {"balanced": 40}
 
 
-def test_a_mix_of_groups_is_cheaper_than_any_one_of_them() -> None:
-    """Pods without GPUs fill up the GPU nodes and the rest gets plain ones; alone, either group is dear or no use."""
+def test_least_cost_mixes_groups_where_that_is_cheaper_than_any_one_group() -> None:
+    """Pods without GPUs fill up the GPU nodes and the rest get plain nodes; either group alone is expensive or
+    unsuitable."""
     offers = [offer("gpu", 16, 64, 30.0, gpu=4), offer("plain", 16, 64, 8.0)]
     bought = buy(offers, [ask(8, cpu=2, memory=8, gpu=1), ask(20, cpu=4, memory=16)])
     assert nodes(offers, bought) == {"gpu": 2, "plain": 4}
     assert placed(bought) == {0: 8, 1: 20}
 
 
-def test_the_last_node_is_no_larger_than_it_must_be() -> None:
+def test_least_cost_chooses_the_smallest_sufficient_last_node() -> None:
     offers = [offer("large", 8, 32, 7.5), offer("small", 2, 8, 2.0)]
     assert nodes(offers, buy(offers, [ask(17, cpu=1, memory=1)])) == {"large": 2, "small": 1}
 
 
-def test_a_hundred_shares_of_a_node_are_counted_exactly() -> None:
+def test_least_cost_counts_a_hundred_shares_of_a_node_exactly() -> None:
     offers = [offer("only", 10, 100, 1.0)]
     assert nodes(offers, buy(offers, [ask(1001, cpu=1, memory=10)])) == {"only": 101}
 
 
-def test_the_number_of_pods_on_a_node_is_a_resource_too() -> None:
+def test_least_cost_respects_the_pod_limit_of_a_node() -> None:
     offers = [offer("few", 100, 100, 1.0, pods=10), offer("many", 100, 100, 1.5, pods=100)]
     assert nodes(offers, buy(offers, [ask(300)])) == {"many": 3}
 
 
-def test_pods_that_repel_each_other_get_a_node_each() -> None:
+def test_least_cost_gives_anti_affine_pods_one_node_each() -> None:
     offers = [offer("large", 16, 64, 16.0), offer("small", 2, 8, 2.0)]
     bought = buy(offers, [ask(5, cpu=1, memory=1, per_node=1)])
     assert nodes(offers, bought) == {"small": 5}
 
 
-def test_two_classes_that_each_repel_only_their_own_share_nodes() -> None:
+def test_least_cost_shares_nodes_between_two_self_anti_affine_classes() -> None:
     offers = [offer("small", 2, 8, 2.0)]
     alike = ask(5, cpu=1, memory=1, per_node=1)
     assert nodes(offers, buy(offers, [alike, alike])) == {"small": 5}
 
 
-def test_a_pod_goes_only_where_it_may_run() -> None:
+def test_least_cost_places_pods_only_on_allowed_groups() -> None:
     offers = [offer("cheap", 4, 16, 1.0), offer("dear", 4, 16, 9.0)]
     bought = buy(offers, [ask(4, cpu=1, memory=1, fits=(False, True)), ask(4, cpu=1, memory=1)])
     assert {one.offer for one in bought if 0 in one.pods} == {1}
     assert nodes(offers, bought) == {"dear": 1, "cheap": 1}
 
 
-def test_a_group_grows_to_its_most_and_the_next_best_takes_the_rest() -> None:
+def test_least_cost_uses_the_next_best_group_above_a_group_maximum() -> None:
     offers = [offer("cheap", 4, 16, 1.0, most=3), offer("dear", 4, 16, 9.0)]
     assert nodes(offers, buy(offers, [ask(20, cpu=1, memory=1)])) == {"cheap": 3, "dear": 2}
 
 
-def test_groups_that_are_alike_are_used_up_one_after_the_other() -> None:
+def test_least_cost_fills_identical_groups_one_after_the_other() -> None:
     offers = [offer("a", 4, 16, 1.0, most=3), offer("b", 4, 16, 1.0, most=3)]
     assert nodes(offers, buy(offers, [ask(20, cpu=1, memory=1)])) == {"a": 3, "b": 2}
 
 
-def test_a_limit_over_all_groups_is_spent_where_most_pods_find_a_place() -> None:
+def test_least_cost_spends_a_cluster_limit_on_the_most_pods() -> None:
     offers = [offer("small", 2, 8, 1.0), offer("large", 16, 64, 10.0)]
     bought = buy(offers, [ask(20, cpu=1, memory=1)], Shared((1, 1), 2))
     assert placed(bought) == {0: 20}
     assert sum(one.nodes for one in bought) == 2
 
 
-def test_a_limit_that_leaves_pods_out_is_kept() -> None:
+def test_least_cost_respects_a_limit_that_leaves_pods_pending() -> None:
     offers = [offer("a", 4, 16, 1.0), offer("b", 4, 16, 1.1)]
     bought = buy(offers, [ask(100, cpu=1, memory=1)], Shared((4, 4), 14))
     assert placed(bought) == {0: 12}
 
 
-def test_a_cheaper_node_that_counts_for_more_is_not_taken_beyond_the_limit() -> None:
+def test_least_cost_rejects_a_cheaper_node_that_exceeds_a_cluster_limit() -> None:
     offers = [offer("light", 1, 1, 0.5, most=2), offer("heavy", 1, 1, 0.0, most=1)]
     bought = buy(offers, [ask(2, cpu=1)], Shared((1, 2), 2))
     assert nodes(offers, bought) == {"light": 2}
 
 
-def test_a_pod_that_fits_nowhere_keeps_nobody_from_its_place() -> None:
+def test_least_cost_places_other_pods_when_one_fits_nowhere() -> None:
     offers = [offer("a", 4, 16, 1.0)]
     assert placed(buy(offers, [ask(1, cpu=5, memory=1), ask(8, cpu=1, memory=1)])) == {1: 8}
 
 
-def test_what_has_no_price_is_not_bought() -> None:
+def test_least_cost_does_not_buy_groups_without_a_price() -> None:
     offers = [offer("unknown", 4, 16, float("inf")), offer("known", 4, 16, 9.0)]
     assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=1)])) == {"known": 1}
 
 
-def test_where_everything_is_free_there_are_as_few_nodes_as_possible() -> None:
+def test_least_cost_minimizes_the_node_count_where_all_nodes_are_free() -> None:
     offers = [offer("small", 2, 8, 0.0), offer("large", 8, 32, 0.0)]
     assert nodes(offers, buy(offers, [ask(16, cpu=1, memory=1)])) == {"large": 2}
 
 
-def test_amounts_in_bytes_are_exact() -> None:
+def test_least_cost_handles_byte_amounts_exactly() -> None:
     offers = [offer("a", 4000, 2**40, 1.0)]
     assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=2**39)])) == {"a": 1}
     assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=2**39 + 1)])) == {"a": 2}
@@ -196,7 +197,7 @@ def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer
     return offers, asks
 
 
-def test_the_order_of_groups_and_classes_does_not_matter() -> None:
+def test_least_cost_does_not_depend_on_the_order_of_groups_and_classes() -> None:
     offers, asks = _backlog(1)
     straight = buy(offers, asks)
     turned = buy(offers[::-1], [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)])
@@ -204,17 +205,17 @@ def test_the_order_of_groups_and_classes_does_not_matter() -> None:
     assert placed(straight) == {len(asks) - 1 - at: count for at, count in placed(turned).items()}
 
 
-def test_the_same_question_gets_the_same_answer() -> None:
+def test_least_cost_is_deterministic() -> None:
     offers, asks = _backlog(2)
     assert buy(offers, asks) == buy(offers, asks)
 
 
-def test_without_time_there_is_no_answer() -> None:
+def test_least_cost_without_time_has_no_result() -> None:
     assert solve([offer("a", 4, 16, 1.0)], [ask(1, cpu=1)], [], lambda: True) is None
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 5, 8, 20])
-def test_when_time_is_up_the_best_so_far_is_the_answer(calls: int) -> None:
+def test_least_cost_returns_the_best_result_found_when_time_runs_out(calls: int) -> None:
     offers, asks = _backlog(3)
     clock = iter([False] * calls)
     bought = solve(offers, asks, [], lambda: next(clock, True))
@@ -223,17 +224,17 @@ def test_when_time_is_up_the_best_so_far_is_the_answer(calls: int) -> None:
     assert cost(offers, bought) >= cost(offers, buy(offers, asks)) * 0.99
 
 
-def test_without_the_solver_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)  # an import of it fails
+def test_least_cost_without_the_solver_has_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)  # importing it fails
     assert solve([offer("a", 4, 16, 1.0)], [ask(1, cpu=1)], [], never) is None
 
 
-def test_the_solver_is_imported_only_to_solve() -> None:
+def test_least_cost_solver_is_imported_only_for_solving() -> None:
     program = "import sys, chalicelib.plan.scale_up.expanders.least_cost; sys.exit('highspy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-# -- against the truth, where it can be had
+# -- comparison with exhaustive search
 
 
 def _fillings(one: Offer, asks: Sequence[Ask]) -> Iterator[tuple[int, ...]]:
@@ -244,7 +245,7 @@ def _fillings(one: Offer, asks: Sequence[Ask]) -> Iterator[tuple[int, ...]]:
 
 
 def _cheapest(offers: Sequence[Offer], asks: Sequence[Ask]) -> float:
-    """The least price of all mixes, by trying them all."""
+    """Returns the lowest price of all mixes by exhaustive search."""
     loads = [(one.price, pods) for one in offers for pods in _fillings(one, asks)]
     least: dict[tuple[int, ...], float] = {(0,) * len(asks): 0.0}
     for state in product(*(range(a.count + 1) for a in asks)):
@@ -261,7 +262,7 @@ def _cheapest(offers: Sequence[Offer], asks: Sequence[Ask]) -> float:
     return least[tuple(a.count for a in asks)]
 
 
-def test_small_backlogs_are_bought_at_the_least_price_there_is() -> None:
+def test_least_cost_finds_the_minimum_price_for_small_problems() -> None:
     found, least = [], []
     for seed in range(40):
         chance = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""least-cost in a chain: what a plan with it looks like, what it leaves to the others, and who decides without it."""
+"""least-cost in an expander chain: its plan, what it leaves to other expanders, and the fallback without it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
 
 
 def planned(built: ClusterBuilder, *expanders: str, prices: NodePrices | None = PRICES, **options: Any) -> Plan:
-    """The plan by a chain of expanders."""
+    """Plans with a chain of expanders."""
     named = msgspec.structs.replace(Options(), expander=expanders, **options)
     policy = Policy(name="test", mode=Mode.ACTIVE, options=named, prices=prices)
     return plan_cluster(built.snapshot(), policy, Memory(), NOW, 0)[0]
 
 
 def shop() -> ClusterBuilder:
-    """Pods with much memory and pods with many cores, groups for either, and one in between that both fit exactly."""
+    """Memory-heavy and cpu-heavy pods, a group for each, and a balanced group that fits both exactly."""
     return (
         cluster()
         .group("compute", template=node("c", cpu="8", memory="8Gi"))
@@ -39,13 +39,13 @@ def shop() -> ClusterBuilder:
 
 
 def skipped(plan: Plan) -> bool:
-    """Whether the plan says that least-cost was passed over."""
+    """Whether the plan reports that least-cost was skipped."""
     return any(
         note.code is ReasonCode.EXPANDER_SKIPPED and note.params["expander"] == "least-cost" for note in plan.notes
     )
 
 
-def test_the_cheapest_mix_is_planned_and_every_pod_has_its_place() -> None:
+def test_least_cost_plans_the_cheapest_mix_and_places_every_pod() -> None:
     plan = planned(shop(), "least-cost")
     assert growth(plan) == {"balanced": (10, 20)}
     assert sum(len(promise.pods) for promise in plan.promises) == 20
@@ -53,8 +53,8 @@ def test_the_cheapest_mix_is_planned_and_every_pod_has_its_place() -> None:
     assert not skipped(plan)
 
 
-def test_a_mix_beats_the_best_single_group() -> None:
-    """One large node and one small: a chain that picks group by group buys two large ones or nine small ones."""
+def test_least_cost_chain_mixes_groups_where_that_beats_the_best_single_group() -> None:
+    """One large node and one small one. Choosing group by group would buy two large or nine small nodes."""
     built = (
         cluster()
         .group("large", template=node("l", cpu="8", memory="32Gi"))
@@ -65,26 +65,26 @@ def test_a_mix_beats_the_best_single_group() -> None:
     assert growth(planned(built, "least-cost", prices=prices)) == {"large": (1, 8), "small": (1, 1)}
 
 
-def test_without_prices_the_next_in_the_chain_decides_and_the_plan_says_so() -> None:
+def test_chain_without_prices_skips_least_cost_and_reports_it() -> None:
     plan = planned(shop(), "least-cost", "most-pods", prices=None)
     assert growth(plan) == growth(planned(shop(), "most-pods"))
     assert skipped(plan)
 
 
-def test_without_the_solver_the_next_in_the_chain_decides_and_the_plan_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "highspy", None)  # an import of it fails
+def test_chain_without_the_solver_skips_least_cost_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)  # importing it fails
     plan = planned(shop(), "least-cost", "most-pods")
     assert growth(plan) == growth(planned(shop(), "most-pods"))
     assert skipped(plan)
 
 
-def test_the_limits_of_the_cluster_are_kept() -> None:
+def test_least_cost_chain_respects_cluster_limits() -> None:
     plan = planned(shop(), "least-cost", max_nodes_total=7)
     assert sum(nodes for nodes, _ in growth(plan).values()) == 7
     assert growth(plan) == {"balanced": (7, 14)}, "seven nodes take most pods if each takes two"
 
 
-def test_pods_it_cannot_weigh_are_placed_by_the_rest_of_the_chain() -> None:
+def test_pods_unsupported_by_least_cost_are_placed_by_the_rest_of_the_chain() -> None:
     built = shop().pending(3, "1", "1Gi", name="edge", owner="edge", ports=(HostPort(8080),))
     plan = planned(built, "least-cost")
     assert not plan.unschedulable

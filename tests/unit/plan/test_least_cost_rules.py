@@ -1,4 +1,5 @@
-"""least-cost on whatever may come: every rule kept, every pod placed that can be, never dearer than one group alone."""
+"""least-cost on random problems: every rule holds, every pod that can be placed is placed, and the price is never above
+that of one group alone."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ Question = tuple[list[Offer], list[Ask], list[Shared]]
 
 @st.composite
 def questions(draw: st.DrawFn, *, limited: bool) -> Question:
-    """Some groups and classes with whole amounts in three resources, and with limits that may bind."""
+    """Random groups and classes with integer amounts of three resources, and limits that may bind."""
     offers = [
         Offer(
             f"g{at}",
@@ -59,13 +60,13 @@ def questions(draw: st.DrawFn, *, limited: bool) -> Question:
 
 
 def holds(one: Offer, at: int, asks: Sequence[Ask], pods: dict[int, int]) -> bool:
-    """Whether a node of an offer holds these pods."""
+    """Whether one node of an offer fits these pods."""
     used = sum((asks[a].need * n for a, n in pods.items()), np.zeros(4, dtype=np.int64))
     return all(asks[a].fits[at] and n <= asks[a].per_node for a, n in pods.items()) and bool((used <= one.free).all())
 
 
 def bought_for(question: Question) -> list[Bought]:
-    """The answer, after a look at every rule."""
+    """Returns the result after checking every rule."""
     offers, asks, limits = question
     bought = solve(offers, asks, limits, lambda: False)
     assert bought is not None
@@ -83,12 +84,12 @@ def bought_for(question: Question) -> list[Bought]:
 
 
 def left(asks: Sequence[Ask], bought: Sequence[Bought]) -> list[int]:
-    """Pods of each ask without a place."""
+    """Unplaced pods of each class."""
     return [ask.count - sum(one.pods.get(a, 0) * one.nodes for one in bought) for a, ask in enumerate(asks)]
 
 
 def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None:
-    """Nodes of one group for all pods, pod by pod, large ones first; None if it cannot hold them."""
+    """Nodes of one group for all pods, largest first, pod by pod; None if the group cannot hold them."""
     nodes: list[dict[int, int]] = []
     size = [float((ask.need / np.maximum(one.free, 1)).sum()) for ask in asks]
     for a in sorted(range(len(asks)), key=lambda a: -size[a]):
@@ -106,7 +107,7 @@ def first_fit_decreasing(at: int, one: Offer, asks: Sequence[Ask]) -> int | None
 
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=False))
-def test_every_pod_that_fits_an_empty_node_gets_a_place(question: Question) -> None:
+def test_least_cost_places_every_pod_that_fits_an_empty_node(question: Question) -> None:
     offers, asks, _ = question
     rest = left(asks, bought_for(question))
     for a, ask in enumerate(asks):
@@ -116,7 +117,7 @@ def test_every_pod_that_fits_an_empty_node_gets_a_place(question: Question) -> N
 
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=True))
-def test_limits_are_kept_and_no_pod_is_left_that_could_still_be_placed(question: Question) -> None:
+def test_least_cost_respects_limits_and_leaves_no_placeable_pod(question: Question) -> None:
     offers, asks, limits = question
     bought = bought_for(question)
     for a, missing in enumerate(left(asks, bought)):
@@ -134,7 +135,7 @@ def test_limits_are_kept_and_no_pod_is_left_that_could_still_be_placed(question:
 
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=False))
-def test_it_is_never_dearer_than_first_fit_on_the_best_group_alone(question: Question) -> None:
+def test_least_cost_is_never_dearer_than_first_fit_on_the_best_single_group(question: Question) -> None:
     offers, asks, limits = question
     cost = sum(offers[one.offer].price * one.nodes for one in bought_for(question))
     for at, one in enumerate(offers):
@@ -145,8 +146,8 @@ def test_it_is_never_dearer_than_first_fit_on_the_best_group_alone(question: Que
 
 @settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(questions(limited=True))
-def test_no_node_could_be_done_without(question: Question) -> None:
-    """The pods of any one node do not find room on the others, first fit."""
+def test_least_cost_buys_no_superfluous_node(question: Question) -> None:
+    """The pods of any one node do not fit on the others by first fit."""
     offers, asks, _ = question
     nodes = [(one.offer, dict(one.pods)) for one in bought_for(question) for _ in range(one.nodes)]
     for out in range(len(nodes)):

@@ -1,4 +1,4 @@
-"""Cases L, and E11 to E14: limits of groups and of the cluster, and what is said when they bite."""
+"""Limits of groups and of the cluster, and the reasons reported when they apply."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any
 def allowed(
     build: ClusterBuilder, group: str = "g", grown: int = 0, memory: Memory | None = None, **options: Any
 ) -> tuple[int, str]:
-    """How many more nodes a group may get, and the words for what stops more."""
+    """How many more nodes a group may get, and the reason against more."""
     world = world_of(build, memory, **options)
     found = ResourceLimiter(world).allowance(world.groups[group], grown)
     return found.nodes, text(found.stop)
 
 
-def test_L1_cores_of_all_nodes_count_in_groups_or_not() -> None:
+def test_cores_total_counts_all_nodes_with_and_without_a_group() -> None:
     for group in ("g", ""):
         build = cluster().node("a", "2", group="g").node("b", "4", group=group).group("g", max=10)
         build.running("a", 1, "2").running("b", 1, "4").pending(2, "2")
         assert growth(build.plan(cores_total=(0, 9)))["g"][0] == 1
 
 
-def test_L2_memory_total() -> None:
+def test_memory_total_limits_new_nodes() -> None:
     build = cluster().node("a", "1", "1100Mi", group="g").running("a", 1, "1", "1100Mi")
     build.group("g", template=node("t", "1", "100Mi")).group("h", template=node("t", "1", "100Mi"))
     build.groups = build.groups[1:]
     assert growth(build.pending(3, "1", "100Mi").plan(memory_total=(0, 1300 * 2**20))) == {"h": (2, 2)}
 
 
-def test_L3_no_room_for_one_node_names_the_resource() -> None:
+def test_limit_without_room_for_one_node_names_the_resource() -> None:
     build = cluster().node("a", "6").running("a", 1, "6").group("g", template=node("t", "2")).pending(1, "2")
     plan = build.plan(cores_total=(0, 7))
     assert growth(plan) == {}
     assert [text(r) for r in plan.unschedulable[0].reasons["g"]] == ['exceeded quota: "cluster-wide", resources: cpu']
 
 
-def test_L4_max_nodes_total_counts_every_node() -> None:
+def test_max_nodes_total_counts_every_node() -> None:
     build = cluster().node("a", "1", group="g").node("b", "1").running("a", 1, "1").running("b", 1, "1")
     assert growth(build.group("g").pending(3, "1").plan(max_nodes_total=3)) == {"g": (1, 1)}
 
 
-def test_L11_the_message_has_the_groups_words() -> None:
+def test_limit_message_uses_upstreams_wording() -> None:
     build = cluster().group("small-1", template=node("t", "1")).group("small-2", template=node("t", "1"))
     build.group("full", max=0, template=node("t", "8")).pending(1, "4")
     verdict = build.plan().unschedulable[0]
@@ -70,12 +70,12 @@ def test_L11_the_message_has_the_groups_words() -> None:
     }
 
 
-def test_one_pass_uses_several_groups_when_the_first_is_full() -> None:
+def test_one_pass_uses_several_groups_when_the_first_reaches_its_maximum() -> None:
     build = cluster().group("best", max=2, template=node("t", "2")).group("other", template=node("t", "4", "64Gi"))
     assert growth(build.pending(6, "2").plan()) == {"best": (2, 2), "other": (2, 4)}
 
 
-def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
+def test_group_that_is_unreadable_or_has_no_template_stops_no_other_group() -> None:
     build = cluster().group("broken", error="403 Forbidden").group("unknown", template_error="no capacity annotations")
     build.group("good", template=node("t", "2")).pending(2, "1")
     plan = build.plan()
@@ -84,7 +84,7 @@ def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
     assert skipped == {"broken": ReasonCode.GROUP_UNREADABLE, "unknown": ReasonCode.NO_TEMPLATE}
 
 
-# -- how limits combine
+# -- combination of limits
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
         pytest.param(12, 0, 2, id="E14-two-left"),
     ],
 )
-def test_the_smallest_limit_holds(cluster_limit: int, per_scale_up: int, nodes: int) -> None:
+def test_smallest_of_several_limits_applies(cluster_limit: int, per_scale_up: int, nodes: int) -> None:
     build = cluster()
     for at in range(10):
         build.node(f"n{at}", group="g")
@@ -106,7 +106,7 @@ def test_the_smallest_limit_holds(cluster_limit: int, per_scale_up: int, nodes: 
     assert allowed(build, max_nodes_total=cluster_limit, max_nodes_per_scale_up=per_scale_up)[0] == nodes
 
 
-def test_E12_three_nodes_per_scale_up_are_three_and_then_no_more() -> None:
+def test_max_nodes_per_scale_up_is_exhausted_after_three_nodes() -> None:
     build = cluster().group("g", template=node("t"))
     left = [allowed(build, grown=grown, max_nodes_per_scale_up=3) for grown in range(5)]
     assert [nodes for nodes, _ in left] == [3, 2, 1, 0, 0]
@@ -121,12 +121,12 @@ def test_E12_three_nodes_per_scale_up_are_three_and_then_no_more() -> None:
         pytest.param(25, 0, 0, id="E13-no-room-at-all"),
     ],
 )
-def test_groups_balanced_with_lend_their_room(target: int, beside: int, nodes: int) -> None:
+def test_similar_groups_extend_the_allowance_of_a_balanced_scale_up(target: int, beside: int, nodes: int) -> None:
     world = world_of(cluster().group("g", max=20, target=target, template=node("t")))
     assert ResourceLimiter(world).allowance(world.groups["g"], 0, beside).nodes == nodes
 
 
-def test_room_is_spent_once_and_a_copy_spends_its_own() -> None:
+def test_limit_quota_is_spent_once_and_copies_are_independent() -> None:
     world = world_of(cluster().group("g", template=node("t", "2")), cores_total=(0, 8))
     ledger, facts = ResourceLimiter(world), world.groups["g"]
     trial = ledger.copy()
@@ -136,7 +136,7 @@ def test_room_is_spent_once_and_a_copy_spends_its_own() -> None:
     assert ledger.allowance(facts, 4).nodes == 0
 
 
-def test_upcoming_nodes_count_and_virtual_kubelets_do_not() -> None:
+def test_limits_count_upcoming_nodes_and_exclude_virtual_kubelets() -> None:
     build = (
         cluster()
         .node("virtual", "1000", labels={"type": "virtual-kubelet"})
@@ -147,7 +147,7 @@ def test_upcoming_nodes_count_and_virtual_kubelets_do_not() -> None:
     assert allowed(build, memory=asked, max_nodes_total=5)[0] == 3
 
 
-def test_a_node_counts_with_whole_cores_of_its_capacity() -> None:
+def test_limits_count_whole_cores_of_node_capacity() -> None:
     template = node("t", capacity={"cpu": 1500, "memory": 1}, allocatable={"cpu": 900, "memory": 1})
     assert allowed(cluster().group("g", template=template), cores_total=(0, 9))[0] == 4
 
@@ -160,13 +160,13 @@ def test_a_node_counts_with_whole_cores_of_its_capacity() -> None:
         pytest.param(7, 7, "cpu, memory", id="L3-both-are-named"),
     ],
 )
-def test_every_resource_that_leaves_no_room_is_named(cores: int, gib: int, words: str) -> None:
+def test_every_exhausted_resource_limit_is_named(cores: int, gib: int, words: str) -> None:
     build = cluster().node("a", "6", "6Gi").group("g", template=node("t", "2", "2Gi"))
     limits: dict[str, Any] = {"cores_total": (0, cores), "memory_total": (0, gib * 2**30)}
     assert allowed(build, **limits) == (0, f'exceeded quota: "cluster-wide", resources: {words}')
 
 
-# -- GPUs, of any provider
+# -- GPUs, for every provider
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_gpu_total_counts_by_label_or_by_resource(
     )
 
 
-def test_gpu_total_of_one_type_leaves_other_groups_alone() -> None:
+def test_gpu_total_of_one_type_does_not_limit_other_groups() -> None:
     build = cluster().group("cpu", template=node("t"))
     build.group("gpu", template=node("t", labels={"cluster-api/accelerator": "t4"}, extra={"nvidia.com/gpu": 4}))
     assert allowed(build, "gpu", gpu_total=(("t4", 0, 3),))[0] == 0
     assert allowed(build, "cpu", gpu_total=(("t4", 0, 3),))[0] == 100
 
 
-def test_a_node_whose_driver_is_not_there_yet_counts_with_the_gpus_it_will_have() -> None:
+def test_node_waiting_for_its_gpu_driver_counts_with_its_expected_gpus() -> None:
     label = {"cluster-api/accelerator": "t4"}
     build = cluster().node("new", group="g", labels=label)
     build.group("g", template=node("t", labels=label, extra={"nvidia.com/gpu": 2}))
@@ -219,7 +219,7 @@ def test_a_node_whose_driver_is_not_there_yet_counts_with_the_gpus_it_will_have(
         pytest.param(4, 1, id="L7-four-each"),
     ],
 )
-def test_three_pods_with_a_gpu_each(gpus: int, nodes: int) -> None:
+def test_three_pods_with_one_gpu_each_within_gpu_total(gpus: int, nodes: int) -> None:
     build = cluster().group("g", template=node("t", extra={"nvidia.com/gpu": gpus}))
     assert growth(build.pending(3, extra={"nvidia.com/gpu": 1}).plan()) == {"g": (nodes, 3)}
 
@@ -248,7 +248,7 @@ def test_three_pods_with_a_gpu_each(gpus: int, nodes: int) -> None:
         pytest.param(5, 0, {"max_nodes_per_scale_up": 2}, 5, "max node group size reached", id="not-cut-per-scale-up"),
     ],
 )
-def test_a_zero_or_max_group_needs_room_for_all(
+def test_zero_or_max_group_needs_limit_room_for_all_its_nodes(
     group: int, used: int, options: dict[str, Any], nodes: int, words: str
 ) -> None:
     build = cluster()
@@ -258,7 +258,7 @@ def test_a_zero_or_max_group_needs_room_for_all(
     assert allowed(build, **options) == (nodes, words)
 
 
-def test_L6_the_numbers_behind_a_refused_atomic_increase() -> None:
+def test_refused_zero_or_max_increase_reports_its_numbers() -> None:
     build = cluster().node("a").node("b").group("g", max=5, template=node("t"), options=ATOMIC)
     world = world_of(build, max_nodes_total=5)
     reason = ResourceLimiter(world).atomic(world.groups["g"], 0)
@@ -266,7 +266,7 @@ def test_L6_the_numbers_behind_a_refused_atomic_increase() -> None:
     assert sentence(reason) == "atomic scale-up exceeds cluster node count limit (7 nodes, maxNodesTotal 5)"
 
 
-def test_a_zero_or_max_group_that_is_full_has_reached_its_maximum() -> None:
+def test_full_zero_or_max_group_has_reached_its_maximum() -> None:
     build = cluster().group("g", max=2, target=2, template=node("t"), options=ATOMIC)
     assert allowed(build) == (0, "max node group size reached")
     assert allowed(cluster().group("g", max=2, template=node("t"), options=ATOMIC), grown=2)[0] == 0
@@ -275,7 +275,7 @@ def test_a_zero_or_max_group_that_is_full_has_reached_its_maximum() -> None:
 # -- orchestration
 
 
-def test_L5_each_group_grows_for_the_pods_that_fit_it_and_the_rest_is_told_why() -> None:
+def test_each_group_scales_up_for_pods_that_fit_and_the_rest_have_reasons() -> None:
     build = cluster().group("ng1", template=node("t", "500m", "1000")).group("ng2", template=node("t", "1", "100"))
     build.pending(1, "900m", name="p1", owner="p1").pending(1, "2", name="p2", owner="p2")
     plan = build.pending(1, 0, 200, name="p3", owner="p3").plan()

@@ -1,4 +1,5 @@
-"""Which taints are leftovers, and which nodes ask to be left empty (scale-down.md §9, §13)."""
+"""Taint updates: leftover taints to remove, and soft taints on unneeded nodes (docs/reference/drain.md "Soft taints",
+"Stale taints")."""
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ def one(*taints: Taint, **annotations: str) -> ClusterBuilder:
     return cluster().node("n", group="g", taints=list(taints), annotations=annotations).group("g")
 
 
-def test_a_quiet_cluster_has_none() -> None:
+def test_cluster_without_taints_needs_no_taint_updates() -> None:
     assert found(one()) == ()
 
 
-def test_our_own_leftover_goes_at_once_when_its_operation_is_over() -> None:
+def test_own_leftover_taint_is_removed_once_its_operation_is_over() -> None:
     left = one(hard(5.0), **{NOTE: "remove-1", "outscaler.dev/cordoned": "true"})
     assert found(left) == (TaintUpdate("n", "cleanup", cordoned=True),)
     assert found(left, operations=(operation("n", OperationState.FAILED),)) == (
@@ -64,43 +65,43 @@ def test_our_own_leftover_goes_at_once_when_its_operation_is_over() -> None:
     )
 
 
-def test_a_cordon_that_is_not_ours_stays() -> None:
+def test_foreign_cordon_is_kept() -> None:
     assert found(one(hard(), **{NOTE: "remove-1"})) == (TaintUpdate("n", "cleanup"),)
 
 
 @pytest.mark.parametrize("state", [OperationState.PLANNED, OperationState.RUNNING, OperationState.WAITING])
-def test_nodes_of_open_operations_are_left_alone(state: OperationState) -> None:
+def test_taints_on_nodes_of_open_operations_are_kept(state: OperationState) -> None:
     going = (operation("n", state),)
     assert found(one(hard(), **{NOTE: "remove-1"}), operations=going) == ()
-    assert found(one(hard(9e5)), operations=going) == ()  # planned, and not tainted by us yet
+    assert found(one(hard(9e5)), operations=going) == ()  # planned, but not yet tainted by us
     assert found(one(), "n", operations=going) == ()
     assert found(one(SOFT), operations=going) == ()
 
 
-def test_a_node_noted_by_an_open_operation_is_left_to_it_whatever_its_targets_say() -> None:
+def test_taint_of_an_open_operation_is_kept_whatever_its_targets_are() -> None:
     assert found(one(hard(), **{NOTE: "remove-1"}), operations=(operation("other"),)) == ()
 
 
 @pytest.mark.parametrize(
     ("taint", "goes"),
     [
-        (hard(30.0), False),  # U10: somebody is at it
+        (hard(30.0), False),  # a removal is in progress
         (hard(LONGEST - 1.0), False),
         (hard(LONGEST + 2.0), True),
         (hard(value=""), True),
         (hard(value="yesterday"), True),
-        (hard(value=str(int(NOW * 1000))), True),  # milliseconds: no time of a taint
+        (hard(value=str(int(NOW * 1000))), True),  # milliseconds, which are not a valid taint time
         (hard(-120.0), False),  # a clock ahead of ours
         (hard(-7 * 86400.0), True),
         (hard(value="-5"), True),
         (hard(value="٣"), True),
     ],
 )
-def test_a_foreign_mark_is_left_until_it_must_have_been_forgotten(taint: Taint, goes: bool) -> None:
+def test_foreign_taint_is_kept_until_its_removal_must_have_ended(taint: Taint, goes: bool) -> None:
     assert found(one(taint)) == ((TaintUpdate("n", "cleanup", cordoned=True),) if goes else ())
 
 
-def test_with_priority_groups_a_foreign_removal_may_take_longer() -> None:
+def test_foreign_taint_is_kept_longer_with_drain_priority_groups() -> None:
     groups = ((0, 600), (1000, 600))
     assert found(one(hard(LONGEST + 600.0)), drain_priority_config=groups) == ()
     assert found(one(hard(LONGEST + 1500.0)), drain_priority_config=groups) == (
@@ -108,7 +109,7 @@ def test_with_priority_groups_a_foreign_removal_may_take_longer() -> None:
     )
 
 
-def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None:
+def test_unneeded_nodes_get_a_soft_taint_and_needed_nodes_lose_it() -> None:
     build = (
         cluster()
         .node("b", group="g")
@@ -126,7 +127,7 @@ def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None
     )
 
 
-def test_the_hard_taint_comes_first_and_alone() -> None:
+def test_hard_taint_is_removed_first_and_separately() -> None:
     build = (
         cluster()
         .node("z", group="g", taints=[hard(9e5), SOFT])
@@ -137,12 +138,12 @@ def test_the_hard_taint_comes_first_and_alone() -> None:
     assert found(build, "a", "y", "z") == (TaintUpdate("z", "cleanup", cordoned=True), TaintUpdate("a", "soften"))
 
 
-def test_switched_off_soft_taints_that_are_there_go() -> None:
+def test_disabled_soft_taints_are_removed() -> None:
     assert found(one(SOFT), "n", max_bulk_soft_taint_count=0) == (TaintUpdate("n", "unsoften"),)
     assert found(one(), "n", max_bulk_soft_taint_count=0) == ()
 
 
-def test_nodes_of_no_group_or_of_one_that_could_not_be_read_are_somebody_elses() -> None:
+def test_taints_of_nodes_without_a_readable_group_are_kept() -> None:
     assert found(cluster().node("n", taints=[hard(9e5), SOFT])) == ()
     unread = one(hard(9e5), SOFT)
     snapshot = unread.snapshot()
@@ -151,6 +152,6 @@ def test_nodes_of_no_group_or_of_one_that_could_not_be_read_are_somebody_elses()
     assert taint_updates(world, ()) == ()
 
 
-def test_the_same_world_has_the_same_marks_in_the_same_order() -> None:
+def test_equal_cluster_states_give_equal_taint_updates_in_equal_order() -> None:
     build = cluster().node("b", group="g").node("a", group="g", taints=[SOFT]).group("g")
     assert found(build, "b") == found(build, "b")

@@ -1,4 +1,4 @@
-"""Groups below their minimum are raised to it (scale-up.md §9), as far as limits allow."""
+"""Groups below their minimum are raised to it as far as limits allow (docs/reference/scale-up.md "Minimum sizes")."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def raised(
 
 
 def small(**group: Any) -> ClusterBuilder:
-    """A group of one node, at least three."""
+    """A group of one node with a minimum of three."""
     return cluster().node("n", "16", group="g").group("g", **{"min": 3, **group})
 
 
-def test_a_group_gets_what_it_lacks_only_if_that_is_wanted() -> None:
+def test_group_below_its_minimum_is_raised_only_if_the_option_is_on() -> None:
     assert raised(small()) == {"g": 2}
     assert raised(small(), enforce_node_group_min_size=False) == {}
 
@@ -44,11 +44,11 @@ def test_a_group_gets_what_it_lacks_only_if_that_is_wanted() -> None:
         pytest.param({"min": 5, "max": 2}, {"g": 1}, id="never-over-its-maximum"),
     ],
 )
-def test_bounds(group: dict[str, int], lacks: dict[str, int]) -> None:
+def test_raise_to_the_minimum_by_group_size_and_bounds(group: dict[str, int], lacks: dict[str, int]) -> None:
     assert raised(small(**group)) == lacks
 
 
-def test_L8_resource_limits_hold() -> None:
+def test_raise_to_the_minimum_respects_resource_limits() -> None:
     build = cluster().node("n", "16", group="g").node("other", "16").group("g", min=3)
     assert raised(build, cores_total=(0, 48)) == {"g": 1}
     assert raised(build, cores_total=(0, 47)) == {}
@@ -57,7 +57,7 @@ def test_L8_resource_limits_hold() -> None:
 @pytest.mark.parametrize(
     "why", ["", "backoff", "unhealthy", "unreadable", "growing", "no-template", "cluster-unhealthy"]
 )
-def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
+def test_group_that_may_not_scale_up_is_raised_to_its_minimum_later(why: str) -> None:
     build, memory = cluster(), Memory()
     if why == "cluster-unhealthy":
         for at in range(9):
@@ -94,7 +94,7 @@ def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
     assert raised(build, memory) == ({} if why else {"g": 11})
 
 
-def test_the_size_of_the_cluster_counts_for_max_nodes_total_not_that_of_the_group() -> None:
+def test_max_nodes_total_counts_the_whole_cluster_when_raising_to_a_minimum() -> None:
     build = small()
     for at in range(9):
         build.node(f"other-{at}")
@@ -102,17 +102,17 @@ def test_the_size_of_the_cluster_counts_for_max_nodes_total_not_that_of_the_grou
     assert raised(build, max_nodes_total=11) == {"g": 1}
 
 
-def test_groups_spend_the_same_room_only_once() -> None:
+def test_groups_raised_to_their_minimums_share_one_limit_quota() -> None:
     build = cluster().group("b", min=3, template=node("t")).group("a", min=3, template=node("t"))
     assert raised(build, max_nodes_total=4) == {"a": 3, "b": 1}
 
 
-def test_what_the_pass_already_gave_counts() -> None:
+def test_raise_to_the_minimum_counts_nodes_already_planned_in_the_pass() -> None:
     assert raised(small(), grown={"g": 1}) == {"g": 1}
     assert raised(small(), grown={"g": 2}) == {}
 
 
-def test_a_zero_or_max_group_gets_all_its_nodes_or_none() -> None:
+def test_raise_to_the_minimum_gives_a_zero_or_max_group_all_nodes_or_none() -> None:
     build = cluster().group("g", min=1, max=5, template=node("t"), options=GroupOptions(zero_or_max=True))
     assert raised(build) == {"g": 5}
     assert raised(build, max_nodes_total=4) == {}

@@ -1,4 +1,5 @@
-"""Sums kept pod by pod (plan/removal/neighbours.py) say what plan/topology works out anew each time."""
+"""The incremental counts of the removal simulation equal the counts that simulation/pod_topology computes from
+scratch."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.property.snapshot_reader import read
 
 
 def _floor(seed: int) -> SimulatedCluster:
-    """The floor of a random cluster full of rules between pods."""
+    """The simulated cluster of a random cluster with many rules between pods."""
     made = make(seed)
     snapshot = read(made.lists, made.manifest, NOW)
     world = build_cluster_state(snapshot, Policy("test"), Memory(), NOW)
@@ -29,7 +30,7 @@ def _floor(seed: int) -> SimulatedCluster:
 
 
 def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
-    """Compare for every class that has rules; how many there are."""
+    """Compares every class with rules; returns how many there are."""
     compared = 0
     floor.rows.forget()
     for cls in range(len(floor.classes)):
@@ -44,14 +45,14 @@ def _agree(floor: SimulatedCluster, neighbours: IncrementalPodTopology) -> int:
 
 
 @pytest.mark.parametrize("first", range(0, 120, 40))
-def test_changes_add_up_to_what_is_counted_anew(first: int) -> None:
+def test_incremental_topology_counts_equal_counts_from_scratch(first: int) -> None:
     compared = 0
     for seed in range(first, first + 40):
         floor, draw = _floor(seed), random.Random(seed)
         if not len(floor.table):
             continue
         neighbours = IncrementalPodTopology(floor)
-        _agree(floor, neighbours)  # every rule is asked for before anything changes
+        _agree(floor, neighbours)  # every rule is queried before any change
         for _ in range(12):
             cls, row = draw.randrange(len(floor.classes)), draw.randrange(len(floor.table))
             match draw.randrange(5):
@@ -68,7 +69,7 @@ def test_changes_add_up_to_what_is_counted_anew(first: int) -> None:
     assert compared > 200
 
 
-def test_rules_asked_for_later_begin_with_what_is_there_by_then() -> None:
+def test_topology_rules_queried_late_start_from_current_counts() -> None:
     compared = 0
     for seed in range(60):
         floor, draw = _floor(seed), random.Random(seed)

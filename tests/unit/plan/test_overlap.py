@@ -1,4 +1,4 @@
-"""Two spans of a clock: found where they meet, and found fast."""
+"""Overlap of two schedule windows: correctness and speed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def at(text: str) -> float:
         (Span("30 2 * * *", "Europe/Zurich", HOUR), Span("0 1 31 3 *", "UTC", 60.0), "2024-03-31T01:00"),  # the gap
     ],
 )
-def test_the_instant_at_which_both_are_open(one: Span, other: Span, meet: str) -> None:
+def test_overlap_is_the_instant_at_which_both_windows_are_open(one: Span, other: Span, meet: str) -> None:
     expected = at(meet) if meet else None
     assert both_open(one, other) == both_open(other, one) == expected
 
@@ -50,7 +50,7 @@ SPANS = st.builds(
 
 @settings(max_examples=60, deadline=None)
 @given(SPANS, SPANS)
-def test_what_is_found_lies_in_both_and_the_order_does_not_matter(one: Span, other: Span) -> None:
+def test_found_overlap_lies_in_both_windows_in_either_order(one: Span, other: Span) -> None:
     found = both_open(one, other)
     assert (found is None) == (both_open(other, one) is None)
     if found is not None:
@@ -87,7 +87,7 @@ def test_what_is_found_lies_in_both_and_the_order_does_not_matter(one: Span, oth
         "0 23 * 11 7L",
     ],
 )
-def test_openings_are_those_of_cronsim_also_where_the_clock_is_changed(cron: str, zone: str) -> None:
+def test_window_openings_equal_cronsims_across_clock_changes(cron: str, zone: str) -> None:
     begins = datetime(2023, 12, 1, tzinfo=ZoneInfo(zone)) - timedelta(seconds=1)
     every = (start.timestamp() for start in CronSim(cron, begins))
     ends = datetime(2025, 2, 1, tzinfo=ZoneInfo(zone)).timestamp()
@@ -96,11 +96,11 @@ def test_openings_are_those_of_cronsim_also_where_the_clock_is_changed(cron: str
 
 
 def minute_of(at: float) -> Span:
-    """The minute that begins at this instant, once in the year of it."""
+    """The minute that begins at this instant, unique within its year."""
     return Span(datetime.fromtimestamp(at, UTC).strftime("%M %H %d %m *"), "UTC", 60.0)
 
 
-def test_crons_that_open_all_the_time_take_no_time() -> None:
+def test_overlap_of_always_open_crons_is_found_quickly() -> None:
     began = time.process_time()
     assert both_open(Span("*/2 * * * *", "UTC", 60.0), Span("1-59/2 * * * *", "Asia/Tokyo", 60.0)) is None
     assert time.process_time() - began < 1.0

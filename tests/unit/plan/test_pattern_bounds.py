@@ -1,4 +1,4 @@
-"""Regular expressions that others write: priorities of a ConfigMap, labels that Cluster API hands down."""
+"""Regular expressions from untrusted sources: priorities of a ConfigMap and labels from Cluster API."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _config(*patterns: str) -> str:
     return "10:\n" + "".join(f"  - '{text}'\n" for text in patterns)
 
 
-def test_a_thousand_large_patterns_are_refused_when_they_are_read() -> None:
+def test_thousand_large_priority_patterns_are_rejected_on_reading() -> None:
     started = time.process_time()
     found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))})
     assert "repeat too much" in found.problem
     assert time.process_time() - started < 20.0
 
 
-def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None:
+def test_priority_patterns_beyond_the_time_limit_are_reported_and_filter_nothing() -> None:
     """Each of them is allowed; looking for all of them in the names of two hundred groups could take seconds."""
     found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))})
     names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(200)]
@@ -48,13 +48,13 @@ def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None
     assert time.process_time() - started < 30.0
 
 
-def test_a_thousand_ordinary_patterns_are_read() -> None:
+def test_thousand_ordinary_priority_patterns_are_accepted() -> None:
     found = priority_configmap.read({"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))})
     assert (found.problem, len(found.rules[0][1])) == ("", 1_000)
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "(.*a){20}", "^([a-z]+)*x"])
-def test_a_pattern_of_labels_that_backtracks_for_ever_costs_no_time(pattern: str) -> None:
+def test_label_pattern_with_catastrophic_backtracking_costs_no_time(pattern: str) -> None:
     settings = read_settings({"clusterName": "c", "syncMachineLabels": pattern})
     labels = {"a" * length + "!": "x" for length in range(20, 300)}
     resource = CapiResource(Metadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
@@ -63,6 +63,6 @@ def test_a_pattern_of_labels_that_backtracks_for_ever_costs_no_time(pattern: str
     assert time.process_time() - started < 10.0
 
 
-def test_a_pattern_of_labels_in_another_syntax_is_refused() -> None:
+def test_label_pattern_in_another_syntax_is_rejected() -> None:
     with pytest.raises(BadInput, match="is not a regular expression"):
         read_settings({"clusterName": "c", "syncMachineLabels": "a(?=b)"})

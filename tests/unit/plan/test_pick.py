@@ -1,7 +1,7 @@
-"""Cases S about who goes now: timers, minima, parallelism, and the order in which budgets are spent.
+"""Selection of the nodes removed now: timers, minimums, parallelism, and the order in which limits are spent.
 
-S1 (how many candidates upstream looks for before it stops simulating) has no counterpart: every node is looked at.
-S14 (tainting fails) is the executors': what picking knows of it is the cooldown that follows.
+Upstream's limit on the number of candidates to simulate has no counterpart: every node is simulated. A failed taint is
+handled by operations; the selection only sees the cooldown that follows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ATOMIC = GroupOptions(zero_or_max=True)
         (0.0, -5.0, True),
     ],
 )
-def test_S2_strictly_longer_than_the_threshold_and_zero_is_at_once(needs: float, age: float, leaves: bool) -> None:
+def test_unneeded_time_must_exceed_the_threshold_and_zero_means_at_once(needs: float, age: float, leaves: bool) -> None:
     picked = SelectionBuilderPool().group("g", 1).pick(since=NOW - age, scale_down_unneeded_time=needs)
     assert goes(picked) == (["g-e00"] if leaves else [])
     if not leaves:
@@ -46,7 +46,7 @@ def test_S2_strictly_longer_than_the_threshold_and_zero_is_at_once(needs: float,
         (True, 0.0, GroupOptions(scale_down_unneeded_time=0.0), None),
     ],
 )
-def test_S3_ready_and_unready_nodes_have_thresholds_of_their_own(
+def test_ready_and_unready_nodes_have_separate_unneeded_times(
     ready: bool, age: float, own: GroupOptions, code: ReasonCode | None
 ) -> None:
     picked = SelectionBuilderPool().group("g", 1, node={"ready": ready}, options=own).pick(since=NOW - age)
@@ -54,9 +54,7 @@ def test_S3_ready_and_unready_nodes_have_thresholds_of_their_own(
 
 
 @pytest.mark.parametrize(("drain", "target", "expected"), [(2, 10, (3, 2)), (5, 10, (3, 4)), (2, 5, (2, 0))])
-def test_S5_the_minimum_counts_nodes_on_their_way_out_and_those_picked(
-    drain: int, target: int, expected: tuple[int, int]
-) -> None:
+def test_group_minimum_counts_leaving_and_selected_nodes(drain: int, target: int, expected: tuple[int, int]) -> None:
     pool = SelectionBuilderPool().group("g", 3, drain, min=1, target=target).going("g", "x1", "x2")
     picked = pool.pick(max_drain_parallelism=10)
     assert counts(picked) == expected
@@ -66,7 +64,7 @@ def test_S5_the_minimum_counts_nodes_on_their_way_out_and_those_picked(
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [(7, 0), (8, 8)])
-def test_S6_a_zero_or_max_group_goes_whole_or_not_at_all(candidates: int, expected: int) -> None:
+def test_zero_or_max_group_is_removed_whole_or_not_at_all(candidates: int, expected: int) -> None:
     picked = SelectionBuilderPool().group("g", candidates, others=8 - candidates, options=ATOMIC).pick()
     assert len(picked.chosen) == expected
     if not expected:
@@ -82,17 +80,17 @@ def test_S6_a_zero_or_max_group_goes_whole_or_not_at_all(candidates: int, expect
         (2, 8, (2, 5)),
     ],
 )
-def test_S11_empty_nodes_spend_the_budget_first(empty: int, drain: int, expected: tuple[int, int]) -> None:
+def test_empty_nodes_use_the_parallelism_limit_first(empty: int, drain: int, expected: tuple[int, int]) -> None:
     picked = SelectionBuilderPool().group("g", empty, drain).pick()
     assert counts(picked) == expected
     assert why(picked) == {ReasonCode.PARALLELISM}
 
 
-def test_S11_an_atomic_group_may_be_larger_than_the_budget() -> None:
+def test_zero_or_max_group_may_exceed_the_parallelism_limit() -> None:
     assert counts(SelectionBuilderPool().group("a", 11, options=ATOMIC).pick()) == (11, 0)
 
 
-def test_S11_an_atomic_group_spends_before_other_empty_nodes() -> None:
+def test_zero_or_max_group_is_selected_before_other_empty_nodes() -> None:
     picked = SelectionBuilderPool().group("g", 8).group("z", 3, options=ATOMIC).pick()
     assert sorted(goes(picked)) == [*(f"g-e0{at}" for at in range(7)), "z-e00", "z-e01", "z-e02"]
     assert picked.held == {"g-e07": Reason.of(ReasonCode.PARALLELISM, limit=10)}
@@ -109,7 +107,7 @@ def test_S11_an_atomic_group_spends_before_other_empty_nodes() -> None:
         pytest.param(9, 6, 1, 1, 2, (0, 0), id="more-than-allowed-is-running"),
     ],
 )
-def test_S12_removals_in_progress_count(
+def test_removals_in_progress_count_towards_parallelism(
     running: int, draining: int, empty: int, drain: int, atomic: int, expected: tuple[int, int]
 ) -> None:
     pool = SelectionBuilderPool().group("g", empty, drain, target=50).group("a", atomic, options=ATOMIC)
@@ -119,13 +117,13 @@ def test_S12_removals_in_progress_count(
     assert counts(pool.pick()) == expected
 
 
-def test_S12_only_the_first_atomic_group_may_overflow() -> None:
+def test_only_the_first_zero_or_max_group_may_exceed_parallelism() -> None:
     picked = SelectionBuilderPool().group("a", 3, options=ATOMIC).group("b", 8, options=ATOMIC).group("g", 9).pick()
     assert {each.group for each in picked.chosen} == {"a", "g"}
     assert len(picked.chosen) == 10
 
 
-def test_S12_after_an_overflow_nothing_else_fits() -> None:
+def test_nothing_more_is_selected_after_parallelism_is_exceeded() -> None:
     picked = SelectionBuilderPool().group("a", 11, options=ATOMIC).group("b", 1, options=ATOMIC).group("g", 3).pick()
     assert {each.group for each in picked.chosen} == {"a"}
     assert why(picked) == {ReasonCode.PARALLELISM}
@@ -140,7 +138,7 @@ def test_S12_after_an_overflow_nothing_else_fits() -> None:
         pytest.param(2, 2, 1, 4, (2, 2), id="the-target-size"),
     ],
 )
-def test_S13_a_zero_or_max_group_of_empty_and_drained_nodes(
+def test_zero_or_max_group_of_empty_and_drained_nodes_is_removed_together(
     empty: int, drain: int, others: int, target: int, expected: tuple[int, int]
 ) -> None:
     picked = SelectionBuilderPool().group("a", empty, drain, others=others, target=target, options=ATOMIC).pick()
@@ -148,26 +146,26 @@ def test_S13_a_zero_or_max_group_of_empty_and_drained_nodes(
     assert why(picked) <= {ReasonCode.ATOMIC_FAILED}
 
 
-def test_S13_what_is_left_of_a_zero_or_max_group_whose_removal_was_interrupted_goes_too() -> None:
+def test_rest_of_an_interrupted_zero_or_max_group_removal_is_selected() -> None:
     pool = (
         SelectionBuilderPool().group("a", 2, others=6, options=ATOMIC).going("a", *(f"a-o{at:02d}" for at in range(6)))
     )
     assert goes(pool.pick()) == ["a-e00", "a-e01"]
 
 
-def test_a_zero_or_max_group_with_more_nodes_than_its_target_goes_down_to_nothing_and_no_further() -> None:
+def test_zero_or_max_group_above_its_target_is_removed_only_down_to_zero() -> None:
     picked = SelectionBuilderPool().group("a", 9, target=8, options=ATOMIC).pick()
     assert len(picked.chosen) == 8
     assert why(picked) == {ReasonCode.GROUP_MIN_SIZE}
 
 
-def test_a_zero_or_max_group_whose_target_may_be_lowered_already_is_not_taken_in_part() -> None:
+def test_zero_or_max_group_with_an_uncertain_target_is_not_removed_in_part() -> None:
     picked = SelectionBuilderPool().group("a", 2, options=ATOMIC).going("a", "gone").pick()
     assert picked.chosen == ()
     assert why(picked) == {ReasonCode.ATOMIC_FAILED, ReasonCode.GROUP_MIN_SIZE}
 
 
-def test_S14_a_failed_start_is_followed_by_a_cooldown_of_three_minutes() -> None:
+def test_failed_removal_start_is_followed_by_a_cooldown_of_three_minutes() -> None:
     pool = SelectionBuilderPool().group("g", 3)
     picked = pool.pick(Memory(last_scale_down_failure=NOW - 179))
     reason = Reason.of(ReasonCode.IN_COOLDOWN, which="scaleDownDelayAfterFailure", until=NOW + 1)
@@ -175,7 +173,7 @@ def test_S14_a_failed_start_is_followed_by_a_cooldown_of_three_minutes() -> None
     assert len(pool.pick(Memory(last_scale_down_failure=NOW - 180)).chosen) == 3
 
 
-def test_S19_a_cooldown_is_over_at_its_end_and_timers_ran_meanwhile() -> None:
+def test_cooldown_ends_at_its_end_and_unneeded_time_counts_during_it() -> None:
     noon = NOW - NOW % 86400 + 43200
     pool, grown = SelectionBuilderPool().group("g", 1), Memory(last_scale_up=noon)
     assert why(pool.pick(grown, now=noon + 599, since=noon - 900)) == {ReasonCode.IN_COOLDOWN}
@@ -184,13 +182,13 @@ def test_S19_a_cooldown_is_over_at_its_end_and_timers_ran_meanwhile() -> None:
     assert goes(pool.pick(grown, now=noon + 631, since=noon + 30)) == ["g-e00"]
 
 
-def test_S20_a_minimum_of_cores_is_used_up_by_each_pick() -> None:
+def test_each_selected_node_reduces_room_above_the_cores_minimum() -> None:
     picked = SelectionBuilderPool().group("g", 2, others=4, cpu="2").pick(cores_total=(10, 100))
     assert goes(picked) == ["g-e00"]
     assert picked.held == {"g-e01": Reason.of(ReasonCode.MINIMAL_RESOURCE_LIMIT, resources="cpu")}
 
 
-def test_nodes_on_their_way_out_are_no_part_of_a_minimum() -> None:
+def test_leaving_nodes_do_not_count_towards_a_cluster_minimum() -> None:
     pool = SelectionBuilderPool().group("g", 2, others=4, cpu="2").going("g", "g-o00")
     assert why(pool.pick(cores_total=(10, 100))) == {ReasonCode.MINIMAL_RESOURCE_LIMIT}
 
@@ -209,24 +207,24 @@ GPU = {"extra": {"nvidia.com/gpu": 2}, "labels": {"accelerator": "t4"}}
         ({"memory_total": (16 * 2**30, 2**50), "cores_total": (4, 9)}, (0, {"cpu, memory"})),
     ],
 )
-def test_minima_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
+def test_cluster_minimums_of_gpus_and_memory(limits: dict[str, Any], expected: tuple[int, set[str]]) -> None:
     picked = SelectionBuilderPool().group("g", 3, others=1, node=GPU).pick(**limits)
     short = {str(reason.params["resources"]) for reason in picked.held.values()}
     assert (len(picked.chosen), short) == expected
 
 
-def test_a_node_without_gpus_does_not_matter_to_their_minimum() -> None:
+def test_node_without_gpus_ignores_the_gpu_minimum() -> None:
     pool = SelectionBuilderPool().group("plain", 1).group("g", 0, others=1, node=GPU)
     assert goes(pool.pick(gpu_total=(("t4", 8, 100),))) == ["plain-e00"]
 
 
-def test_a_zero_or_max_group_that_stays_leaves_its_room_to_others() -> None:
+def test_zero_or_max_group_that_stays_uses_no_room_above_a_minimum() -> None:
     pool = SelectionBuilderPool().group("a", 2, others=1, options=ATOMIC).group("g", 2)
     picked = pool.pick(cores_total=(3, 100))
     assert goes(picked) == ["g-e00", "g-e01"]
 
 
-def test_a_zero_or_max_group_that_a_minimum_keeps_in_part_stays_whole() -> None:
+def test_zero_or_max_group_partly_blocked_by_a_minimum_stays_whole() -> None:
     picked = SelectionBuilderPool().group("a", 3, options=ATOMIC, min=1).pick()
     assert goes(picked) == []
     assert sorted(reason.code for reason in picked.held.values()) == [
@@ -236,7 +234,7 @@ def test_a_zero_or_max_group_that_a_minimum_keeps_in_part_stays_whole() -> None:
     ]
 
 
-def test_the_first_reason_is_told() -> None:
+def test_first_blocking_reason_is_reported() -> None:
     young = GroupOptions(scale_down_cooldown=86400.0)
     pool = SelectionBuilderPool().group("g", 1, waits_for="default/job", options=young, min=1)
     known = Memory(last_scale_up=NOW)
@@ -247,20 +245,20 @@ def test_the_first_reason_is_told() -> None:
     assert why(SelectionBuilderPool().group("g", 1, min=1).pick(known)) == {ReasonCode.GROUP_MIN_SIZE}
 
 
-def test_the_order_is_empty_then_drains_then_risky_drains_and_else_as_found() -> None:
+def test_removals_are_ordered_empty_then_drains_then_risky_drains() -> None:
     pool = SelectionBuilderPool().group("r", 0, 1, risky=True).group("b", 1, 1).group("a", 1, 1)
     assert goes(pool.pick()) == ["b-e00", "a-e00", "b-d00", "a-d00", "r-d00"]
     assert goes(pool.pick(max_scale_down_parallelism=2)) == ["b-e00", "a-e00"]
     assert goes(pool.pick(max_drain_parallelism=2)) == ["b-e00", "a-e00", "b-d00", "a-d00"]
 
 
-def test_atomic_groups_with_empty_nodes_come_before_those_that_are_only_drained() -> None:
+def test_zero_or_max_groups_with_empty_nodes_precede_drained_ones() -> None:
     pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("e", 1, 1, options=ATOMIC).group("g", 5)
     picked = pool.pick(max_scale_down_parallelism=2)
     assert {each.group for each in picked.chosen} == {"e"}
 
 
-def test_an_atomic_group_does_not_go_where_no_drain_may() -> None:
+def test_zero_or_max_group_is_not_removed_where_no_drain_is_allowed() -> None:
     pool = SelectionBuilderPool().group("d", 0, 2, options=ATOMIC).group("g", 1).going("g", *"vwxyz", drained=True)
     picked = pool.pick()
     assert goes(picked) == []
@@ -270,7 +268,7 @@ def test_an_atomic_group_does_not_go_where_no_drain_may() -> None:
     }
 
 
-def test_what_holds_the_pass_back_is_told_of_all() -> None:
+def test_reason_that_blocks_the_pass_is_reported_for_every_candidate() -> None:
     hold = Reason.of(ReasonCode.WAITING_FOR_MORE, age=1.0)
     picked = SelectionBuilderPool().group("g", 2).pick(hold=hold)
     assert (picked.paused, list(picked.held.values()), picked.chosen) == (hold, [hold, hold], ())
@@ -278,12 +276,12 @@ def test_what_holds_the_pass_back_is_told_of_all() -> None:
     assert off.paused == Reason.of(ReasonCode.SCALE_DOWN_DISABLED)
 
 
-def test_an_empty_list_is_an_answer() -> None:
+def test_selection_without_candidates_is_empty() -> None:
     picked = SelectionBuilderPool().group("g", 0, others=2).pick()
     assert (picked.chosen, picked.held, picked.paused) == ((), {}, None)
 
 
-# --- huaweicloud-cce.md, rows 12 to 14 of its table
+# --- scenarios 12 to 14 of docs/rules.md
 
 
 @pytest.mark.parametrize(
@@ -297,7 +295,8 @@ def test_an_empty_list_is_an_answer() -> None:
 def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(
     memory: str, age: float, code: ReasonCode | None
 ) -> None:
-    """cpu is at 30 %. The vendor says "at 10:00"; ours, as upstream, once it is longer than that."""
+    """cpu is at 30 %. The vendor's document says "at 10:00"; here, as upstream, the node goes once it was unneeded for
+    longer than the time."""
     build = cluster().node("home", "8", "64Gi").node("n", "1", "4Gi", group="g").group("g")
     build.running("n", 1, "300m", memory)
     plan = build.plan(Memory(nodes={"n": NodeMemory(NOW - age, NOW - 10)}))
@@ -342,7 +341,7 @@ def test_CCE_14_a_young_node_stays_and_so_does_every_node_in_a_cooldown_of_the_c
         assert picked.held["p-e00"].params == {"until": NOW + 420}
 
 
-def test_CA_5079_twenty_drains_go_at_once_where_the_policy_lets_them() -> None:
-    """demands.md 25: what bounds drains is the policy and disruption budgets, not a constant."""
+def test_policy_allows_twenty_parallel_drains() -> None:
+    """The policy and disruption budgets limit parallel drains, not a constant (kubernetes/autoscaler issue 5079)."""
     pool = SelectionBuilderPool().group("g", 0, 20)
     assert counts(pool.pick(max_scale_down_parallelism=20, max_drain_parallelism=20)) == (0, 20)

@@ -1,5 +1,5 @@
-"""Cases P1-P17: filters that look at the node alone, each through the planner or the reading of a pod; and what is
-simulated at all. P18-P23 are in test_affinity, P24-P33 in test_spread, P34 and P35 in test_volumes."""
+"""Filters that look at the node alone, tested through the planner or the pod reader, and features that are not
+simulated. Inter-pod affinity is in test_affinity, topology spread in test_spread, volumes in test_volumes."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _INIT, _SIDECAR = _container(400), _container(50, ', "restartPolicy": "Always"')
         ),
     ],
 )
-def test_the_request_of_a_pod(spec: str, cpu: int) -> None:
+def test_pod_request_includes_init_containers_and_overhead(spec: str, cpu: int) -> None:
     assert pod_requests(_spec(spec)) == {"cpu": cpu}
 
 
 def _fits(build: ClusterBuilder) -> bool:
-    """Whether the one pending pod fits the nodes there are."""
+    """Whether the one pending pod fits an existing node."""
     return len(build.plan().fits_existing) == 1
 
 
@@ -71,16 +71,16 @@ def _fits(build: ClusterBuilder) -> bool:
         pytest.param("1200m", "1m", False, id="P5-overcommitted-asks-one"),
     ],
 )
-def test_room_on_a_node(used: str, asks: str, fits: bool) -> None:
+def test_pod_fits_a_node_with_enough_free_resources(used: str, asks: str, fits: bool) -> None:
     assert _fits(cluster().node("n", "1").running("n", 1, used).pending(1, asks)) is fits
 
 
-def test_P6_the_number_of_pods_is_a_resource() -> None:
+def test_pod_count_is_a_resource_of_the_node() -> None:
     build = cluster().node("n", "1", pods=10, group="g").running("n", 10).group("g", max=1).pending(1)
     assert not _fits(build)
 
 
-def test_P7_every_short_resource_is_named() -> None:
+def test_every_short_resource_of_a_node_is_named() -> None:
     build = cluster().group("g", template=node("t", "1")).pending(1, "2", extra={"nvidia.com/gpu": 1})
     assert [text(r) for r in build.plan().unschedulable[0].reasons["g"]] == [
         "Insufficient cpu",
@@ -88,7 +88,7 @@ def test_P7_every_short_resource_is_named() -> None:
     ]
 
 
-def test_P8_allocatable_counts_not_capacity() -> None:
+def test_room_on_a_node_is_allocatable_and_not_capacity() -> None:
     offered = node("t", "1900m", capacity={"cpu": 2000, "memory": 2**32, "pods": 110})
     assert growth(cluster().group("g", template=offered).pending(1, "1950m").plan()) == {}
 
@@ -130,14 +130,14 @@ def _in(key: str, *values: str) -> NodeTerm:
         ),
     ],
 )
-def test_node_affinity(more: dict[str, Any], labels: dict[str, str], fits: bool) -> None:
+def test_pod_node_affinity_and_node_selector(more: dict[str, Any], labels: dict[str, str], fits: bool) -> None:
     build = cluster().node("n", "1", labels=labels).pending(1, "1m", **more)
     assert _fits(build) is fits
     cls = build.classes[0]
     assert matches(cls, "n", build.nodes[0].labels) is fits, "the same for one node as for the table"
 
 
-def test_P12_a_template_has_no_name_that_could_match() -> None:
+def test_new_node_has_no_name_that_node_affinity_could_match() -> None:
     field = NodeTerm((), (Requirement("metadata.name", "In", ("node-7",)),))
     build = cluster().node("node-7", "1", group="g").group("g", template=node("t", "1"))
     assert _fits(build.pending(1, "1m", required_affinity=(field,)))
@@ -158,15 +158,15 @@ _TAINT = Taint("k", "NoSchedule", "v")
         pytest.param(Toleration("k", "Equal", "v", "NoExecute"), False, id="P13-other-effect"),
     ],
 )
-def test_tolerations(toleration: Toleration, ok: bool) -> None:
+def test_pod_tolerations_of_node_taints(toleration: Toleration, ok: bool) -> None:
     assert (untolerated((toleration,), (_TAINT,)) is None) is ok
 
 
-def test_P14_prefer_no_schedule_never_blocks() -> None:
+def test_prefer_no_schedule_taint_never_blocks_a_pod() -> None:
     assert _fits(cluster().node("n", "1", taints=[Taint("k", "PreferNoSchedule")]).pending(1, "1m"))
 
 
-def test_P15_a_cordoned_node_is_not_filled_even_for_pods_that_tolerate_it() -> None:
+def test_cordoned_node_gets_no_pods_even_if_they_tolerate_its_taint() -> None:
     tolerant = Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule")
     assert not _fits(cluster().node("n", "1", unschedulable=True).pending(1, "1m", tolerations=(tolerant,)))
 
@@ -179,14 +179,14 @@ def test_P15_a_cordoned_node_is_not_filled_even_for_pods_that_tolerate_it() -> N
         pytest.param(HostPort(8080), True, id="P16-every-address"),
     ],
 )
-def test_host_ports(wanted: HostPort, taken: bool) -> None:
+def test_pod_host_ports_conflict_on_one_node(wanted: HostPort, taken: bool) -> None:
     held = HostPort(8080, "TCP", "127.0.0.1")
     assert (HeldPorts((held,)).clash((wanted,)) is not None) is taken
     build = cluster().node("n", "1").running("n", 1, ports=(held,)).pending(1, "1m", ports=(wanted,))
     assert _fits(build) is not taken
 
 
-def test_P17_a_container_port_alone_is_no_host_port() -> None:
+def test_container_port_alone_is_not_a_host_port() -> None:
     spec = _spec('{"containers": [{"ports": [{"containerPort": 80}]}]}')
     assert spec.containers[0].ports is not None
     assert spec.containers[0].ports[0].host_port == 0
@@ -210,7 +210,7 @@ def _offered(**more: Any) -> ClusterBuilder:
         ),
     ],
 )
-def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what: list[str]) -> None:
+def test_pod_with_an_unsimulated_feature_is_reported_and_never_fits(more: dict[str, Any], what: list[str]) -> None:
     plan = _offered(**more).plan()
     assert not plan.fits_existing
     assert growth(plan) == {}
@@ -223,11 +223,11 @@ def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what
     [{"bypassed_scheduler_names": ("volcano",)}, {"allowed_scheduler_names": ("volcano",)}],
     ids=["bypassed", "allowed"],
 )
-def test_a_scheduler_that_the_policy_names_is_taken_for_the_default_one(options: dict[str, Any]) -> None:
+def test_scheduler_named_in_the_policy_is_simulated_as_the_default_one(options: dict[str, Any]) -> None:
     assert _offered(scheduler="volcano").plan(**options).fits_existing
 
 
-def test_what_is_not_simulated_holds_nobody_else_back() -> None:
+def test_pod_with_an_unsimulated_feature_does_not_block_other_pods() -> None:
     build = _offered(resource_claims=("gpu",), name="odd", owner="odd").pending(8, "1")
     plan = build.plan()
     assert len(plan.fits_existing) == 8
@@ -254,7 +254,7 @@ def test_what_is_not_simulated_holds_nobody_else_back() -> None:
         ],
     ],
 )
-def test_all_else_is_simulated(more: dict[str, Any]) -> None:
+def test_pods_with_simulated_features_fit(more: dict[str, Any]) -> None:
     assert _offered(**more).plan().fits_existing
 
 
@@ -278,19 +278,19 @@ def test_all_else_is_simulated(more: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_and_turned_away_for_the_schedulers_own_reason(more: dict[str, Any], why: str) -> None:
+def test_pods_with_simulated_features_are_rejected_with_the_schedulers_reason(more: dict[str, Any], why: str) -> None:
     plan = _offered(**more).plan()
     assert words(plan) == {"g": [why]}
     assert tally(plan) == {why: 1}
 
 
-def test_the_first_filter_that_fails_speaks() -> None:
+def test_first_failing_filter_gives_the_reason() -> None:
     build = cluster().group("g", template=node("t", "1", taints=[_TAINT], labels={"zone": "b"}))
     build.pending(1, "2", required_affinity=(_in("zone", "a"),))
     assert words(build.plan()) == {"g": ["node(s) had untolerated taint(s)"]}
 
 
-def test_what_nodes_say_is_counted_as_the_scheduler_counts() -> None:
+def test_node_resources_are_counted_as_in_the_scheduler() -> None:
     build = cluster().node("full", "1").node("small", "1", "1Gi").node("tainted", "8", taints=[_TAINT])
     build.node("other", "8", labels={"disk": "hdd"}).node("cordoned", "8", unschedulable=True)
     build.running("full", 1, "1", owner="filler").pending(1, "2", "2Gi", node_selector={"disk": "ssd"}, name="picky")

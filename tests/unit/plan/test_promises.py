@@ -1,4 +1,5 @@
-"""What a plan promises: every pod a place, every new node a pod, none too many, and the same in whatever order."""
+"""Placements of a plan: every counted pod has a place, every new node has a pod, no node is overfilled, and the input
+order does not matter."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ ATOMIC = GroupOptions(zero_or_max=True)
 
 
 def _full(count: int) -> ClusterBuilder:
-    """So many nodes that take nobody; with many of them a plan is settled as a large one."""
+    """That many full nodes; with many of them the planner uses its algorithm for large clusters."""
     build = cluster()
     for at in range(count):
         build.node(f"full-{at:03d}", "0")
@@ -39,7 +40,7 @@ def _full(count: int) -> ClusterBuilder:
 
 
 def _busy(others: int = 0) -> ClusterBuilder:
-    """Three zones and a bit of everything: rules between pods, ports, priorities, limits, DaemonSets."""
+    """Three zones with a mix of rules between pods, ports, priorities, limits and DaemonSets."""
     build = _full(others).daemonset("agent", "100m")
     build.node("a1", "4", zone="a").node("b1", "4", zone="b")
     build.node("c1", "2", zone="c", taints=[Taint("k", "NoSchedule")])
@@ -70,7 +71,7 @@ SIZES = pytest.mark.parametrize("others", [0, 700], ids=["small", "large"])
 
 
 @SIZES
-def test_promises_are_for_exactly_the_pods_that_get_something(others: int) -> None:
+def test_placements_cover_exactly_the_pods_that_get_a_node(others: int) -> None:
     build = _busy(others)
     plan = build.plan()
     got = [pod for up in plan.scale_ups for pod in up.pods] + list(plan.fits_existing)
@@ -93,7 +94,7 @@ def test_new_nodes_are_numbered_and_none_is_empty(others: int) -> None:
 
 
 @SIZES
-def test_nobody_is_promised_more_than_a_node_has(others: int) -> None:
+def test_placements_never_exceed_the_resources_of_a_node(others: int) -> None:
     build = _busy(others)
     plan = build.plan()
     asks = {pod.key: build.classes[pod.cls].requests for pod in build.pods}
@@ -107,7 +108,7 @@ def test_nobody_is_promised_more_than_a_node_has(others: int) -> None:
             template = next(group.template for group in build.groups if group.id == promise.group)
             assert template is not None
             offered = dict(template.allocatable)
-            offered["cpu"] -= 100  # the agent
+            offered["cpu"] -= 100  # the agent DaemonSet
             has.setdefault(f"{promise.group}/{promise.number}", offered)
     for pod_key, place in expected(plan).items():
         for name, amount in {**asks[pod_key], "pods": 1}.items():
@@ -116,7 +117,7 @@ def test_nobody_is_promised_more_than_a_node_has(others: int) -> None:
 
 
 @SIZES
-def test_rules_between_pods_hold_where_they_are_promised(others: int) -> None:
+def test_rules_between_pods_hold_for_all_placements(others: int) -> None:
     plan = _busy(others).plan()
     places = expected(plan)
     zone_of = {"a1": "a", "b1": "b", "big": "a", "small-a": "a", "small-b": "b", "small-c": "c", "tainted": "b"}
@@ -129,7 +130,7 @@ def test_rules_between_pods_hold_where_they_are_promised(others: int) -> None:
         assert len(mine) == len(set(mine))
 
 
-def test_a_minimum_and_an_atomic_group_may_have_empty_nodes_and_no_other() -> None:
+def test_only_min_size_and_zero_or_max_groups_may_have_empty_new_nodes() -> None:
     for others in (0, 700):
         assert growth(_kept(others).plan(enforce_node_group_min_size=True)) == {"low": (3, 2)}
         assert growth(_kept(others).plan()) == {"low": (1, 2)}
@@ -137,15 +138,15 @@ def test_a_minimum_and_an_atomic_group_may_have_empty_nodes_and_no_other() -> No
 
 
 @SIZES
-def test_a_node_that_a_later_choice_makes_needless_is_not_bought(others: int) -> None:
-    """a is the tighter fit for the small pod; then the large one brings a node of b, and there is room for both."""
+def test_node_made_superfluous_by_a_later_choice_is_not_bought(others: int) -> None:
+    """a is the tighter fit for the small pod; then the large pod adds a node of b, which has room for both."""
     build = _full(others).group("a", template=node("t", "1", "1Gi")).group("b", template=node("t", "8", "64Gi"))
     build.pending(1, "6", "1Gi", name="big", owner="big").pending(1, "1", "1Gi", name="small", owner="small")
     assert growth(build.plan()) == {"b": (1, 2)}
 
 
 @SIZES
-def test_room_on_nodes_that_exist_or_are_on_their_way_is_used_first(others: int) -> None:
+def test_existing_and_upcoming_room_is_used_before_new_nodes(others: int) -> None:
     build = _full(others).node("n", "2").group("g", target=1, template=node("t", "2")).pending(5, "1")
     plan = build.plan(coming({"g": 1}))
     assert growth(plan) == {"g": (1, 1)}
@@ -154,7 +155,7 @@ def test_room_on_nodes_that_exist_or_are_on_their_way_is_used_first(others: int)
 
 
 @SIZES
-def test_nodes_that_exist_go_to_those_whom_the_scheduler_takes_first(others: int) -> None:
+def test_existing_nodes_go_to_the_pods_first_in_the_scheduling_queue(others: int) -> None:
     build = _full(others).node("n", "2").group("g", template=node("t", "2"))
     build.pending(2, "1", name="late", owner="late").pending(1, "1", name="top", owner="top", priority=5)
     places = expected(build.plan())
@@ -162,15 +163,15 @@ def test_nodes_that_exist_go_to_those_whom_the_scheduler_takes_first(others: int
 
 
 @SIZES
-def test_a_large_pod_of_low_priority_does_not_push_out_small_ones_of_a_high_one(others: int) -> None:
+def test_large_low_priority_pod_does_not_displace_small_high_priority_pods(others: int) -> None:
     build = _full(others).group("g", max=1, template=node("t", "10"))
     build.pending(1, "10", name="low", owner="low", priority=0).pending(3, "2", name="top", owner="top", priority=9)
     assert {pod[8:11] for pod in expected(build.plan())} == {"top"}
 
 
 @SIZES
-def test_nobody_is_promised_a_place_that_a_pod_of_higher_priority_will_take(others: int) -> None:
-    """On the one new node the scheduler puts `top` first, which forbids the two others that host."""
+def test_placement_is_not_given_where_a_higher_priority_pod_will_go(others: int) -> None:
+    """On the one new node the scheduler places `top` first, which excludes the two others from that host."""
     build = _full(others).group("g", max=1, template=node("t", "10")).pending(2, "5", name="low", owner="x")
     build.pending(
         1, "1", name="top", owner="top", priority=9, pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="x")),)
@@ -178,11 +179,11 @@ def test_nobody_is_promised_a_place_that_a_pod_of_higher_priority_will_take(othe
     assert set(expected(build.plan())) == {"default/top-00002"}
 
 
-# -- the same in whatever order
+# -- independence of the input order
 
 
 def _shuffled(build: ClusterBuilder, seed: int) -> ClusterBuilder:
-    """The same cluster in another order, numbers of classes included."""
+    """The same cluster in another order, including the numbers of pod classes."""
     draw, other = Random(seed), cluster()
     order = list(range(len(build.classes)))
     draw.shuffle(order)
@@ -209,18 +210,18 @@ def _bytes(plan: Plan) -> bytes:
     ],
 )
 @pytest.mark.parametrize("expander", ["least-waste", "most-pods", "least-nodes", "random"])
-def test_the_order_of_the_input_changes_not_a_byte(make: Callable[[], ClusterBuilder], expander: str) -> None:
+def test_plan_is_byte_identical_for_any_input_order(make: Callable[[], ClusterBuilder], expander: str) -> None:
     first = _bytes(make().plan(expander=(expander,), seed=5))
     for seed in range(4):
         assert _bytes(_shuffled(make(), seed).plan(expander=(expander,), seed=5)) == first
 
 
-def test_the_order_of_the_input_changes_nothing_when_balancing() -> None:
+def test_balancing_does_not_depend_on_input_order() -> None:
     first = _bytes(_busy().plan(balance_similar_node_groups=True))
     assert all(_bytes(_shuffled(_busy(), seed).plan(balance_similar_node_groups=True)) == first for seed in range(4))
 
 
-def test_the_order_of_groups_that_are_on_their_way_changes_nothing() -> None:
+def test_order_of_groups_with_upcoming_nodes_does_not_change_the_plan() -> None:
     def build(*names: str) -> ClusterBuilder:
         made = cluster()
         for name in names:
@@ -231,11 +232,11 @@ def test_the_order_of_groups_that_are_on_their_way_changes_nothing() -> None:
     assert build("h", "g").plan(memory).promises == build("g", "h").plan(memory).promises
 
 
-def test_planning_twice_is_planning_once() -> None:
+def test_planning_twice_gives_the_same_plan() -> None:
     assert _bytes(_busy().plan()) == _bytes(_busy().plan())
 
 
-def test_only_random_hears_the_seed() -> None:
+def test_seed_affects_only_the_random_expander() -> None:
     def made(seed: int, expander: str) -> bytes:
         plan = _busy().plan(seed=seed, expander=(expander,))
         return msgspec.json.encode((plan.scale_ups, plan.promises))

@@ -1,4 +1,5 @@
-"""Prices that a provider names (NodeGroup.price) in price and least-cost: alone, beside a list, and against it."""
+"""Prices reported by a provider (NodeGroup.price) in the price and least-cost expanders: alone, with a price list, and
+in conflict with it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def machine(name: str, cpu: str = "4", memory: str = "16Gi", **more: Any) -> Nod
 
 
 def two(first: float, second: float, pods: int = 3) -> ClusterBuilder:
-    """Two groups of like machines at these prices."""
+    """Two groups of equal instances at these prices."""
     return (
         cluster()
         .group("a", template=machine("type-a"), price=first)
@@ -46,7 +47,7 @@ def noted(plan: Plan) -> list[tuple[ReasonCode, object]]:
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 @pytest.mark.parametrize(("first", "second", "chosen"), [(0.2, 0.1, "b"), (0.1, 0.2, "a")])
-def test_without_a_list_the_cheaper_group_by_its_provider_is_grown(
+def test_cheaper_group_by_provider_price_is_scaled_up_without_a_list(
     expander: str, first: float, second: float, chosen: str
 ) -> None:
     plan = planned(two(first, second), expander)
@@ -55,7 +56,7 @@ def test_without_a_list_the_cheaper_group_by_its_provider_is_grown(
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_a_group_without_a_price_is_left_out(expander: str) -> None:
+def test_group_without_a_price_is_excluded(expander: str) -> None:
     plan = planned(two(0.0, 9.0), expander)
     assert growth(plan) == {"b": (1, 3)}
     assert noted(plan) == ([(ReasonCode.NO_PRICE, "a")] if expander == "price" else [])
@@ -63,12 +64,12 @@ def test_a_group_without_a_price_is_left_out(expander: str) -> None:
 
 @pytest.mark.parametrize("price", [0.0, -1.0, float("inf"), float("nan")])
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_what_cannot_be_a_price_is_none(expander: str, price: float) -> None:
+def test_impossible_provider_price_counts_as_missing(expander: str, price: float) -> None:
     plan = planned(two(price, 0.1), expander)
     assert growth(plan) == {"b": (1, 3)}
 
 
-def test_with_no_price_at_all_price_chooses_nothing_and_least_cost_is_passed_over() -> None:
+def test_without_any_price_the_price_and_least_cost_expanders_are_skipped() -> None:
     assert growth(planned(two(0.0, 0.0), "price")) == {}
     plan = planned(two(0.0, 0.0), "least-cost", "most-pods")
     assert growth(plan) == {"a": (1, 3)}
@@ -87,12 +88,12 @@ def test_with_no_price_at_all_price_chooses_nothing_and_least_cost_is_passed_ove
     ],
     ids=["dearer-by-the-list", "cheaper-by-the-list", "both-listed", "neither-listed", "a-listed-b-by-rates"],
 )
-def test_the_policys_list_wins_over_the_provider(expander: str, prices: NodePrices, chosen: str) -> None:
+def test_policy_price_list_overrides_provider_prices(expander: str, prices: NodePrices, chosen: str) -> None:
     assert list(growth(planned(two(0.5, 0.2), expander, prices=prices))) == [chosen]
 
 
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
-def test_listed_types_and_a_providers_prices_are_weighed_against_each_other(expander: str) -> None:
+def test_listed_types_and_provider_prices_are_compared_with_each_other(expander: str) -> None:
     for listed, chosen in ((0.3, "listed"), (0.5, "own")):
         built = (
             cluster()
@@ -105,7 +106,7 @@ def test_listed_types_and_a_providers_prices_are_weighed_against_each_other(expa
         assert noted(plan) == []
 
 
-def test_least_cost_mixes_groups_by_their_providers_prices() -> None:
+def test_least_cost_mixes_groups_by_provider_prices() -> None:
     built = (
         cluster()
         .group("large", template=node("l", cpu="8", memory="32Gi"), price=7.4)
@@ -115,7 +116,7 @@ def test_least_cost_mixes_groups_by_their_providers_prices() -> None:
     assert growth(planned(built, "least-cost")) == {"large": (1, 8), "small": (1, 1)}
 
 
-def test_least_cost_with_pods_it_cannot_weigh_still_compares_whole_plans_by_providers_prices() -> None:
+def test_least_cost_compares_whole_plans_by_provider_prices_with_unsupported_pods() -> None:
     from chalicelib.model.pod import HostPort
 
     built = two(0.1, 5.0).pending(1, "1", "1Gi", name="edge", owner="edge", ports=(HostPort(8080),))
@@ -133,17 +134,17 @@ def test_least_cost_with_pods_it_cannot_weigh_still_compares_whole_plans_by_prov
         (NodePrices(cpu=0.1), 0.3, 0.4),
     ],
 )
-def test_what_a_node_costs_with_a_providers_price(prices: NodePrices | None, own: float, price: float | None) -> None:
+def test_node_price_with_a_provider_price(prices: NodePrices | None, own: float, price: float | None) -> None:
     assert node_price(machine("m"), prices, own) == (None if price is None else pytest.approx(price))
 
 
-def test_gpus_that_the_list_has_no_price_for_have_their_providers() -> None:
+def test_gpus_without_a_listed_price_use_the_provider_price() -> None:
     template = machine("gpu", extra=amounts(gpu=1))
     assert node_price(template, NodePrices(cpu=0.1, memory=0.01)) is None
     assert node_price(template, NodePrices(cpu=0.1, memory=0.01), 3.0) == 3.0
 
 
-def test_rates_for_pods_are_made_of_providers_prices_where_the_list_has_none() -> None:
+def test_missing_pod_rates_are_derived_from_provider_prices() -> None:
     templates, own = (
         [machine("small", "2", "8Gi"), machine("large", "6", "24Gi"), machine("silent", "9", "1Gi")],
         [0.36, 0.84, 0.0],
@@ -157,7 +158,7 @@ def test_rates_for_pods_are_made_of_providers_prices_where_the_list_has_none() -
     assert pod_rates(None, templates) is None
 
 
-def test_a_listed_type_is_counted_at_its_listed_price_and_a_type_once_at_each_price() -> None:
+def test_listed_type_uses_its_listed_price_and_each_type_price_counts_once() -> None:
     template = machine("m", "2", "16Gi")
     listed = pod_rates(NodePrices(instance_types={"m": 0.4}), [template] * 3, [9.0, 0.0, 9.0])
     assert listed is not None
@@ -167,7 +168,7 @@ def test_a_listed_type_is_counted_at_its_listed_price_and_a_type_once_at_each_pr
     assert twice.cpu == pytest.approx(0.15)
 
 
-def test_the_lists_rates_price_pods_though_a_provider_names_prices() -> None:
+def test_listed_rates_price_pods_even_with_provider_prices() -> None:
     rates = pod_rates(NodePrices(cpu=2.0), [machine("m")], [9.0])
     assert rates is not None
     assert (rates.cpu, rates.memory) == (2.0, 0.0)

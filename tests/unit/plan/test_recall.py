@@ -1,4 +1,4 @@
-"""What the next pass knows: nothing is forgotten that this one could not look at (demands.md 1, 9)."""
+"""Memory for the next pass: data that this pass could not read is kept."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def _changed(build: ClusterBuilder, **fields: object) -> ClusterBuilder:
     return build
 
 
-def test_CA_7873_a_machine_without_a_node_keeps_the_instant_it_was_first_seen() -> None:
+def test_unregistered_instance_keeps_its_first_seen_time() -> None:
     build = with_machines(anchored(), "g", 2)
     known = Memory(unregistered={"test://g/m-0": NOW - 500, "joined": NOW - 500})
     assert build.decide(known)[1].unregistered == {"test://g/m-0": NOW - 500, "test://g/m-1": NOW}
 
 
-def test_an_instant_from_the_future_was_written_by_a_clock_that_was_wrong() -> None:
+def test_first_seen_time_in_the_future_is_a_clock_error() -> None:
     build = with_machines(anchored(), "g", 1)
     assert build.decide(seen(build, -HOUR))[1].unregistered == {"test://g/m-0": NOW}
 
 
 @pytest.mark.parametrize("lost", ["error", "group"])
-def test_machines_of_a_group_that_cannot_be_read_keep_it_too(lost: str) -> None:
+def test_unregistered_instances_of_an_unreadable_group_keep_their_first_seen_time(lost: str) -> None:
     build = with_machines(anchored(), "g", 1)
     known = msgspec.structs.replace(seen(build, 500), groups={"g": GroupMemory(target=1)})
     known.unregistered["of long ago"] = NOW - 30 * HOUR
@@ -43,7 +43,7 @@ def test_machines_of_a_group_that_cannot_be_read_keep_it_too(lost: str) -> None:
     assert after.groups["g"] == known.groups["g"]
 
 
-def test_nodes_of_a_provider_that_cannot_be_read_keep_their_timers() -> None:
+def test_nodes_of_an_unreadable_provider_keep_their_timers() -> None:
     build = filled(anchored(), "g", 1)
     known = Memory(
         groups={"g": GroupMemory(target=1)},
@@ -54,25 +54,25 @@ def test_nodes_of_a_provider_that_cannot_be_read_keep_their_timers() -> None:
     assert build.group("g").decide(known)[1].nodes["g-0"].unneeded_since == OLD
 
 
-def test_nodes_of_nobody_have_no_timer_where_everything_was_read() -> None:
+def test_nodes_without_a_group_have_no_timer_if_everything_was_read() -> None:
     build = filled(anchored(), "g", 1).group("other")
     known = Memory(nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60)})
     assert build.decide(known)[1].nodes == {}
 
 
-def test_a_size_that_does_not_match_is_not_forgotten_while_the_group_cannot_be_read() -> None:
+def test_size_mismatch_is_remembered_while_the_group_is_unreadable() -> None:
     known = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - 500)})
     build = _changed(cluster().group("g", target=9), error="no answer")
     assert build.decide(known)[1].groups["g"] == known.groups["g"]
 
 
-def test_the_brake_is_what_the_shrinking_half_says() -> None:
+def test_next_memory_takes_breaker_state_from_scale_down() -> None:
     brake = BreakerState(removals=((NOW - 60, 1, 2),))
     shrinkage = ScaleDownPlan((), (), (), {}, brake=brake)
     assert next_memory(world_of(cluster()), ScaleUpPlan((), (), (), (), (), ()), shrinkage).breaker == brake
 
 
-def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> None:
+def test_storing_memory_between_passes_does_not_change_the_plans() -> None:
     build = with_machines(filled(anchored(), "g", 1), "g", 2, target=5).running("g-0", 1, "900m")
     straight = stored = Memory()
     for step in range(40):

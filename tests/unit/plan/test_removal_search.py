@@ -1,4 +1,4 @@
-"""Which nodes are found unneeded: orders, timers across passes, and what a pass had no time for."""
+"""Unneeded nodes: simulation order, timers across passes, and nodes not simulated for lack of time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _known(**since: float) -> Memory:
 
 
 def _budget_for_one_or_two() -> ClusterBuilder:
-    """One disruption left of each of two budgets: `big` takes both, `a` and `b` one each."""
+    """One disruption left in each of two budgets: `big` needs both, `a` and `b` one each."""
     build = cluster().node("home", "8", "64Gi")
     for name, owners in (("a", ["x"]), ("b", ["y"]), ("big", ["x", "y"])):
         build.node(name, group="g")
@@ -35,25 +35,26 @@ def _budget_for_one_or_two() -> ClusterBuilder:
     return build.budget("for-x", 1, having(app="x")).budget("for-y", 1, having(app="y"))
 
 
-def test_what_takes_least_of_a_scarce_budget_is_tried_first() -> None:
+def test_node_that_uses_least_of_a_scarce_pdb_is_simulated_first() -> None:
     assert _budget_for_one_or_two().plan().unneeded == ("a", "b")
 
 
-def test_a_node_that_was_unneeded_keeps_its_timer_though_others_would_be_more() -> None:
+def test_unneeded_node_keeps_its_timer_even_if_other_nodes_would_free_more() -> None:
     plan, after = _budget_for_one_or_two().decide(_known(big=300.0))
     assert plan.unneeded == ("big",)
     assert after.nodes["big"].unneeded_since == NOW - 300.0
 
 
-def test_budgets_are_whole_again_for_the_next_order() -> None:
-    """The first order fails for one node, so others are tried; what they say must not rest on what the first used."""
+def test_pdb_allowances_are_reset_for_each_simulation_order() -> None:
+    """The first order fails for one node, so others are tried; their result must not depend on disruptions that the
+    first order used."""
     plan = _budget_for_one_or_two().plan(unneeded=7200, max_drain_parallelism=5)
     assert sorted(removal.node for removal in plan.removals) == ["a", "b"]
     assert stays(plan)["big"] == "BlockedByPod"
 
 
-def test_pods_go_to_nodes_that_stay() -> None:
-    """40 nodes that may all go, one that stays: nobody is put on a node that is to go later."""
+def test_evicted_pods_go_to_nodes_that_stay() -> None:
+    """40 nodes may all be removed, one stays; no pod is moved to a node that is removed later."""
     build = cluster().node("zz-home", "16", "64Gi", pods=200)
     for at in range(40):
         build.node(f"n{at:02d}", group="g").running(f"n{at:02d}", 1, "100m", owner=f"o{at}")
@@ -62,7 +63,7 @@ def test_pods_go_to_nodes_that_stay() -> None:
     assert {to for removal in plan.removals for to in removal.destinations.values()} == {"zz-home"}
 
 
-def test_a_large_cluster_is_filled_in_turn_and_nobody_is_left_out() -> None:
+def test_large_cluster_is_filled_in_turn_and_no_pod_is_left_out() -> None:
     build = cluster()
     for at in range(300):
         build.node(f"stay{at:03d}", "1").running(f"stay{at:03d}", 1, "800m", owner=f"s{at}")
@@ -77,7 +78,7 @@ def test_a_large_cluster_is_filled_in_turn_and_nobody_is_left_out() -> None:
     assert max(on.values()) <= 2, "200m are free on each"
 
 
-def test_destinations_follow_a_pod_that_moves_on_with_its_host() -> None:
+def test_destinations_are_updated_when_a_pods_new_host_is_removed_too() -> None:
     plan = (
         cluster()
         .node("a", group="g")
@@ -94,11 +95,11 @@ def test_destinations_follow_a_pod_that_moves_on_with_its_host() -> None:
     assert {to for removal in plan.removals for to in removal.destinations.values()} == {"a", "b", "c"} - gone
 
 
-def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
+def test_node_not_simulated_for_lack_of_time_keeps_its_timer_and_reports_it() -> None:
     build = cluster().node("home", "8", "64Gi")
     for at in range(4):
         build.node(f"n{at}", group="g").running(f"n{at}", 1, "100m", owner=f"o{at}")
-    seconds = itertools.count(0, 20)  # every look at the clock is 20 s later
+    seconds = itertools.count(0, 20)  # each clock reading is 20 s later
     memory = _known(n3=500.0)
     plan, after = plan_cluster(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
     late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is ReasonCode.NOT_EVALUATED]
@@ -127,7 +128,7 @@ def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
     ],
     ids=["young enough", "off", "too old", "from the future"],
 )
-def test_a_soft_taint_tells_since_when_where_memory_does_not(age: int, ttl: float, counted: float) -> None:
+def test_soft_taint_time_is_used_where_memory_has_no_timer(age: int, ttl: float, counted: float) -> None:
     soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - age))
     _, after = cluster().node("n", group="g", taints=[soft]).group("g").decide(node_deletion_candidate_ttl=ttl)
     assert after.nodes["n"].unneeded_since == NOW - counted
@@ -137,7 +138,7 @@ def test_a_soft_taint_tells_since_when_where_memory_does_not(age: int, ttl: floa
     assert known.nodes["n"].unneeded_since == NOW - 60.0, "what memory knows is better"
 
 
-def test_recently_unremovable_still_says_what_was_found() -> None:
+def test_recently_unremovable_node_still_reports_its_reason() -> None:
     build = (
         cluster()
         .node("n", group="g")
@@ -154,7 +155,7 @@ def test_recently_unremovable_still_says_what_was_found() -> None:
     assert "looked at again after" in sentence(verdict.reason)
 
 
-def test_a_drain_that_uses_more_of_a_budget_than_there_is_at_once_goes_last() -> None:
+def test_drain_above_the_remaining_pdb_allowance_goes_last() -> None:
     build = cluster().node("home", "8", "64Gi").node("a", group="g").node("b", group="g").group("g")
     build.running("a", 2, "50m", owner="x").running("b", 1, "50m", owner="y")
     build.budget("for-x", 1, having(app="x")).budget("for-y", 1, having(app="y"))
@@ -173,7 +174,7 @@ def test_a_drain_that_uses_more_of_a_budget_than_there_is_at_once_goes_last() ->
         ("", False, False),
     ],
 )
-def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(
+def test_unready_pod_uses_no_disruption_where_its_pdb_says_so(
     policy: str,
     whole: bool,
     goes: bool,
@@ -184,7 +185,7 @@ def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(
     assert build.plan().unneeded == (("n",) if goes else ())
 
 
-def test_a_node_on_which_pods_are_expected_stays_and_its_timer_waits() -> None:
+def test_node_with_expected_pods_stays_and_its_timer_is_paused() -> None:
     build = cluster().node("n", group="g").node("full", group="g").group("g").running("full", 1, "1", owner="keeper")
     plan, after = build.pending(1, "100m", owner="new").decide(_known(n=500.0))
     assert stays(plan)["n"] == "PromisedToPendingPods"

@@ -1,4 +1,4 @@
-"""Cases C3, C4, C7, C12 to C14, and demands 3 and 8: groups put right, and what is left alone."""
+"""Repairs of groups, and cases in which a group is left unchanged (docs/reference/node-groups.md "Repairs")."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def late(
     groups: dict[str, GroupMemory] | None = None,
     **fields: Any,
 ) -> tuple[ClusterBuilder, Memory]:
-    """Group g with `count` machines that did not join in time."""
+    """Group g with `count` instances that did not join in time."""
     build = with_machines(build or anchored(), "g", count, **fields)
     return build, seen(build, ago, groups)
 
 
 def discarded(plan: Plan) -> list[str]:
-    """Instances that are discarded, by the operations."""
+    """Instances that the operations delete."""
     return [
         target.instance
         for op in plan.operations
@@ -52,7 +52,7 @@ def discarded(plan: Plan) -> list[str]:
     ]
 
 
-# -- machines that do not join
+# -- instances that do not join
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def discarded(plan: Plan) -> list[str]:
         pytest.param(1, {"enforce_node_group_min_size": True}, True, id="the-minimum-grows-it-again"),
     ],
 )
-def test_C12_a_machine_that_never_joined_is_discarded(target: int, options: dict[str, Any], *, goes: bool) -> None:
+def test_instance_that_never_registered_is_deleted(target: int, options: dict[str, Any], *, goes: bool) -> None:
     build, known = late(1, min=1, target=target, max_node_provision_time=MINUTES_45)
     plan = build.plan(known, **options)
     assert discarded(plan) == (["test://g/m-0"] if goes else [])
@@ -76,13 +76,14 @@ def test_C12_a_machine_that_never_joined_is_discarded(target: int, options: dict
 
 
 @pytest.mark.parametrize(("ago", "goes"), [(MINUTES_45, False), (MINUTES_45 + 1, True)])
-def test_a_machine_has_the_time_that_its_own_group_gives_it(ago: float, *, goes: bool) -> None:
+def test_registration_deadline_is_the_instance_groups_own(ago: float, *, goes: bool) -> None:
     build, known = late(1, ago, max_node_provision_time=MINUTES_45)
     assert bool(discarded(build.plan(known))) is goes
 
 
-# demands.md 8: dead machines at the minimum are replaced, and what runs is not touched.
-def test_CA_369_at_its_minimum_a_group_is_rid_of_dead_machines_and_grown_again() -> None:
+# At the minimum, dead instances are replaced and running ones are not touched (docs/reference/node-groups.md
+# "Minimum and dead machines").
+def test_group_at_its_minimum_deletes_dead_instances_and_scales_up_again() -> None:
     build, known = late(2, build=filled(anchored(), "g", 1), min=3, template=node("t"))
     plan = build.plan(known, enforce_node_group_min_size=True)
     assert repaired(plan) == {"g": ("discard", 3, 1)}
@@ -91,13 +92,13 @@ def test_CA_369_at_its_minimum_a_group_is_rid_of_dead_machines_and_grown_again()
     assert growth(after.plan(enforce_node_group_min_size=True)) == {"g": (2, 0)}
 
 
-def test_no_more_than_the_minimum_leaves_room_for_and_the_longest_known_first() -> None:
+def test_deletion_stops_at_the_minimum_and_takes_the_oldest_first() -> None:
     build, known = late(3, build=filled(anchored(), "g", 1), min=2)
     known.unregistered["test://g/m-1"] = NOW - 3 * HOUR
     assert discarded(build.plan(known)) == ["test://g/m-1", "test://g/m-0"]
 
 
-def test_C13_a_zero_or_max_group_is_worth_nothing_in_part() -> None:
+def test_incomplete_zero_or_max_group_is_deleted() -> None:
     build, known = late(10, max=10, zero_or_max=True)
     known.unregistered["test://g/m-9"] = NOW - 60
     assert repaired(build.plan(known)) == {"g": ("discard", 10, 0)}
@@ -110,13 +111,13 @@ def test_C13_a_zero_or_max_group_is_worth_nothing_in_part() -> None:
     assert build.plan(known).repairs == ()
 
 
-# -- machines that could not be created
+# -- instances that could not be created
 
 
 def out_of_stock(
     count: int, memory: GroupMemory | None = None, *, absent: int = 0, **fields: Any
 ) -> tuple[ClusterBuilder, Memory]:
-    """Group g with so many machines that failed, and as many more that are being made."""
+    """Group g with that many failed instances, and `absent` instances that are being created."""
     build = with_machines(anchored(), "g", count, error=STOCK, **fields)
     if absent:
         group = build.groups[-1]
@@ -127,7 +128,7 @@ def out_of_stock(
     return build, Memory(groups={"g": memory or GroupMemory()}, first_seen=NOW - HOUR)
 
 
-def test_C14_failed_machines_go_at_once_and_are_counted_once() -> None:
+def test_failed_instances_are_deleted_at_once_and_counted_once() -> None:
     build, known = out_of_stock(2, asked(3, 60), target=3, min=3)
     plan, after = build.decide(known)
     group = after.groups["g"]
@@ -143,9 +144,9 @@ def test_C14_failed_machines_go_at_once_and_are_counted_once() -> None:
     assert repaired(plan) == {"g": ("discard", 3, 1)}, "still listed, discarded again"
 
 
-# demands.md 3: the next group in the very same pass.
+# The next group is used in the same pass.
 @pytest.mark.parametrize("growing", [False, True])
-def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_same_pass(*, growing: bool) -> None:
+def test_failed_instance_sends_its_pods_to_the_next_group_in_the_same_pass(*, growing: bool) -> None:
     build = with_machines(anchored(), "a", 1, error=STOCK, template=node("t", "2"))
     build.group("b", template=node("t", "4")).pending(1, "1500m")
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
@@ -169,17 +170,17 @@ def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_s
         (3, {"allow_non_atomic_scale_up_to_max": True}, 0),
     ],
 )
-def test_a_zero_or_max_group_in_which_some_failed_goes_whole_or_not_at_all(
+def test_zero_or_max_group_with_failed_instances_is_deleted_whole_or_not_at_all(
     some: int, options: dict[str, Any], gone: int
 ) -> None:
     build, known = out_of_stock(2, absent=some, max=5, zero_or_max=True, **options)
     assert len(discarded(build.plan(known))) == gone
 
 
-# -- targets that nothing is behind
+# -- targets without instances
 
 
-def test_C3_a_size_that_does_not_match_is_remembered_as_long_as_the_pair_stays() -> None:
+def test_size_mismatch_is_remembered_as_long_as_both_sizes_stay() -> None:
     def wrong(nodes: int, absent: int, memory: Memory | None = None, ago: float = 60) -> GroupMemory:
         build = with_machines(filled(anchored(), "g", nodes), "g", absent, target=10)
         first = msgspec.structs.replace(memory or Memory(), unregistered=seen(build, ago).unregistered)
@@ -196,7 +197,7 @@ def test_C3_a_size_that_does_not_match_is_remembered_as_long_as_the_pair_stays()
 
 
 @pytest.mark.parametrize(("ago", "repairs"), [(HOUR, {"g": ("shrink", 3, 1)}), (600.0, {}), (MINUTES_45, {})])
-def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[str, Any]) -> None:
+def test_target_above_the_real_size_is_lowered(ago: float, repairs: dict[str, Any]) -> None:
     build = with_machines(filled(anchored(), "g", 1), "g", target=3, max_node_provision_time=MINUTES_45)
     known = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - ago)})
     plan = build.plan(known)
@@ -211,7 +212,7 @@ def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[st
 
 
 @pytest.mark.parametrize(("arrived", "to_size"), [(0, 0), (2, 2)])
-def test_C7_a_scale_up_that_ran_out_is_taken_back_as_far_as_nothing_came(arrived: int, to_size: int) -> None:
+def test_expired_scale_up_lowers_the_target_by_the_missing_instances(arrived: int, to_size: int) -> None:
     build = with_machines(filled(anchored(), "g", arrived), "g", target=4)
     plan, after = build.decide(Memory(groups={"g": asked(4, 180, 120)}))
     assert repaired(plan) == {"g": ("shrink", 4, to_size)}
@@ -221,7 +222,7 @@ def test_C7_a_scale_up_that_ran_out_is_taken_back_as_far_as_nothing_came(arrived
     assert build.plan(after, now=NOW + 60).repairs == (), "once; what stays wrong is seen by its size"
 
 
-def test_C7_machines_that_are_there_but_no_nodes_are_not_taken_back_but_discarded_when_they_are_late() -> None:
+def test_unregistered_instances_are_deleted_when_late_and_not_by_a_target_decrease() -> None:
     build = with_machines(anchored(), "g", 2, target=4)
     known = Memory(groups={"g": asked(4, 1000)}, unregistered=seen(build, 870).unregistered)
     assert repaired(build.plan(known)) == {"g": ("shrink", 4, 2)}
@@ -230,17 +231,17 @@ def test_C7_machines_that_are_there_but_no_nodes_are_not_taken_back_but_discarde
 @pytest.mark.parametrize(
     "groups", [{"g": asked(2, 1000)}, {"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}]
 )
-def test_a_target_is_never_lowered_below_the_minimum(groups: dict[str, GroupMemory]) -> None:
+def test_target_is_never_lowered_below_the_minimum(groups: dict[str, GroupMemory]) -> None:
     build = with_machines(filled(anchored(), "g", 1), "g", target=3, min=2)
     assert repaired(build.plan(Memory(groups=groups))) == {"g": ("shrink", 3, 2)}
     build = with_machines(filled(anchored(), "g", 1), "g", target=3, min=3)
     assert build.plan(Memory(groups=groups)).repairs == ()
 
 
-# -- when nothing is done
+# -- cases without a repair
 
 
-def test_a_vendor_that_lists_nothing_takes_no_target_away() -> None:
+def test_vendor_that_lists_no_instances_causes_no_target_decrease() -> None:
     build = filled(cluster(), "g", 50, cpu="2")
     build.group("g", target=50, template=node("t", "2"))
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=())
@@ -251,17 +252,17 @@ def test_a_vendor_that_lists_nothing_takes_no_target_away() -> None:
     assert repaired(ran_out) == {"g": ("shrink", 50, 48)}, "no more than was asked for and did not come"
 
 
-def test_a_vendor_whose_ids_are_not_those_of_the_nodes_loses_no_machine() -> None:
+def test_vendor_ids_unlike_node_ids_cause_no_deletion() -> None:
     build, known = late(5, template=node("t"))
     for at in range(5):
         build.node(f"worker-{at}")
     known = msgspec.structs.replace(known, first_seen=NOW - HOUR)
     assert build.plan(known).repairs == ()
-    # machines that appeared while these nodes were there already are none of them
+    # Instances that appeared while these nodes already existed do not belong to them.
     assert discarded(build.plan(msgspec.structs.replace(known, first_seen=NOW - 100 * HOUR)))
 
 
-def test_a_node_without_a_provider_id_hides_no_machine_that_has_not_joined() -> None:
+def test_node_without_a_provider_id_does_not_hide_an_unregistered_instance() -> None:
     build = anchored().node("g-0", group="g").group("g")
     build.nodes[-1] = msgspec.structs.replace(build.nodes[-1], provider_id="")
     made = Instance("test://g/m-0", InstanceState.CREATING, handle="g/m-0")
@@ -273,19 +274,19 @@ def test_a_node_without_a_provider_id_hides_no_machine_that_has_not_joined() -> 
     assert discarded(build.plan(seen(build, HOUR))) == ["test://g/m-0"]
 
 
-def test_a_machine_without_an_id_is_not_guessed_at() -> None:
+def test_instance_without_an_id_is_not_matched_by_guess() -> None:
     build, known = late(1)
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=(Instance(""),))
     assert build.plan(msgspec.structs.replace(known, unregistered={"": NOW - HOUR})).repairs == ()
 
 
-def test_CA_6795_a_group_with_more_machines_than_its_target_is_not_made_smaller_still() -> None:
+def test_group_with_more_instances_than_its_target_is_not_decreased() -> None:
     for error in (None, STOCK):
         build = with_machines(filled(anchored(), "g", 2), "g", 1, error=error, target=2)
         assert build.plan(seen(build, HOUR)).repairs == ()
 
 
-def test_an_instance_that_two_groups_have_is_discarded_from_neither() -> None:
+def test_instance_in_two_groups_is_deleted_from_neither() -> None:
     build, known = late(1)
     build.group("h", target=1)
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=build.groups[-2].instances)
@@ -293,7 +294,7 @@ def test_an_instance_that_two_groups_have_is_discarded_from_neither() -> None:
 
 
 @pytest.mark.parametrize("name", ["m-0", "other"])
-def test_a_node_that_bears_the_machines_name_is_taken_for_it(name: str) -> None:
+def test_node_with_the_instances_name_is_matched_to_it(name: str) -> None:
     build, known = late(1)
     build.node(name, provider_id=f"elsewhere://{name}", labels={"node-role.kubernetes.io/control-plane": ""})
     assert bool(build.plan(known).repairs) is (name == "other")
@@ -313,7 +314,7 @@ def _nothing_ready(build: ClusterBuilder) -> None:
 
 
 @pytest.mark.parametrize("trouble", [_sick, _sick_zone, _nothing_ready])
-def test_where_the_network_may_be_to_blame_only_failed_creations_go(trouble: Any) -> None:
+def test_possible_network_failure_allows_deletion_of_failed_creations_only(trouble: Any) -> None:
     build, known = late(1, template=node("t", zone="z"))
     trouble(build)
     wrong = Memory(groups={"g": GroupMemory(size_wrong=(0, 3), size_wrong_since=NOW - HOUR)})
@@ -326,14 +327,14 @@ def test_where_the_network_may_be_to_blame_only_failed_creations_go(trouble: Any
 
 
 @pytest.mark.parametrize("field", ["error", "scale_down_held"])
-def test_a_group_that_cannot_be_read_or_is_being_rolled_out_is_left_alone_and_no_other(field: str) -> None:
+def test_unreadable_or_rolling_group_is_not_repaired_and_other_groups_are(field: str) -> None:
     build, _ = late(1)
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], **{field: "a rollout"})
     with_machines(build, "other", 1)
     assert repaired(build.plan(seen(build, HOUR))) == {"other": ("discard", 1, 0)}
 
 
-def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_others_are() -> None:
+def test_instance_held_by_the_provider_is_not_deleted_and_others_are() -> None:
     build, known = late(2, target=3)
     first, *rest = build.groups[-1].instances
     held = (msgspec.structs.replace(first, held="protected"), *rest)
@@ -350,7 +351,7 @@ def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_othe
         (OperationKind.DELETE_NODES, True, False),
     ],
 )
-def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
+def test_no_repair_is_planned_while_the_group_has_an_open_operation(
     kind: OperationKind, *, discards: bool, shrinks: bool
 ) -> None:
     busy = operation(kind, "g", RemovalTarget("x", "i-x"), from_size=3, to_size=3)
@@ -363,14 +364,14 @@ def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
     assert bool(build.plan(wrong).repairs) is shrinks
 
 
-def test_a_group_that_grows_in_the_same_plan_is_put_right_afterwards() -> None:
+def test_group_scaled_up_in_this_plan_is_repaired_later() -> None:
     build, known = late(1, template=node("t", "8"), build=cluster().node("a", "8", "64Gi", group="g"))
     plan = build.running("a", 1, "7").pending(1, "6").plan(known)
     assert growth(plan) == {"g": (1, 1)}
     assert plan.repairs == ()
 
 
-def test_beside_a_removal_of_the_same_plan_only_what_failed_goes() -> None:
+def test_removal_in_the_same_plan_allows_repair_of_failed_instances_only() -> None:
     def plan(build: ClusterBuilder) -> Plan:
         return build.plan(seen(build, HOUR), unneeded=7200)
 
@@ -382,7 +383,7 @@ def test_beside_a_removal_of_the_same_plan_only_what_failed_goes() -> None:
     assert len(failed.removals) == 1, "what failed never was a part of the size"
 
 
-def test_a_repair_that_failed_waits_and_then_each_machine_has_its_turn() -> None:
+def test_failed_repair_is_delayed_and_then_each_instance_is_tried_alone() -> None:
     build, known = late(3)
     for failures, instance in ((1, "test://g/m-1"), (2, "test://g/m-2"), (3, "test://g/m-0")):
         memory = GroupMemory(repair_failures=failures, repair_after=NOW)
@@ -392,15 +393,15 @@ def test_a_repair_that_failed_waits_and_then_each_machine_has_its_turn() -> None
     assert plan.repairs == ()
 
 
-def test_a_group_that_waits_for_its_repair_is_grown_all_the_same() -> None:
+def test_group_waiting_for_its_repair_is_still_scaled_up() -> None:
     build, known = late(1, template=node("t", "128"), groups={"g": GroupMemory(repair_after=NOW + 600)})
     assert growth(build.pending(1, "100").plan(known)) == {"g": (1, 1)}
 
 
-# -- what is planned
+# -- planned operations
 
 
-def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_intent() -> None:
+def test_repair_operation_names_instances_and_handles_and_is_deterministic() -> None:
     build, known = late(2)
     first, second = build.plan(known), build.plan(known)
     assert first.operations == second.operations
@@ -416,7 +417,7 @@ def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_
     assert other == ()
 
 
-def test_a_machine_that_failed_while_it_is_backed_off_is_counted_but_starts_no_longer_back_off() -> None:
+def test_failed_instance_during_backoff_is_counted_without_a_longer_backoff() -> None:
     failed = Backoff(duration=300, until=NOW + 100, last_failed=NOW - 200)
     build, known = out_of_stock(1, asked(2, 60, backoff=failed), target=2)
     after = build.decide(known)[1].groups["g"]
@@ -424,7 +425,7 @@ def test_a_machine_that_failed_while_it_is_backed_off_is_counted_but_starts_no_l
     assert (after.backoff.duration, after.backoff.until) == (300, NOW + 300)
 
 
-def test_facts_say_what_could_not_be_created() -> None:
+def test_group_state_lists_instances_that_could_not_be_created() -> None:
     build, known = out_of_stock(2, absent=1)
     facts = facts_of(build, known)
     assert (len(facts.failed), len(facts.unregistered), facts.leaving) == (2, 1, 2)

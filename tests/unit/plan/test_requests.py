@@ -1,4 +1,5 @@
-"""What became of the machines asked for, judged before anything is decided (state.md §1, §5)."""
+"""Scale-up requests are resolved before planning: fulfilled, failed, expired or still waiting
+(docs/reference/node-groups.md "Scale-up requests")."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ MACHINE = "test://slow/never"
 
 
 def _waiting_for(*machines: str, first_seen: float = ASKED) -> tuple[ClusterBuilder, Memory]:
-    """Group `slow` was grown for a pod and the machines did not join; group `other` could be used instead."""
+    """Group `slow` was scaled up for a pod and its instances did not join; group `other` could be used instead."""
     build = cluster().group("slow", target=len(machines), template=node("t", "2")).pending(1, "1")
     absent = tuple(Instance(machine, InstanceState.CREATING) for machine in machines)
     build.groups[0] = msgspec.structs.replace(build.groups[0], instances=absent)
@@ -41,7 +42,7 @@ def _waiting_for(*machines: str, first_seen: float = ASKED) -> tuple[ClusterBuil
     )
 
 
-def test_a_machine_that_is_late_has_not_arrived_and_the_pass_that_finds_out_uses_another_group() -> None:
+def test_late_instance_counts_as_not_arrived_and_another_group_is_used_at_once() -> None:
     build, known = _waiting_for(MACHINE)
     plan, after = build.decide(known)
     assert growth(plan) == {"other": (1, 1)}
@@ -51,13 +52,13 @@ def test_a_machine_that_is_late_has_not_arrived_and_the_pass_that_finds_out_uses
     assert (backoff.code, backoff.message) == ("timeout", "1 nodes did not join in time")
 
 
-def test_a_machine_that_was_late_before_the_request_does_not_hold_it_up() -> None:
+def test_instance_late_before_a_scale_up_request_does_not_delay_it() -> None:
     build, known = _waiting_for(MACHINE, first_seen=ASKED - 5000)
     after = build.decide(known)[1].groups["slow"]
     assert (after.request, after.backoff) == (None, None)
 
 
-def test_a_request_whose_nodes_came_during_back_off_is_fulfilled_and_not_a_second_failure() -> None:
+def test_request_whose_nodes_joined_during_backoff_is_fulfilled() -> None:
     build = cluster().node("a", group="g").group("g")
     failed = Backoff(duration=1800, until=NOW + 600, last_failed=NOW - 1200, attempt=4)
     known = Memory(groups={"g": GroupMemory(target=1, request=ScaleUpRequest(1, ASKED, OVERDUE), backoff=failed)})
@@ -66,7 +67,7 @@ def test_a_request_whose_nodes_came_during_back_off_is_fulfilled_and_not_a_secon
 
 
 @pytest.mark.parametrize(("expected_at", "bought"), [(NOW + 60, {}), (NOW - 60, {"other": (1, 1)})])
-def test_nodes_of_a_group_that_cannot_be_read_are_awaited_until_they_are_late(
+def test_nodes_of_an_unreadable_group_are_expected_until_they_are_late(
     expected_at: float, bought: dict[str, tuple[int, int]]
 ) -> None:
     build, known = _waiting_for(MACHINE, first_seen=NOW)
@@ -76,19 +77,19 @@ def test_nodes_of_a_group_that_cannot_be_read_are_awaited_until_they_are_late(
     assert growth(build.decide(known)[0]) == bought
 
 
-def test_nothing_is_judged_of_a_group_that_cannot_be_read() -> None:
+def test_scale_up_request_of_an_unreadable_group_is_not_resolved() -> None:
     build, known = _waiting_for(MACHINE)
     build.groups[0] = msgspec.structs.replace(build.groups[0], error="its machines cannot be listed")
     assert build.decide(known)[1].groups["slow"] == known.groups["slow"]
 
 
 def _counted(failed: int, known: GroupMemory, *, now: float = NOW) -> GroupMemory:
-    """What is known after a pass that sees so many failed machines of a hundred and thirty."""
+    """The memory after a pass that sees that many failed instances of a hundred and thirty."""
     build = with_machines(anchored(), "g", failed, error=STOCK, target=130)
     return facts_of(build, Memory(groups={"g": known}), now=now).memory
 
 
-def test_C6_errors_lower_a_request_and_a_further_increase_starts_its_clock_anew() -> None:
+def test_instance_errors_lower_a_request_and_a_further_scale_up_restarts_its_timer() -> None:
     known = _counted(20, asked(100, 60))
     assert known.request == ScaleUpRequest(80, NOW - 60, NOW + 840)
     more = operation(OperationKind.SCALE_UP, from_size=100, to_size=130)
@@ -100,16 +101,16 @@ def test_C6_errors_lower_a_request_and_a_further_increase_starts_its_clock_anew(
     assert _counted(130, known, now=NOW + 20).request is None
 
 
-def test_C6_a_request_of_which_more_fails_than_was_asked_for_is_over() -> None:
+def test_request_with_more_failures_than_instances_is_finished() -> None:
     assert _counted(120, asked(110, 60)).request is None
 
 
-def test_errors_of_machines_that_nobody_asked_for_are_no_failure_of_a_scale_up() -> None:
+def test_errors_of_unrequested_instances_are_not_a_scale_up_failure() -> None:
     known = _counted(3, GroupMemory())
     assert (known.backoff, len(known.failed_instances)) == (None, 3)
 
 
-def test_a_request_waits_for_nodes_that_have_joined_and_are_starting_however_long_they_take() -> None:
+def test_request_waits_for_registered_nodes_that_are_still_starting() -> None:
     build = filled(cluster(), "g", 2, ready=False, created=NOW - 60).group("g")
     known = asked(2, 1000)
     assert facts_of(build, Memory(groups={"g": known})).memory == known, "no machine is missing"
@@ -117,26 +118,26 @@ def test_a_request_waits_for_nodes_that_have_joined_and_are_starting_however_lon
     assert facts_of(build, Memory(groups={"g": known})).memory.request is None
 
 
-def test_nodes_that_are_starting_are_not_missing_when_their_request_has_run_out() -> None:
+def test_starting_nodes_are_not_missing_when_their_request_expires() -> None:
     build = filled(cluster(), "g", 5, ready=False, created=NOW - 60).group("g", target=6)
     facts = facts_of(build, Memory(groups={"g": asked(6, 1000)}))
     assert (facts.memory.request, facts.missing, facts.frozen) == (None, 1, None)
 
 
-def test_a_request_from_the_future_was_written_by_a_clock_that_was_wrong() -> None:
+def test_scale_up_request_from_the_future_is_a_clock_error() -> None:
     build = cluster().group("g", target=2)
     ahead = GroupMemory(request=ScaleUpRequest(2, NOW + 5000, NOW + 5900))
     assert facts_of(build, Memory(groups={"g": ahead})).memory.request == ScaleUpRequest(2, NOW, NOW + 900)
 
 
-def test_what_ran_out_is_known_to_the_pass_that_found_it_out_and_to_no_other() -> None:
+def test_expired_request_is_known_only_to_the_pass_that_resolves_it() -> None:
     build = cluster().group("g", target=2)
     world = world_of(build, Memory(groups={"g": asked(2, 1000)}))
     assert world.timed_out == {"g": ScaleUpRequest(2, NOW - 1000, NOW - 100)}
     assert world_of(build, world.memory).timed_out == {}
 
 
-def test_a_growth_carries_its_groups_own_provision_time() -> None:
+def test_scale_up_operation_uses_its_groups_own_provision_time() -> None:
     build = with_machines(cluster(), "g", template=node("t", "2"), max_node_provision_time=2700.0)
     (grow,) = build.group("h", max=0).pending(1, "1").plan().operations
     assert (grow.spec.kind, grow.status.data[PROVISION]) == (OperationKind.SCALE_UP, "2700.0")
@@ -148,7 +149,7 @@ def test_a_growth_carries_its_groups_own_provision_time() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "nan", "inf", "-5"])
-def test_a_provision_time_that_cannot_be_read_is_the_clusters(text: str) -> None:
+def test_unreadable_provision_time_falls_back_to_the_clusters(text: str) -> None:
     assert (
         provision_deadline(
             operation(OperationKind.SCALE_UP, data={PROVISION: text}), Options(max_node_provision_time=60)
@@ -157,7 +158,7 @@ def test_a_provision_time_that_cannot_be_read_is_the_clusters(text: str) -> None
     )
 
 
-def test_a_back_off_from_the_future_lasts_as_long_as_it_was_to() -> None:
+def test_backoff_from_the_future_keeps_its_original_length() -> None:
     build = cluster().group("g")
     ahead = Backoff(duration=300, until=NOW + 9300, last_failed=NOW + 9000, attempt=2)
     assert facts_of(build, Memory(groups={"g": GroupMemory(backoff=ahead)})).memory.backoff == Backoff(

@@ -1,5 +1,5 @@
-"""Cases S7 to S10 and F1: a node goes if all its pods have another place, in a cluster that other removals made smaller
-(scale-down.md §5)."""
+"""A node is unneeded if all its pods fit elsewhere in the cluster that earlier removals left
+(docs/reference/scale-down.md "Simulated removal")."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ALL: dict[str, Any] = {"unneeded": 7200.0, "max_scale_down_parallelism": 99, "m
 
 
 def _plan(build: ClusterBuilder, **options: Any) -> Plan:
-    """Everything that can go goes at once."""
+    """Plans a pass that removes every removable node at once."""
     return build.plan(**{**_ALL, **options})
 
 
 def _sent(plan: Plan) -> dict[str, str]:
-    """pod -> the node it is moved to."""
+    """pod -> destination node."""
     return {pod: on for removal in plan.removals for pod, on in removal.destinations.items()}
 
 
@@ -36,20 +36,20 @@ def _spread(policy: str) -> ClusterBuilder:
     return build.group("g")
 
 
-def test_S7_the_node_that_goes_is_a_domain_until_it_is_gone() -> None:
+def test_node_being_simulated_counts_as_a_spread_domain_until_it_is_gone() -> None:
     plan = _plan(_spread("Ignore"))
     assert stays(plan) == dict.fromkeys(("n1", "n2", "n3"), "NoPlaceToMovePods")
     assert "topology spread" in sentence(plan.unremovable[0].reason)
 
 
-def test_S7_unless_pods_leave_tainted_nodes_out() -> None:
+def test_simulated_node_is_no_spread_domain_for_pods_that_honor_taints() -> None:
     plan = _plan(_spread("Honor"))
     assert plan.unneeded
     assert set(_sent(plan).values()).isdisjoint(plan.unneeded)
 
 
-def test_a_node_that_goes_is_no_domain_for_the_next() -> None:
-    """§5.4: later simulations see the node gone; the zone that only it was in counts no more."""
+def test_removed_node_is_no_spread_domain_in_later_simulations() -> None:
+    """Later simulations run without the removed node; a zone with only that node no longer counts."""
     build = cluster().node("b1", "4", "16Gi", group="g", zone="b")
     for name in ("n2", "n3"):
         build.node(name, "4", "16Gi", group="g", zone="a").running(
@@ -60,7 +60,7 @@ def test_a_node_that_goes_is_no_domain_for_the_next() -> None:
     assert len(plan.unneeded) == 2, stays(plan)
 
 
-def test_S8_moves_are_kept_so_room_is_not_promised_twice() -> None:
+def test_moved_pods_are_kept_so_that_room_is_used_once() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", group="g").group("g")
     build.running("n1", 1, "500m", owner="a").running("n2", 1, "500m", owner="b").running("n3", 1, "500m", owner="c")
     plan = _plan(build)
@@ -68,13 +68,13 @@ def test_S8_moves_are_kept_so_room_is_not_promised_twice() -> None:
     assert sorted(stays(plan).values()) == ["NoPlaceToMovePods", "NoPlaceToMovePods"]
 
 
-def test_S8_a_pod_moved_onto_a_node_that_goes_too_ends_up_on_a_third() -> None:
+def test_pod_moved_to_a_later_removed_node_ends_on_a_third_node() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
     build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running("n3", 1, "3", owner="c")
     assert set(_sent(_plan(build)).values()) == {"n3"}
 
 
-def test_S9_budgets_are_used_up_inside_a_plan() -> None:
+def test_pdb_allowance_is_used_up_during_removal_simulation() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", "4", group="g").group("g")
     build.running("n1", 1, "100m").running("n2", 1, "100m").running("n3", 1, "3", owner="c")
     plan = _plan(build.budget("b", 1, having(app="rs")))
@@ -83,7 +83,7 @@ def test_S9_budgets_are_used_up_inside_a_plan() -> None:
     assert held.reason.params["rule"] == "NotEnoughPdb"
 
 
-def test_S10_a_failed_simulation_is_not_repeated_for_a_while() -> None:
+def test_failed_simulation_waits_for_the_recheck_timeout() -> None:
     build = cluster().node("n", group="g").node("full", group="g").group("g")
     build.running("n", 1, "500m", owner="a").running("full", 1, "1", owner="b")
     plan, after = build.decide(**_ALL)
@@ -93,15 +93,15 @@ def test_S10_a_failed_simulation_is_not_repeated_for_a_while() -> None:
     assert "full" not in after.nodes, "a node that is no candidate is looked at every time"
 
 
-def test_S10_a_clock_that_goes_back_does_not_hold_a_node_for_ever() -> None:
-    """A memory from the future: unremovable for days is more than any recheck timeout."""
+def test_clock_set_back_does_not_block_a_failed_node_forever() -> None:
+    """Memory from the future: a node unremovable for days exceeds any recheck timeout."""
     build = cluster().node("n", group="g").node("home", "8", "64Gi").group("g")
     later = Memory(nodes={"n": NodeMemory(unremovable_until=NOW + 30 * 86_400.0)})
     plan, after = build.decide(later, **_ALL)
     assert plan.unneeded == ("n",) or after.nodes["n"].unremovable_until <= NOW + 300
 
 
-def test_F1_the_node_goes_in_the_pass_after_the_annotation_is_gone() -> None:
+def test_node_is_removed_in_the_pass_after_its_annotation_is_deleted() -> None:
     def build(annotation: str) -> ClusterBuilder:
         made = cluster().node("n", group="g").node("home", "8", "64Gi").group("g")
         return made.running("n", 1, "100m", owner="a", safe_to_evict=annotation)
@@ -118,16 +118,16 @@ def test_F1_the_node_goes_in_the_pass_after_the_annotation_is_gone() -> None:
         pytest.param({"pod_anti_affinity": (near(HOSTNAME_LABEL, having(app="db")),)}, id="anti-affinity"),
     ],
 )
-def test_rules_between_pods_hold_where_pods_are_moved_to(more: dict[str, Any]) -> None:
+def test_rules_between_pods_hold_at_the_destinations_of_evicted_pods(more: dict[str, Any]) -> None:
     build = cluster().node("n", group="g", zone="a").node("a", "4", zone="a").node("b", "4", zone="b").group("g")
     build.running("a", 1, "100m", owner="db").running("n", 1, "100m", owner="w", **more)
     assert list(_sent(_plan(build)).values()) == (["a"] if "pod_affinity" in more else ["b"])
 
 
 @pytest.mark.parametrize("owners", [("w", "db"), ("db", "w")], ids=" before ".join)
-def test_a_pod_that_follows_another_moves_with_it(owners: tuple[str, str]) -> None:
-    """Both are on the node, and one may only run where the other does. The scheduler takes the one that waits once the
-    other has a place, so who comes first in the list does not matter."""
+def test_pod_with_affinity_to_another_evicted_pod_moves_with_it(owners: tuple[str, str]) -> None:
+    """Both are on the node, and one requires the other in its domain. The scheduler places the waiting pod once the
+    other has a place, so their order in the list does not matter."""
     build = cluster().node("n", group="g", zone="z").node("m", "4", zone="y").node("k", "4", zone="x").group("g")
     for owner in owners:
         rules: dict[str, Any] = {"pod_affinity": (near(ZONE, having(app="db")),)} if owner == "w" else {}
@@ -137,7 +137,7 @@ def test_a_pod_that_follows_another_moves_with_it(owners: tuple[str, str]) -> No
     assert len(set(_sent(plan).values())) == 1
 
 
-def test_nobody_is_moved_to_a_node_that_takes_none() -> None:
+def test_evicted_pods_are_not_moved_to_unusable_nodes() -> None:
     build = cluster().node("n", group="g").group("g").running("n", 1, "100m", owner="a")
     build.node("cordoned", "8", "64Gi", unschedulable=True).node("sick", "8", "64Gi", ready=False)
     build.node("tainted", "8", "64Gi", taints=[Taint("only", "NoSchedule", "gpu")])
@@ -146,19 +146,19 @@ def test_nobody_is_moved_to_a_node_that_takes_none() -> None:
     assert set(_sent(_plan(build)).values()) == {"open"}
 
 
-def test_taints_ports_and_tolerations_decide_where_a_pod_may_go() -> None:
+def test_taints_and_host_ports_limit_the_destinations_of_evicted_pods() -> None:
     build = cluster().node("n", group="g").group("g").node("tainted", "8", "64Gi", taints=[Taint("only", "NoSchedule")])
     build.running("n", 1, "100m", owner="a", tolerations=(Toleration(operator="Exists"),))
     assert set(_sent(_plan(build)).values()) == {"tainted"}
 
 
-def test_a_daemonset_pod_needs_no_place() -> None:
+def test_daemonset_pod_of_a_removed_node_needs_no_destination() -> None:
     build = cluster().node("n", group="g").group("g").running("n", 1, "100m", owner="ds", kind="DaemonSet")
     plan = _plan(build)
     assert [(removal.node, removal.kind, removal.evict) for removal in plan.removals] == [("n", "empty", ())]
 
 
-def test_a_pod_that_moves_needs_a_place_though_it_is_safe_to_evict() -> None:
+def test_safe_to_evict_pod_needs_a_destination() -> None:
     build = (
         cluster()
         .node("n", group="g")
@@ -169,21 +169,21 @@ def test_a_pod_that_moves_needs_a_place_though_it_is_safe_to_evict() -> None:
 
 
 @pytest.mark.parametrize("odd", [{}, {"owner": None}, {"safe_to_evict": "false"}], ids=["plain", "bare", "not safe"])
-def test_an_expendable_pod_neither_holds_its_node_nor_needs_a_place(odd: dict[str, Any]) -> None:
-    """scale-up.md §2: upstream's snapshot is without it; scale-down.md §10.1: not evicted, it dies with the node."""
+def test_expendable_pod_neither_blocks_its_node_nor_needs_a_destination(odd: dict[str, Any]) -> None:
+    """Upstream's snapshot omits expendable pods; they are not evicted and end with the node."""
     build = cluster().node("n", group="g").group("g").running("n", 1, "900m", **{"owner": "a", **odd}, priority=-11)
     plan = _plan(build)
     assert [(removal.node, removal.evict) for removal in plan.removals] == [("n", ())]
 
 
-def test_an_expendable_pod_takes_no_room_from_those_that_move() -> None:
+def test_expendable_pod_takes_no_room_from_evicted_pods() -> None:
     build = cluster().node("n", group="g").node("home", "1").group("g")
     build.running("n", 1, "400m", owner="a").running("home", 1, "900m", owner="cheap", priority=-11)
     assert set(_sent(_plan(build)).values()) == {"home"}
 
 
-def test_a_node_goes_whole_or_not_at_all() -> None:
-    """Two pods, room for one: nothing of the try is left, and the next node still finds the room."""
+def test_removal_simulation_of_a_node_is_undone_completely_when_it_fails() -> None:
+    """Two pods, room for one: nothing of the failed simulation remains, and the next node still finds the room."""
     build = cluster().node("n1", "2", group="g").node("n2", "2", group="g").node("home", "1").group("g")
     build.running("n1", 2, "500m", owner="a", node_selector={HOSTNAME_LABEL: "nowhere"})
     build.running("n2", 1, "1", owner="b")
@@ -192,7 +192,7 @@ def test_a_node_goes_whole_or_not_at_all() -> None:
     assert stays(plan)["n1"] == "NoPlaceToMovePods"
 
 
-def test_the_order_of_nodes_and_pods_in_the_input_does_not_matter() -> None:
+def test_removal_simulation_does_not_depend_on_input_order() -> None:
     build = cluster()
     for name in (f"n{at}" for at in range(6)):
         build.node(name, "2", group="g").running(name, 1, "400m", owner="b").running(
@@ -209,7 +209,7 @@ def test_the_order_of_nodes_and_pods_in_the_input_does_not_matter() -> None:
     assert all(_sent(plan) == _sent(plans[0]) for plan in plans)
 
 
-def test_a_node_whose_pods_have_no_other_node_says_that_there_is_none() -> None:
+def test_node_without_any_destination_for_its_pods_reports_it() -> None:
     build = cluster().node("n", "4", group="g").running("n", 1, "1").group("g", target=1)
     [stay] = _plan(build).unremovable
     assert sentence(stay.reason).endswith("no other node that stays is ready and schedulable)")

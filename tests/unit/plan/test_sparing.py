@@ -1,4 +1,4 @@
-"""Pending pods and pods of nodes that are being drained go to nodes that stay anyway before nodes that may go."""
+"""Pending pods and pods of draining nodes go to nodes that stay anyway before nodes that may be removed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.builders import NOW, ClusterBuilder, cluster, expected
 
 
 def two(**more: Any) -> ClusterBuilder:
-    """`a` is empty and may go; `b` is what the keywords make of it; `g` may shrink to none."""
+    """`a` is empty and removable; the keywords describe `b`; `g` may shrink to zero."""
     build = cluster().node("a", "4", group="g").node("b", "4", group="g", **more)
     return build.group("g", max=2)
 
 
 @pytest.mark.parametrize("drained", [False, True])
-def test_a_pod_goes_to_a_node_that_is_held_and_the_empty_one_may_go(drained: bool) -> None:
+def test_pod_goes_to_a_blocked_node_so_the_empty_node_can_be_removed(drained: bool) -> None:
     build = two(annotations={SCALE_DOWN_DISABLED: "true"})
     if drained:
         build.node("c", "4", group="h", taints=[Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW)))])
@@ -29,19 +29,19 @@ def test_a_pod_goes_to_a_node_that_is_held_and_the_empty_one_may_go(drained: boo
     assert "a" in plan.unneeded
 
 
-def test_a_node_in_use_takes_the_pod_before_an_empty_one() -> None:
+def test_pod_goes_to_a_node_in_use_before_an_empty_one() -> None:
     plan = two().running("b", 1, "2500m").pending(1, "1").plan(unneeded=3600.0)
     assert set(expected(plan).values()) == {"b"}
     assert plan.unneeded == ("a",)
 
 
-def test_where_only_a_node_that_may_go_has_room_it_stays() -> None:
+def test_removable_node_with_the_only_room_stays() -> None:
     plan = two().running("b", 1, "3500m").pending(1, "1").plan(unneeded=3600.0)
     assert set(expected(plan).values()) == {"a"}
     assert plan.unneeded == ()
 
 
-def test_nobody_is_left_without_a_node_for_the_sake_of_a_removal() -> None:
+def test_no_pod_stays_pending_for_the_sake_of_a_removal() -> None:
     plan = two(annotations={SCALE_DOWN_DISABLED: "true"}).pending(5, "1").plan(unneeded=3600.0)
     assert len(plan.fits_existing) == 5
     assert set(expected(plan).values()) == {"a", "b"}

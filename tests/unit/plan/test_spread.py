@@ -1,4 +1,4 @@
-"""Cases P24 to P33: topology spread, on nodes that exist, are on their way, and are still to come."""
+"""Topology spread on existing, upcoming and new nodes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Build = Callable[[], ClusterBuilder]
 
 
 def _says(found: str, why: str) -> bool:
-    """The answer and the reason agree; of a node on its way only yes or no is known."""
+    """Checks that the answer and the reason agree; for an upcoming node only yes or no is known."""
     return found == why or (found == "no" and why != FITS)
 
 
 def _x(**zones: int) -> Build:
-    """So many pods app=x in each zone."""
+    """That many pods app=x in each zone."""
     return lambda: crowd(zones, owner="x")
 
 
@@ -74,26 +74,26 @@ STRANGER = {**_by_zone(), "owner": "y"}
         pytest.param(_x(a=1, b=1), _by_zone(), {"other": "label"}, LABEL, id="P28-no-zone-label"),
     ],
 )
-def test_a_domain_may_be_ahead_by_the_skew(
+def test_spread_domain_may_exceed_the_minimum_by_the_max_skew(
     build: Build, pod: dict[str, Any], labels: dict[str, str], why: str, way: str
 ) -> None:
     assert _says(answer(build(), way, labels, **pod), why)
 
 
 @each_row("way", WAYS)
-def test_P28_pods_on_nodes_without_the_label_are_in_no_domain(way: str) -> None:
+def test_pods_on_nodes_without_the_topology_label_are_in_no_spread_domain(way: str) -> None:
     build = crowd({"a": 1, "b": 1}, owner="x").node("bare", "0").running("bare", 9, owner="x")
     assert answer(build, way, A, **_by_zone()) == FITS
 
 
 def _zone_and_host(labels: Mapping[str, str]) -> ClusterBuilder:
-    """Hosts h1 (zone a) and h2 (zone b) with a pod x each; only h1 has room. A third host, full and without x."""
+    """Hosts h1 (zone a) and h2 (zone b) with one pod x each; only h1 has room. A third host is full and has no x."""
     build = cluster().node("h1", "1", zone="a").node("h2", "0", zone="b").node("h3", "0", labels=labels)
     build.running("h1", 1, owner="x").running("h2", 1, owner="x")
     return build.pending(1, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X)))
 
 
-def test_P29_a_node_that_lacks_one_of_two_keys_counts_for_neither() -> None:
+def test_node_that_lacks_one_of_two_topology_keys_counts_for_neither() -> None:
     assert _zone_and_host({}).plan().fits_existing
     held = _zone_and_host({ZONE: "b"}).plan()
     assert tally(held)[SKEW] == 1, "with a zone, the third host's name is a domain with no pod, and h1 would be 2 ahead"
@@ -122,7 +122,9 @@ def _tainted(taint: Taint) -> Build:
         pytest.param(_tainted(SOFT), _by_zone(node_taints_policy="Honor"), SKEW, id="P30-a-soft-taint-is-none"),
     ],
 )
-def test_tainted_nodes(build: Build, pod: dict[str, Any], why: str, way: str) -> None:
+def test_spread_over_tainted_nodes_follows_node_taints_policy(
+    build: Build, pod: dict[str, Any], why: str, way: str
+) -> None:
     assert _says(answer(build(), way, A, **pod), why)
 
 
@@ -141,7 +143,7 @@ _NOT_C = {"required_affinity": (NodeTerm((Requirement(ZONE, "NotIn", ("c",)),)),
         ),
     ],
 )
-def test_nodes_that_the_pod_may_not_use(pod: dict[str, Any], why: str, way: str) -> None:
+def test_spread_over_ineligible_nodes_follows_node_affinity_policy(pod: dict[str, Any], why: str, way: str) -> None:
     build = cluster()
     for zone, labels in (("a", {"pool": "1"}), ("b", {"pool": "1"}), ("c", {})):
         build.node(f"full-{zone}", "0", zone=zone, labels=labels)
@@ -157,7 +159,7 @@ def test_nodes_that_the_pod_may_not_use(pod: dict[str, Any], why: str, way: str)
         pytest.param({"namespace": "elsewhere"}, id="P31-another-namespace"),
     ],
 )
-def test_pods_that_do_not_count(more: dict[str, Any], way: str) -> None:
+def test_pods_that_do_not_count_for_a_spread(more: dict[str, Any], way: str) -> None:
     build = crowd({"a": 1, "b": 1}, owner="x")
     assert answer(crowd({"a": 5}, build, owner="x", **more), way, A, **_by_zone()) == FITS
     assert answer(crowd({"a": 5}, crowd({"a": 1, "b": 1}, owner="x"), owner="x"), way, A, **_by_zone()) != FITS
@@ -177,13 +179,13 @@ def _hash(value: str) -> dict[str, Any]:
         pytest.param("new", (), SKEW, id="P32-without-keys"),
     ],
 )
-def test_match_label_keys(mine: str, keys: tuple[str, ...], why: str, way: str) -> None:
+def test_match_label_keys_of_a_spread(mine: str, keys: tuple[str, ...], why: str, way: str) -> None:
     build = crowd({"b": 0}, crowd({"a": 2}, owner="old", **_hash("old")))
     assert _says(answer(build, way, A, **_hash(mine), spread=(even(ZONE, X, match_label_keys=keys),)), why)
 
 
 @each_row("way", WAYS)
-def test_P33_a_soft_constraint_forbids_nothing(way: str) -> None:
+def test_soft_spread_constraint_excludes_no_node(way: str) -> None:
     assert answer(_x(a=9, b=0)(), way, A, owner="x", preferred_spread=(even(ZONE, X),)) == FITS
     assert answer(_x(a=9, b=0)(), way, {}, owner="x", preferred_spread=(even(ZONE, X),)) == FITS
 
@@ -198,7 +200,7 @@ def test_P33_a_soft_constraint_forbids_nothing(way: str) -> None:
         pytest.param(Selector((Requirement("app", "NotIn", ("x",)),)), FITS, id="not-in"),
     ],
 )
-def test_selectors(selector: Selector | None, why: str, way: str) -> None:
+def test_spread_label_selectors(selector: Selector | None, why: str, way: str) -> None:
     assert _says(answer(_x(a=5, b=0)(), way, A, **_by_zone(selector=selector)), why)
 
 
@@ -212,7 +214,7 @@ def test_selectors(selector: Selector | None, why: str, way: str) -> None:
         pytest.param({ZONE: "a"}, LABEL, id="one-label-missing"),
     ],
 )
-def test_two_constraints_must_both_hold(labels: dict[str, str], why: str, way: str) -> None:
+def test_two_spread_constraints_must_both_hold(labels: dict[str, str], why: str, way: str) -> None:
     build = cluster()
     for zone, rack, pods in (("a", "1", 1), ("a", "2", 0), ("b", "1", 1), ("b", "2", 1)):
         build.node(f"full-{zone}{rack}", "0", labels={ZONE: zone, RACK: rack})
@@ -236,12 +238,12 @@ def test_pods_are_spread_over_groups_of_three_zones() -> None:
     assert growth(plan) == {"a": (2, 3), "b": (2, 3), "c": (2, 3)}
 
 
-def test_a_zone_without_nodes_is_no_domain_and_is_not_opened_for_evenness() -> None:
-    """As for the scheduler: while only zone a has nodes, any number may be there."""
+def test_zone_without_nodes_is_no_spread_domain_and_is_not_opened() -> None:
+    """As in the scheduler: while only zone a has nodes, it may have any number."""
     assert growth(_zones("ab").pending(8, "1", **_by_zone()).plan()) == {"a": (4, 8)}
 
 
-def test_P25_new_pods_go_where_there_are_fewest() -> None:
+def test_new_pods_go_to_the_spread_domain_with_the_fewest_pods() -> None:
     build = crowd({"a": 2, "b": 2}, _zones("abc"), owner="x")
     plan = build.pending(4, "1", **_by_zone()).plan()
     assert {zone: pods for zone, (_, pods) in growth(plan).items()} in (
@@ -252,7 +254,7 @@ def test_P25_new_pods_go_where_there_are_fewest() -> None:
     assert not plan.unschedulable
 
 
-def test_a_zone_that_cannot_grow_holds_the_others_at_its_count_and_the_skew() -> None:
+def test_zone_that_cannot_grow_limits_other_zones_to_its_count_plus_the_skew() -> None:
     build = crowd({"c": 1}, _zones("ab"), owner="x")
     plan = build.pending(9, "1", **_by_zone()).plan()
     assert growth(plan) == {"a": (1, 2), "b": (1, 2)}
@@ -260,7 +262,7 @@ def test_a_zone_that_cannot_grow_holds_the_others_at_its_count_and_the_skew() ->
     assert words(plan) == {"a": [SKEW], "b": [SKEW]}
 
 
-def test_P26_pods_wait_for_new_zones_together() -> None:
+def test_pods_with_min_domains_are_placed_in_new_zones_together() -> None:
     plan = _zones("abc").pending(3, "1", **_by_zone(min_domains=3)).plan()
     assert growth(plan) == dict.fromkeys("abc", (1, 1))
     assert {group.option_pods for group in plan.groups} == {1}, "each group alone is good for one"
@@ -269,25 +271,25 @@ def test_P26_pods_wait_for_new_zones_together() -> None:
     assert words(short) == {"a": [SKEW], "b": [SKEW]}
 
 
-def test_hosts_of_one_plan_are_filled_evenly() -> None:
+def test_new_hosts_of_one_plan_are_filled_evenly() -> None:
     build = cluster().group("g", template=node("t", "4", "64Gi"))
     plan = build.pending(8, "1", owner="x", spread=(even(HOSTNAME_LABEL, X),)).plan()
     assert growth(plan) == {"g": (2, 8)}
 
 
-def test_an_old_host_without_room_holds_new_ones_at_the_skew() -> None:
+def test_full_existing_host_limits_new_hosts_to_the_skew() -> None:
     build = cluster().node("full", "0").group("g", template=node("t", "4", "64Gi"))
     plan = build.pending(6, "1", owner="x", spread=(even(HOSTNAME_LABEL, X, 2),)).plan()
     assert growth(plan) == {"g": (3, 6)}, "two on each"
 
 
-def test_zone_and_host_together() -> None:
+def test_zone_and_host_spread_hold_together() -> None:
     build = crowd({"a": 0, "b": 0}, _zones("ab", "8"))
     plan = build.pending(8, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X, 2))).plan()
     assert growth(plan) == {"a": (2, 4), "b": (2, 4)}, "the full hosts, without a pod, hold each new one at two"
 
 
-def test_places_promised_keep_the_skew() -> None:
+def test_placements_respect_the_max_skew() -> None:
     plan = crowd({"a": 1, "b": 0, "c": 0}, _zones("abc", "1"), owner="x").pending(7, "1", **_by_zone()).plan()
     counts = {"a": 1, "b": 0, "c": 0}
     for place in expected(plan).values():

@@ -1,4 +1,4 @@
-"""Cases T: what a node that does not exist yet is taken to be like."""
+"""Node templates: the node that a group is expected to add."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def of(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: A
 
 
 def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: Any) -> list[str]:
-    """Whose pods the template starts with, by the name of their owner."""
+    """Pods on the template, by the name of their owner."""
     classes = build.snapshot().classes
     owners = [classes[cls].owner for cls in of(build, learnt, **options).daemons]
     return sorted(owner.name if owner else "none" for owner in owners)
@@ -58,13 +58,13 @@ def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **optio
         pytest.param({"unschedulable": True}, "provider", id="T2-cordoned"),
     ],
 )
-def test_where_a_template_comes_from(fields: dict[str, Any], wins: str) -> None:
+def test_source_of_a_node_template(fields: dict[str, Any], wins: str) -> None:
     build = cluster().node("n", "2", group="g", **fields).running("n", 1, "2", owner=None)
     build.group("g", template=node("t", "4")).pending(2, "2")
     assert growth(build.plan()) == {"g": ((2 if wins == "real" else 1), 2)}
 
 
-def test_a_learnt_template_comes_before_the_providers_guess_and_survives_the_last_node() -> None:
+def test_learnt_template_overrides_the_providers_and_outlives_the_last_node() -> None:
     full = cluster().node("n", "2", group="g").running("n", 1, "2").group("g", template=node("t", "4"))
     _, after = full.decide()
     gone = cluster().group("g", template=node("t", "4")).pending(2, "2")
@@ -73,17 +73,17 @@ def test_a_learnt_template_comes_before_the_providers_guess_and_survives_the_las
     assert isinstance(after.templates["g"], LearntTemplate)
 
 
-def test_T1_a_bad_node_is_better_than_nothing() -> None:
+def test_unready_node_is_used_as_a_template_if_there_is_no_other() -> None:
     build = cluster().node("n", "2", group="g", ready=False).group("g").pending(1, "1")
     assert growth(build.plan()) == {"g": (1, 1)}
 
 
-def test_T3_only_daemonsets_that_run_there_take_room() -> None:
+def test_only_daemonsets_that_match_the_template_take_room() -> None:
     build = cluster().daemonset("everywhere", "500m").daemonset("gpu-only", "500m", node_selector={"gpu": "yes"})
     assert growth(build.group("g", template=node("t", "1")).pending(2, "500m").plan()) == {"g": (2, 2)}
 
 
-def test_T4_a_daemonset_too_big_for_the_node_leaves_nothing() -> None:
+def test_daemonset_too_big_for_the_template_leaves_no_room() -> None:
     build = cluster().daemonset("huge", "4").group("g", template=node("t", "2")).pending(1, "100m")
     assert growth(build.plan()) == {}
 
@@ -98,21 +98,19 @@ def test_T4_a_daemonset_too_big_for_the_node_leaves_nothing() -> None:
         pytest.param("dedicated", {}, True, id="T5-any-other"),
     ],
 )
-def test_taints_that_go_away_by_themselves_are_not_the_templates(
-    taint: str, options: dict[str, Any], blocks: bool
-) -> None:
+def test_temporary_taints_are_not_part_of_the_template(taint: str, options: dict[str, Any], blocks: bool) -> None:
     build = cluster().group("g", template=node("t", "2", taints=[Taint(taint, "NoSchedule")])).pending(1, "1")
     assert growth(build.plan(**options)) == ({} if blocks else {"g": (1, 1)})
 
 
-def test_upcoming_nodes_hold_pods_so_nothing_is_bought_twice() -> None:
+def test_upcoming_nodes_take_pods_so_that_nothing_is_bought_twice() -> None:
     build = cluster().group("g", target=2, template=node("t", "2")).pending(4, "1")
     known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
     plan = build.plan(known)
     assert (growth(plan), len(plan.fits_existing), plan.health.upcoming) == ({}, 4, 2)
 
 
-def test_C7_a_request_that_runs_out_is_a_failure_and_the_group_is_backed_off() -> None:
+def test_expired_scale_up_request_is_a_failure_and_starts_a_backoff() -> None:
     build = cluster().group("g", target=2, template=node("t", "2")).pending(4, "1")
     known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 1000, NOW - 100))})
     _, after = build.decide(known)
@@ -122,7 +120,7 @@ def test_C7_a_request_that_runs_out_is_a_failure_and_the_group_is_backed_off() -
     assert (kept.backoff.code, kept.backoff.until) == ("timeout", NOW + 300)
 
 
-def test_a_request_is_over_when_its_nodes_are_here() -> None:
+def test_scale_up_request_ends_when_its_nodes_have_joined() -> None:
     build = cluster().node("a", group="g").node("b", group="g").group("g")
     known = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
     assert build.decide(known)[1].groups["g"].request is None
@@ -136,7 +134,7 @@ def test_a_request_is_over_when_its_nodes_are_here() -> None:
         pytest.param((5, 10), False, id="C8-five-of-ten"),
     ],
 )
-def test_the_clusters_health(unready: tuple[int, int], healthy: bool) -> None:
+def test_cluster_health_by_number_of_unready_nodes(unready: tuple[int, int], healthy: bool) -> None:
     build = cluster()
     for at in range(unready[1]):
         build.node(f"n{at}", group="all", ready=at >= unready[0])
@@ -146,7 +144,7 @@ def test_the_clusters_health(unready: tuple[int, int], healthy: bool) -> None:
     assert growth(plan) == ({"g": (1, 1)} if healthy else {})
 
 
-def test_C9_a_group_that_misses_most_of_its_nodes_is_not_grown() -> None:
+def test_group_that_misses_most_of_its_nodes_is_not_scaled_up() -> None:
     build = cluster().node("n", "2", group="g").running("n", 1, "2").group("g", target=5, template=node("t", "2"))
     build.pending(1, "1")
     assert growth(build.plan()) == {}
@@ -155,12 +153,12 @@ def test_C9_a_group_that_misses_most_of_its_nodes_is_not_grown() -> None:
 
 
 @pytest.mark.parametrize(("age", "bucket"), [(600, "not_started"), (1200, "unready")])
-def test_C10_a_young_node_has_not_started_yet(age: float, bucket: str) -> None:
+def test_young_node_counts_as_not_started(age: float, bucket: str) -> None:
     plan = cluster().node("n", ready=False, created=NOW - age).plan()
     assert getattr(plan.health, bucket) == 1
 
 
-# -- where it comes from, in full
+# -- sources of a template, in detail
 
 
 @pytest.mark.parametrize(
@@ -170,12 +168,12 @@ def test_C10_a_young_node_has_not_started_yet(age: float, bucket: str) -> None:
         pytest.param(3601, "provider", id="expired"),
     ],
 )
-def test_a_learnt_template_holds_until_it_expires(age: float, source: str) -> None:
+def test_learnt_template_is_used_until_it_expires(age: float, source: str) -> None:
     build = cluster().group("g", template=node("t"))
     assert of(build, LearntTemplate(node("n"), NOW - age), node_info_cache_expire_time=3600).source == source
 
 
-def test_T2_a_node_that_is_leaving_is_the_very_last_resort() -> None:
+def test_leaving_node_is_the_last_choice_for_a_template() -> None:
     leaving = [Taint(TO_BE_DELETED, "NoSchedule", "1")]
     build = cluster().node("a", "1", group="g", taints=leaving)
     assert of(build.group("g")).node.taints == ()
@@ -186,7 +184,7 @@ def test_T2_a_node_that_is_leaving_is_the_very_last_resort() -> None:
     assert of_snapshot(cluster().group("g").snapshot()) is None, "nothing is known of it"
 
 
-def test_T5_a_node_with_a_startup_taint_is_no_model_yet_and_one_with_a_status_taint_is() -> None:
+def test_node_with_a_startup_taint_is_no_template_and_one_with_a_status_taint_is() -> None:
     for taint, source in (
         ("startup-taint.cluster-autoscaler.kubernetes.io/x", "provider"),
         ("mine/x", "provider"),
@@ -210,18 +208,18 @@ def test_T5_a_node_with_a_startup_taint_is_no_model_yet_and_one_with_a_status_ta
         ("NodeWithImpairedVolumes", {}),
     ],
 )
-def test_more_taints_that_the_next_node_will_not_have(key: str, options: dict[str, Any]) -> None:
+def test_further_taints_that_a_template_drops(key: str, options: dict[str, Any]) -> None:
     build = cluster().group("g", template=node("t", taints=[Taint(key, "NoSchedule"), Taint("own", "NoExecute")]))
     assert [taint.key for taint in of(build, **options).node.taints] == ["own"]
 
 
-def test_a_cordoned_model_is_kept_cordoned_unless_told_otherwise() -> None:
+def test_template_of_a_cordoned_node_stays_cordoned_unless_the_option_says_otherwise() -> None:
     build = cluster().node("n", group="g", unschedulable=True).group("g")
     assert of(build).node.unschedulable
     assert not of(build, scale_from_unschedulable=True).node.unschedulable
 
 
-def test_a_template_has_a_name_of_its_own_and_says_that_it_is_one() -> None:
+def test_template_has_its_own_name_and_host_name_label() -> None:
     build = cluster().node("n", group="g", annotations={"a": "b"}, labels={HOSTNAME_LABEL: "n", "pool": "x"}).group("g")
     made = of(build).node
     assert made.labels == {
@@ -232,7 +230,7 @@ def test_a_template_has_a_name_of_its_own_and_says_that_it_is_one() -> None:
     assert (made.name, made.annotations, made.provider_id, made.uid) == ("template-node-for-g", {}, "", "")
 
 
-def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced() -> None:
+def test_deprecated_labels_are_added_to_a_provider_template_and_never_replaced() -> None:
     labels = {
         "topology.kubernetes.io/zone": "z",
         "topology.kubernetes.io/region": "r",
@@ -247,7 +245,7 @@ def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced(
     assert "failure-domain.beta.kubernetes.io/zone" not in real, "a real node has what its kubelet gave it"
 
 
-# -- what it starts with
+# -- pods of a template
 
 
 @pytest.mark.parametrize(
@@ -272,7 +270,7 @@ def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced(
         pytest.param({"force_ds": True}, {"node_selector": {"gpu": "yes"}}, ["a"], id="T3-forced-but-not-meant-for-it"),
     ],
 )
-def test_a_daemonset_missing_on_the_real_node(
+def test_daemonset_missing_on_the_copied_node(
     options: dict[str, Any], fields: dict[str, Any], expected: list[str]
 ) -> None:
     build = cluster().node("n", group="g").daemonset("a", "100m").daemonset("b", "200m", **fields)
@@ -282,14 +280,14 @@ def test_a_daemonset_missing_on_the_real_node(
     assert daemons(build.group("g", template=node("t")), **options) == expected
 
 
-def test_T3_the_providers_and_a_learnt_template_get_all_that_should_run() -> None:
+def test_provider_and_learnt_templates_get_all_matching_daemonsets() -> None:
     build = cluster().daemonset("a", "100m").daemonset("b", "200m").daemonset("c", node_selector={"gpu": "yes"})
     build.group("g", template=node("t"))
     assert daemons(build) == ["a", "b"]
     assert daemons(build, LearntTemplate(node("n", labels={"gpu": "yes"}), NOW)) == ["a", "b", "c"]
 
 
-def test_only_daemons_and_mirror_pods_of_the_real_node_come_again() -> None:
+def test_template_copies_only_daemonset_and_mirror_pods_of_the_real_node() -> None:
     build = cluster().node("n", group="g").node("other", group="g")
     build.running("n", owner="web").running("n", owner=None, mirror=True, cpu="1m")
     build.running("n", 2, owner="agent", kind="DaemonSet").running("n", owner="custom", daemonset_annotation="true")
@@ -299,47 +297,47 @@ def test_only_daemons_and_mirror_pods_of_the_real_node_come_again() -> None:
     assert daemons(build.group("g")) == ["agent", "agent", "custom", "none"]
 
 
-def test_T4_a_real_nodes_daemon_takes_its_room_too() -> None:
+def test_daemonset_pod_of_the_copied_node_takes_its_room() -> None:
     build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4").group("g")
     assert daemons(build) == ["huge"]
 
 
-# -- what of its capacity is for pods
+# -- allocatable of a template
 
 
 GIB = 2**30
 
 
 def bare(**amounts: int) -> Node:
-    """A template that only says its capacity."""
+    """A template that only has a capacity."""
     return node(
         "t", capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts}, allocatable={}
     )
 
 
 def kubelet(millicores: int = 4000, **allocatable: int) -> Node:
-    """A node whose kubelet has said both."""
+    """A node whose kubelet has reported capacity and allocatable."""
     capacity = {"cpu": millicores, "memory": 8 * GIB, "ephemeral-storage": 200, "pods": 110}
     return node("n", capacity=capacity, allocatable=capacity | allocatable)
 
 
-def test_where_only_the_capacity_is_known_the_kubelets_defaults_are_kept_back() -> None:
+def test_kubelet_defaults_are_reserved_where_only_the_capacity_is_known() -> None:
     found = of(cluster().group("g", template=bare())).node.allocatable
     assert found == {"cpu": 4000, "memory": 8 * GIB - 100 * 2**20, "ephemeral-storage": 90, "pods": 110}
 
 
-def test_huge_pages_are_memory_that_is_offered_by_its_own_name() -> None:
+def test_huge_pages_reduce_the_memory_of_a_template() -> None:
     found = of(cluster().group("g", template=bare(**{"hugepages-2Mi": GIB}))).node.allocatable
     assert (found["memory"], found["hugepages-2Mi"]) == (7 * GIB - 100 * 2**20, GIB)
 
 
-def test_a_template_that_says_its_allocatable_is_left_alone() -> None:
+def test_allocatable_of_a_template_is_not_changed() -> None:
     same = node("t", "4", "8Gi")
     assert same.capacity == same.allocatable
     assert of(cluster().group("g", template=same)).node.allocatable == same.allocatable
 
 
-def test_a_learnt_node_of_the_group_knows_better_even_after_it_expired() -> None:
+def test_learnt_node_of_the_group_gives_the_reservation_even_after_it_expired() -> None:
     build = cluster().group("g", template=bare(**{"example.com/fpga": 2}))
     old = LearntTemplate(kubelet(**{"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 150}), NOW - 7200)
     found = of(build, old, node_info_cache_expire_time=3600)
@@ -353,7 +351,7 @@ def test_a_learnt_node_of_the_group_knows_better_even_after_it_expired() -> None
     }
 
 
-def test_a_node_that_has_just_come_knows_what_its_kubelet_keeps_back() -> None:
+def test_newly_joined_node_gives_the_kubelets_reservation() -> None:
     build = cluster()
     build.nodes.append(
         msgspec.structs.replace(
@@ -364,7 +362,7 @@ def test_a_node_that_has_just_come_knows_what_its_kubelet_keeps_back() -> None:
     assert (found.source, found.node.allocatable["memory"]) == ("provider", 6 * GIB)
 
 
-def test_nodes_of_another_size_say_nothing_of_this_one() -> None:
+def test_nodes_of_another_size_give_no_reservation() -> None:
     old = LearntTemplate(kubelet(64000, memory=GIB), NOW - 7200)
     found = of(cluster().group("g", template=bare()), old, node_info_cache_expire_time=3600)
     assert found.node.allocatable["memory"] == 8 * GIB - 100 * 2**20
@@ -373,24 +371,24 @@ def test_nodes_of_another_size_say_nothing_of_this_one() -> None:
 # -- volumes
 
 
-def test_volume_limits_are_those_of_the_node_it_was_copied_from() -> None:
+def test_template_has_the_volume_limits_of_the_node_it_was_copied_from() -> None:
     build = cluster().node("a", group="g", ready=False).node("b", group="g").group("g", template=node("t"))
     build.more["storage"] = Storage(csi_nodes=(CSINode("a", {"disk": 8}), CSINode("b", {"disk": 16})))
     assert of(build).volume_limits == {"disk": 16}
 
 
 @pytest.mark.parametrize("learnt", [LearntTemplate(node("n"), NOW), None])
-def test_volume_limits_of_any_node_of_the_group_where_it_was_not_copied(learnt: LearntTemplate | None) -> None:
+def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt: LearntTemplate | None) -> None:
     build = cluster().node("a", group="g", ready=False).node("other").group("g", template=node("t"))
     build.more["storage"] = Storage(csi_nodes=(CSINode("other", {"disk": 4}), CSINode("a", {"disk": 16})))
     assert of(build, learnt).volume_limits == {"disk": 16}
     assert of(cluster().group("g", template=node("t")), learnt).volume_limits == {}
 
 
-# -- what is remembered
+# -- learnt templates in memory
 
 
-def test_learning_takes_nothing_along_that_belongs_to_one_node() -> None:
+def test_learnt_template_has_no_data_of_a_single_node() -> None:
     first = node(
         "a", group="g", labels={HOSTNAME_LABEL: "a"}, taints=[Taint("dedicated", "NoSchedule")], annotations={"x": "y"}
     )
@@ -406,7 +404,7 @@ def test_learning_takes_nothing_along_that_belongs_to_one_node() -> None:
     assert learn([second], known, NOW + 60, Options()) is known, "nothing to write"
 
 
-def test_what_stays_the_same_is_renewed_before_it_would_expire() -> None:
+def test_unchanged_learnt_template_is_renewed_before_it_expires() -> None:
     options = msgspec.structs.replace(Options(), node_info_cache_expire_time=3600)
     known = learn([node("a")], None, NOW, options)
     assert known is not None
@@ -415,7 +413,7 @@ def test_what_stays_the_same_is_renewed_before_it_would_expire() -> None:
     assert learn([], known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
 
 
-def test_the_order_of_what_was_read_changes_nothing() -> None:
+def test_learnt_templates_do_not_depend_on_input_order() -> None:
     build = cluster()
     for name, cpu in (("c", "3"), ("a", "1"), ("b", "2")):
         build.node(name, cpu, group="g").daemonset(name, "100m", priority_class="system-node-critical")

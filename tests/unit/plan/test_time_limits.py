@@ -1,4 +1,4 @@
-"""Case E15 and what is said when time runs out. The clock is a parameter: without one no time passes."""
+"""Time limits and their reasons. The clock is a parameter: without one no time passes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.builders import ClusterBuilder, cluster, growth, node, words
 
 
 def _three() -> ClusterBuilder:
-    """The best group comes last; the first is good for two pods in all."""
+    """The best group comes last; the first has room for two pods in total."""
     build = cluster().group("a", max=1, template=node("t", "2", "64Gi")).group("b", template=node("t", "2", "32Gi"))
     return build.group("c", template=node("t", "2", "4Gi")).pending(6, "1", "1Mi")
 
 
 def _after(seconds: float) -> Callable[[], float]:
-    """A clock that is first asked at the start, and later finds so many seconds gone."""
+    """A clock that starts at zero and then reads that many seconds later."""
     asked: list[float] = []
 
     def clock() -> float:
@@ -34,29 +34,29 @@ def _after(seconds: float) -> Callable[[], float]:
         pytest.param(0.0, 0.0, {"a": (1, 2)}, id="E15-nought-stops-after-the-first"),
     ],
 )
-def test_groups_are_looked_at_while_there_is_time(
+def test_groups_are_evaluated_while_there_is_time(
     seconds: float, limit: float, found: dict[str, tuple[int, int]]
 ) -> None:
     assert growth(_three().plan(clock=_after(seconds), max_binpacking_time=limit)) == found
 
 
-def test_what_was_not_looked_at_says_so() -> None:
+def test_groups_not_evaluated_for_lack_of_time_report_it() -> None:
     plan = _three().plan(clock=_after(99.0), max_binpacking_time=10.0)
     late = "not looked at: time budget used up"
     assert words(plan) == {"a": ["max node group size reached"], "b": [late], "c": [late]}
     assert [len(each.pods) for each in plan.unschedulable] == [4]
 
 
-def test_without_a_clock_no_time_passes() -> None:
+def test_planner_without_a_clock_has_no_time_limit() -> None:
     assert growth(_three().plan(max_binpacking_time=0.001)) == {"c": (3, 6)}
 
 
-def test_a_clock_that_stands_still_changes_nothing() -> None:
+def test_clock_that_stands_still_does_not_change_the_plan() -> None:
     assert _three().plan(clock=lambda: 5.0) == _three().plan()
 
 
-def test_E12_counting_one_group_ends_with_its_time() -> None:
-    """A limit of 5 s, and ten seconds go by between two looks at the clock: the rest is left, and told why."""
+def test_estimate_of_one_group_ends_at_its_time_limit() -> None:
+    """The limit is 5 s, and ten seconds pass between two clock readings: the rest is skipped, with a reason."""
     ticks = iter(range(0, 10_000, 10))
     build = cluster().group("g", template=node("t"))
     for at in range(9):

@@ -1,4 +1,4 @@
-"""Schedules: what a policy says at one instant (demands.md 18)."""
+"""Schedules: the policy in force at one instant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EVENING = instant("2027-01-18T20:00:00+01:00")  # a Monday
 
 
 def night(**fields: Any) -> Schedule:
-    """Every weekday evening at eight in Zurich, for eleven hours."""
+    """Every weekday at eight in the evening in Zurich, for eleven hours."""
     return Schedule(
         **{"name": "night", "cron": "0 20 * * 1-5", "duration": 11 * HOUR, "time_zone": "Europe/Zurich", **fields}
     )
@@ -56,7 +56,7 @@ def word(schedules: tuple[Schedule, ...], now: float, mode: Mode = Mode.ACTIVE) 
         (EVENING - 24 * HOUR, "active"),
     ],
 )
-def test_a_schedule_holds_from_the_instant_it_opens_to_the_one_it_closes(now: float, mode: str) -> None:
+def test_schedule_applies_from_its_opening_until_its_end(now: float, mode: str) -> None:
     assert word((night(mode="shadow"),), now) == mode
 
 
@@ -71,23 +71,23 @@ def test_a_schedule_holds_from_the_instant_it_opens_to_the_one_it_closes(now: fl
         pytest.param("30 2 * * *", "UTC", "2026-10-25T02:30:00+00:00", id="utc"),
     ],
 )
-def test_an_hour_is_that_of_its_zone_also_where_the_clock_is_changed(cron: str, zone: str, opens: str) -> None:
+def test_schedule_uses_the_hour_of_its_zone_across_clock_changes(cron: str, zone: str, opens: str) -> None:
     at, spring = instant(opens), (Schedule("s", cron, HOUR, time_zone=zone, mode="off"),)
     assert [word(spring, at + late) for late in (-1, 0, HOUR - 1, HOUR)] == ["active", "off", "off", "active"]
 
 
-def test_a_window_lasts_its_real_time_through_a_night_that_has_an_hour_more() -> None:
+def test_schedule_lasts_its_real_duration_in_a_night_with_an_extra_hour() -> None:
     opens = instant("2026-10-24T22:00:00+02:00")
     late = (Schedule("s", "0 22 * * *", 10 * HOUR, time_zone="Europe/Zurich", mode="off"),)
     assert [word(late, opens + 10 * HOUR + step) for step in (-1, 0)] == ["off", "active"]
     assert opens + 10 * HOUR == instant("2026-10-25T07:00:00+01:00"), "seven by the clock, and not eight"
 
 
-def test_a_cluster_that_is_switched_off_may_be_switched_on_by_a_schedule() -> None:
+def test_schedule_may_switch_on_a_cluster_that_is_off() -> None:
     assert [word((night(mode="active"),), EVENING + step, Mode.OFF) for step in (-1, 0)] == ["off", "active"]
 
 
-def test_twice_is_the_same_as_once_and_a_policy_without_schedules_is_left_alone() -> None:
+def test_applying_schedules_twice_equals_once_and_no_schedules_change_nothing() -> None:
     full = policy(
         night(mode="shadow", headroom=20, max=3),
         night(name="g", groups=("g",), headroom=5, min=1),
@@ -118,7 +118,7 @@ def test_twice_is_the_same_as_once_and_a_policy_without_schedules_is_left_alone(
         pytest.param({"headroom": 0, "groups": ("other",)}, {"all": 10, "g": 30, "pair": 5}, id="none-of-its-own"),
     ],
 )
-def test_a_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any], expected: dict[str, int]) -> None:
+def test_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any], expected: dict[str, int]) -> None:
     entries = (
         Headroom("all", percent=10),
         Headroom("g", groups=("g",), percent=30),
@@ -128,7 +128,7 @@ def test_a_schedule_replaces_the_headroom_of_its_scope(schedule: dict[str, Any],
     assert {each.name: each.percent for each in found} == expected
 
 
-def test_a_percentage_replaces_pods_of_a_fixed_size() -> None:
+def test_scheduled_percentage_replaces_headroom_of_fixed_pods() -> None:
     found = apply_schedules(policy(night(headroom=20), headroom=(Headroom("all", pods=3, cpu=500),)), EVENING).headroom
     assert found == (Headroom("all", percent=20),)
 
@@ -159,7 +159,7 @@ GROUP = NodeGroup("g", "test", min=1, max=5, aliases=("workers",))
         pytest.param({"min": 7, "max": 8}, (7, 8, True), id="both"),
     ],
 )
-def test_a_schedule_gives_a_group_its_bounds(schedule: dict[str, Any], expected: tuple[int, int, bool]) -> None:
+def test_schedule_sets_the_bounds_of_a_group(schedule: dict[str, Any], expected: tuple[int, int, bool]) -> None:
     assert bounds(GROUP, night(**schedule)) == expected
     assert bounds(GROUP, night(**schedule), now=EVENING - 1) == (1, 5, False)
 
@@ -177,7 +177,7 @@ def test_a_schedule_gives_a_group_its_bounds(schedule: dict[str, Any], expected:
         pytest.param((None, None), {"min": 6, "max": 8}, (6, 8), id="both-of-the-schedule"),
     ],
 )
-def test_providers_are_told_of_wider_bounds_and_never_of_narrower_ones(
+def test_providers_receive_wider_bounds_and_never_narrower_ones(
     entry: tuple[int | None, int | None], schedule: dict[str, Any], expected: tuple[int | None, int | None]
 ) -> None:
     full = policy(night(groups=("g",), **schedule), node_groups=(GroupPolicy("test", "g", *entry),))
@@ -194,14 +194,14 @@ def test_providers_are_told_of_wider_bounds_and_never_of_narrower_ones(
         pytest.param({"min": 2, "max": 4}, (2, 4), id="within"),
     ],
 )
-def test_what_a_provider_would_refuse_is_not_planned(schedule: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_size_that_a_provider_would_reject_is_not_planned(schedule: dict[str, Any], expected: tuple[int, int]) -> None:
     found = apply_scheduled_bounds(
         Snapshot("test", EVENING, groups=(GROUP,)), policy(night(**schedule), providers={"test": {}}), EVENING
     ).groups[0]
     assert (found.min, found.max) == expected
 
 
-def test_a_minimum_for_everybody_is_not_carried_into_entries_that_may_be_parts_of_a_pool() -> None:
+def test_default_scheduled_minimum_never_raises_the_minimum_of_an_entry() -> None:
     entries = (GroupPolicy("test", "g", 0, 5), GroupPolicy("test", "i", 3, 5))
     for least, expected in ((2, [0, 2]), (0, [0, 0]), (4, [0, 3])):
         found = apply_schedules(policy(night(min=least), node_groups=entries), EVENING).node_groups
@@ -209,7 +209,7 @@ def test_a_minimum_for_everybody_is_not_carried_into_entries_that_may_be_parts_o
 
 
 def flavours(**pool: Any) -> tuple[NodeGroup, NodeGroup]:
-    """Two groups of one pool, the second preferred."""
+    """Two groups of one pool; the second is preferred."""
     shared = Pool("uid", "pool", **pool)
     made = [
         NodeGroup(f"uid/{name}", "test", max=8, rank=rank, pool=shared, aliases=("uid", "pool", f"pool/{name}"))
@@ -228,7 +228,7 @@ def flavours(**pool: Any) -> tuple[NodeGroup, NodeGroup]:
         pytest.param({"groups": ("pool/small",)}, (1, 9), (2, 4), id="one-group-of-it-by-name"),
     ],
 )
-def test_a_pool_of_several_groups_is_bounded_as_one(
+def test_schedule_bounds_a_pool_of_several_groups_as_a_whole(
     schedule: dict[str, Any], pool: tuple[int, int], own: tuple[int, int]
 ) -> None:
     groups = flavours(min=1, max=9)
@@ -239,7 +239,7 @@ def test_a_pool_of_several_groups_is_bounded_as_one(
     assert (found[0].min, found[0].max) == own
 
 
-def test_the_only_group_of_a_pool_and_its_pool_are_bounded_alike() -> None:
+def test_schedule_bounds_a_pools_only_group_like_the_pool() -> None:
     only = flavours(min=1, max=9)[0]
     for name in ("pool", "uid/small"):
         found = apply_scheduled_bounds(
@@ -249,7 +249,7 @@ def test_the_only_group_of_a_pool_and_its_pool_are_bounded_alike() -> None:
         assert (found.min, found.max, found.pool.min, found.pool.max) == (2, 4, 2, 4)
 
 
-# -- what comes of it
+# -- effects on the plan
 
 
 def plan(build: ClusterBuilder, *schedules: Schedule, now: float = EVENING, **options: Any) -> Plan:
@@ -259,18 +259,18 @@ def plan(build: ClusterBuilder, *schedules: Schedule, now: float = EVENING, **op
 
 
 def empty_group(**fields: Any) -> ClusterBuilder:
-    """A group that has no node, and one node of nobody's."""
+    """A group without nodes, and one node without a group."""
     return cluster().node("anchor").group("g", template=node("t", "4"), **fields)
 
 
-def test_a_minimum_of_a_schedule_is_there_when_it_opens_even_from_no_node_at_all() -> None:
+def test_scheduled_minimum_is_reached_at_its_opening_even_from_zero_nodes() -> None:
     morning = night(min=3, groups=("g",))
     assert growth(plan(empty_group(), morning)) == {"g": (3, 0)}
     assert growth(plan(empty_group(), morning, now=EVENING - 1)) == {}
     assert growth(plan(empty_group(), morning, max_nodes_total=2)) == {"g": (1, 0)}, "as far as limits allow"
 
 
-def test_a_minimum_of_a_pool_is_raised_in_its_best_group_and_then_in_the_next() -> None:
+def test_scheduled_minimum_of_a_pool_is_raised_in_its_best_group_first() -> None:
     build = cluster().node("anchor")
     template = node("t", "4")
     build.groups = [
@@ -281,7 +281,7 @@ def test_a_minimum_of_a_pool_is_raised_in_its_best_group_and_then_in_the_next() 
     assert growth(plan(build, night(min=3, groups=("pool",)))) == {}, "how large it is cannot be known"
 
 
-def test_a_pool_that_no_schedule_names_keeps_the_size_it_has() -> None:
+def test_pool_without_a_schedule_keeps_its_size() -> None:
     build = cluster().node("anchor")
     build.groups = [msgspec.structs.replace(each, template=node("t", "4")) for each in flavours(min=3, max=9)]
     assert growth(plan(build, night(min=1, groups=("uid/small",)))) == {"uid/small": (1, 0)}
@@ -289,14 +289,14 @@ def test_a_pool_that_no_schedule_names_keeps_the_size_it_has() -> None:
     assert growth(plan(build, enforce_node_group_min_size=True)) == {"uid/large": (3, 0)}
 
 
-def test_a_minimum_of_a_schedule_holds_nodes_that_nobody_needs() -> None:
+def test_scheduled_minimum_keeps_unneeded_nodes() -> None:
     build = cluster().node("g-0", group="g").node("g-1", group="g").group("g")
     assert len(plan(build).removals) == 2
     assert len(plan(build, night(min=1)).removals) == 1
     assert plan(build, night(min=2)).removals == ()
 
 
-def test_a_maximum_below_the_size_forces_nothing_out_and_lets_nothing_grow() -> None:
+def test_scheduled_maximum_below_the_size_removes_nothing_and_adds_nothing() -> None:
     build = cluster().node("g-0", "1", group="g").node("g-1", "1", group="g").group("g")
     build.running("g-0", 1, "900m").running("g-1", 1, "900m").pending(2, "900m")
     assert growth(plan(build)) == {"g": (2, 2)}
@@ -304,10 +304,10 @@ def test_a_maximum_below_the_size_forces_nothing_out_and_lets_nothing_grow() -> 
     assert (growth(found), found.removals) == ({}, ())
 
 
-def test_a_larger_maximum_lets_a_full_group_grow() -> None:
+def test_larger_scheduled_maximum_lets_a_full_group_scale_up() -> None:
     build = cluster().node("g-0", "1", group="g").group("g", max=1).running("g-0", 1, "900m").pending(2, "900m")
     assert (growth(plan(build)), growth(plan(build, night(max=2)))) == ({}, {"g": (1, 1)})
 
 
-def test_a_maximum_alone_enforces_no_minimum() -> None:
+def test_scheduled_maximum_alone_enforces_no_minimum() -> None:
     assert bounds(NodeGroup("g", "test", min=2, max=5), night(max=4)) == (2, 4, False)

@@ -1,4 +1,5 @@
-"""Groups that only Nodes make this cluster's, and machines that were there before anybody looked."""
+"""Ownership of discovered groups that only their Nodes prove to be this cluster's, and of instances older than the
+first pass."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def pool(
     discovered: bool = True,
     **more: Any,
 ) -> tuple[ClusterBuilder, Memory]:
-    """Group g: `ours` machines are nodes, `others` are none and late."""
+    """Group g: `ours` instances are registered nodes, `others` are not and are late."""
     build = with_machines(filled(anchored(), "g", ours), "g", others, discovered=discovered, **more)
     made = build.groups[-1]
     build.groups[-1] = msgspec.structs.replace(
@@ -47,9 +48,7 @@ def pool(
     ("ours", "others", "usable"),
     [(1, 3, False), (2, 2, False), (3, 2, True), (1, 0, True), (0, 0, True), (0, 1, False)],
 )
-def test_a_discovered_group_is_changed_once_most_machines_have_been_nodes(
-    ours: int, others: int, *, usable: bool
-) -> None:
+def test_discovered_group_is_changed_once_most_instances_were_nodes(ours: int, others: int, *, usable: bool) -> None:
     build, memory = pool(ours, others, known=None, template=node("t"))
     plan, after = build.pending(90, "1").decide(memory, unneeded=HOUR)
     assert bool(growth(plan)) is usable
@@ -63,12 +62,12 @@ def test_a_discovered_group_is_changed_once_most_machines_have_been_nodes(
         assert set(stays(plan).values()) <= {"UnexpectedError", "NotAutoscaled"}
 
 
-def test_a_group_that_was_known_goes_on_growing_while_its_machines_join() -> None:
+def test_known_group_keeps_scaling_up_while_its_instances_join() -> None:
     build, memory = pool(2, 5, template=node("t"))
     assert growth(build.pending(90, "1").plan(memory))["g"][0] > 0
 
 
-def test_a_named_group_is_known_at_first_sight() -> None:
+def test_group_named_in_the_policy_is_trusted_at_once() -> None:
     build, memory = pool(0, 3, known=None, discovered=False)
     _, after = build.decide(memory)
     assert after.groups["g"].first_seen == NOW
@@ -89,7 +88,7 @@ def test_a_named_group_is_known_at_first_sight() -> None:
         pytest.param(1, 2, False, 0.0, True, id="named, nobody knows when it was made"),
     ],
 )
-def test_what_is_not_known_to_be_ours_is_not_discarded(
+def test_instance_not_known_to_be_ours_is_not_deleted(
     ours: int, others: int, created: float, *, discovered: bool, goes: bool
 ) -> None:
     build, memory = pool(ours, others, discovered=discovered, created=created)
@@ -100,17 +99,17 @@ def test_what_is_not_known_to_be_ours_is_not_discarded(
     assert all("is not discarded" in sentence(note) for note in held)
 
 
-def test_what_a_foreign_groups_vendor_calls_failed_is_left_alone() -> None:
+def test_failed_instance_of_a_foreign_group_is_not_deleted() -> None:
     build, memory = pool(1, 3, error=InstanceError("Unknown", "instance-error"))
     assert not repaired(build.plan(memory))
 
 
-def test_placeholders_of_a_group_that_is_ours_go() -> None:
+def test_placeholder_instances_of_our_own_group_are_deleted() -> None:
     build, memory = pool(3, 1, created=0.0, error=InstanceError("OutOfStock", "unavailable"))
     assert repaired(build.plan(memory)) == {"g": ("discard", 4, 3)}
 
 
-def test_no_size_of_a_foreign_group_is_lowered() -> None:
+def test_target_of_a_foreign_group_is_not_lowered() -> None:
     wrong = GroupMemory(first_seen=NOW - 50 * HOUR, size_wrong_since=NOW - HOUR, size_wrong=(1, 6))
     build, _ = pool(1, 3, target=6)
     assert not repaired(build.plan(Memory(groups={"g": wrong}, first_seen=NOW - 99 * HOUR)))
@@ -118,14 +117,14 @@ def test_no_size_of_a_foreign_group_is_lowered() -> None:
     assert not repaired(build.plan(Memory(groups={"g": late}, first_seen=NOW - 99 * HOUR)))
 
 
-def test_contested_machines_are_nobodys() -> None:
+def test_contested_instance_does_not_prove_group_ownership() -> None:
     build, memory = pool(2, 1, known=None, template=node("t"))
     build.node("thief", provider_id=build.groups[-1].instances[0].id)
     plan = build.pending(90, "1").plan(memory)
     assert "only 1 of its 3 machines" in sentence(group_verdict(plan).skipped)  # type: ignore[arg-type]
 
 
-def test_machines_that_are_going_count_no_more() -> None:
+def test_instances_in_deletion_do_not_count_for_group_ownership() -> None:
     build, memory = pool(2, 3, known=None, template=node("t"))
     made = build.groups[-1]
     going = tuple(
@@ -135,7 +134,7 @@ def test_machines_that_are_going_count_no_more() -> None:
     assert growth(build.pending(90, "1").plan(memory))["g"]
 
 
-def test_memory_of_an_earlier_release_reads_well() -> None:
+def test_group_memory_of_an_earlier_release_is_read() -> None:
     old = msgspec.json.decode(b'{"target": 3, "last_add": 5.0}', type=GroupMemory)
     assert old.first_seen == 0.0
     build, memory = pool(3, 1, known=old)

@@ -1,4 +1,5 @@
-"""Cases U: how much of a node is asked for (scale-down.md §4). Node 2000m / 2,000,000; standard pod 100m / 200,000."""
+"""Utilization of a node (docs/reference/scale-down.md "Utilization"). Node 2000m / 2,000,000; standard pod 100m /
+200,000."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _standard(build: ClusterBuilder, count: int = 1, **more: Any) -> ClusterBuil
 
 
 def _used(build: ClusterBuilder, *, daemonsets: bool = False, mirrors: bool = False) -> Utilization | None:
-    """daemonsets, mirrors: whether these pods are left out."""
+    """daemonsets, mirrors: whether these pods are ignored."""
     options = Options(ignore_daemonsets_utilization=daemonsets, ignore_mirror_pods_utilization=mirrors)
     world = build_cluster_state(build.group("g").snapshot(), Policy(name="test", options=options), Memory(), NOW)
     return Usage(world).of(world.snapshot.nodes[0], ignore_daemonsets=daemonsets)
@@ -35,7 +36,7 @@ def _share(build: ClusterBuilder, *, daemonsets: bool = False, mirrors: bool = F
     return used.share
 
 
-def test_U1_the_larger_of_cpu_and_memory() -> None:
+def test_utilization_is_the_larger_of_cpu_and_memory() -> None:
     used = _used(_standard(_node(), 2).running("n", 1))
     assert used is not None
     assert (used.resource, used.gpu) == ("memory", False)
@@ -43,8 +44,9 @@ def test_U1_the_larger_of_cpu_and_memory() -> None:
     assert _share(_standard(_node(), 2).running("n", 1, "500m")) == pytest.approx(0.35)
 
 
-def test_U2_requests_as_the_scheduler_counts_them() -> None:
-    """A plain init container that asks more than all others decides; a small one does not. Read by the real reader."""
+def test_utilization_counts_requests_as_the_scheduler_does() -> None:
+    """A plain init container counts if it requests more than all containers together; a small one does not. Pods are
+    read by the production code."""
 
     def pod(name: str, **spec: Any) -> dict[str, Any]:
         return {
@@ -83,39 +85,39 @@ def test_U2_requests_as_the_scheduler_counts_them() -> None:
     assert used.share == pytest.approx(50.25)
 
 
-def test_U3_daemonset_pods_may_be_left_out_of_both_sides() -> None:
+def test_daemonset_pods_may_be_excluded_from_usage_and_allocatable() -> None:
     build = _standard(_standard(_node(), 2), 2, owner="ds", kind="DaemonSet")
     assert _share(build, daemonsets=True) == pytest.approx(0.25)
     assert _share(_standard(_standard(_node()), owner="ds", kind="DaemonSet")) == pytest.approx(0.2)
 
 
-def test_U4_a_pod_terminating_for_long_is_not_used() -> None:
+def test_long_terminating_pod_does_not_count_in_utilization() -> None:
     gone = {"deleted": NOW - 600}
     assert _share(_standard(_standard(_node(), 2), pod=gone)) == pytest.approx(0.2)
     assert _share(_standard(_standard(_node(), 2), pod={"deleted": NOW - 5})) == pytest.approx(0.3)
 
 
-def test_U4_a_daemonset_pod_terminating_for_long_still_takes_its_part_of_the_room() -> None:
+def test_long_terminating_daemonset_pod_still_reduces_the_allocatable_part() -> None:
     build = _standard(_standard(_node()), owner="ds", kind="DaemonSet", pod={"deleted": NOW - 600})
     assert _share(build, daemonsets=True) == pytest.approx(0.2 / 1.8)
     assert _share(build) == pytest.approx(0.1)
 
 
-def test_U5_mirror_pods_may_be_left_out_of_both_sides() -> None:
+def test_mirror_pods_may_be_excluded_from_usage_and_allocatable() -> None:
     build = _standard(_standard(_node(), 2), owner=None, mirror=True)
     assert _share(build, mirrors=True) == pytest.approx(2 / 9)
     both = _standard(_standard(_standard(_node()), owner=None, mirror=True), owner="ds", kind="DaemonSet")
     assert _share(both, daemonsets=True, mirrors=True) == pytest.approx(1 / 8)
 
 
-def test_U6_on_a_gpu_node_only_the_gpu_counts() -> None:
+def test_gpu_node_utilization_counts_only_the_gpu() -> None:
     build = _node(extra={"nvidia.com/gpu": 1}).running("n", 1, "10m", extra={"nvidia.com/gpu": 1})
     assert _used(build) == Utilization("nvidia.com/gpu", 1.0, gpu=True)
     idle = _standard(_node(extra={"nvidia.com/gpu": 4}), 9)
     assert _used(idle) == Utilization("nvidia.com/gpu", 0.0, gpu=True)
 
 
-def test_U6_a_gpu_label_without_a_gpu_is_not_used() -> None:
+def test_node_with_a_gpu_label_but_no_gpu_has_zero_utilization() -> None:
     used = _used(_standard(_node(labels={"cluster-api/accelerator": "t4"}), 9))
     assert used is not None
     assert (used.share, used.gpu) == (0.0, True)
@@ -126,12 +128,12 @@ def test_U6_a_gpu_label_without_a_gpu_is_not_used() -> None:
     [{"cpu": 2000}, {"memory": 2_000_000}, {"cpu": 0, "memory": 2_000_000}, {}],
     ids=["no memory", "no cpu", "cpu 0", "nothing"],
 )
-def test_U7_nothing_to_compare_with_is_an_error_and_no_candidate(allocatable: dict[str, int]) -> None:
+def test_node_without_allocatable_resources_is_an_error_and_no_candidate(allocatable: dict[str, int]) -> None:
     assert _used(_node(allocatable=allocatable)) is None
     assert stays(_node(allocatable=allocatable).group("g").plan(unneeded=7200))["n"] == "UnexpectedError"
 
 
-def test_U7_daemonset_pods_that_take_the_whole_node_leave_nothing_to_compare_with() -> None:
+def test_daemonset_pods_that_take_the_whole_node_leave_no_allocatable() -> None:
     build = cluster().node("n", "1", "4Gi", group="g").running("n", 1, "1", owner="ds", kind="DaemonSet")
     assert _used(build, daemonsets=True) is None
     assert _used(
@@ -139,6 +141,6 @@ def test_U7_daemonset_pods_that_take_the_whole_node_leave_nothing_to_compare_wit
     ) == Utilization("cpu", 1.0)
 
 
-def test_a_pod_that_anybody_may_push_aside_is_not_used() -> None:
+def test_expendable_pod_does_not_count_in_utilization() -> None:
     assert _share(_standard(_standard(_node()), priority=-11)) == pytest.approx(0.1)
     assert _share(_standard(_standard(_node()), priority=-10)) == pytest.approx(0.2)

@@ -1,4 +1,4 @@
-"""Volumes: cases P34 and P35, and the other rules of scale-up.md §5.5."""
+"""Volumes: zones, node affinity, binding, restrictions and attach limits (docs/reference/scheduling.md "Volumes")."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ P0 = pod("p0", uses("data"))
         pytest.param({REGION: "eu"}, {"bare"}, id="a-region-that-zoned-nodes-do-not-name"),
     ],
 )
-def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
+def test_bound_volume_limits_its_pod_to_the_volumes_zone(labels: Json, fits_on: set[str]) -> None:
     seen = StorageObjectsCluster(*NODES, P0, claim(volume="pv"), volume("pv", labels))
     assert seen.fitting() == fits_on
     for name in {"a1", "b1", "bare"} - fits_on:
@@ -115,7 +115,7 @@ def test_the_zone_of_a_bound_volume(labels: Json, fits_on: set[str]) -> None:
         pytest.param((), set(), id="missing"),
     ],
 )
-def test_where_a_claim_lets_its_pod_run(objects: tuple[Json, ...], fits_on: set[str]) -> None:
+def test_claim_limits_the_nodes_of_its_pod(objects: tuple[Json, ...], fits_on: set[str]) -> None:
     assert StorageObjectsCluster(*NODES, P0, *objects).fitting() == fits_on
 
 
@@ -138,7 +138,7 @@ def test_where_a_claim_lets_its_pod_run(objects: tuple[Json, ...], fits_on: set[
         ),
     ],
 )
-def test_what_fits_nowhere_says_why_and_passes_no_row(objects: tuple[Json, ...], reason: Reason) -> None:
+def test_pod_whose_volumes_fit_nowhere_has_a_reason_and_no_node(objects: tuple[Json, ...], reason: Reason) -> None:
     seen = StorageObjectsCluster(*NODES, P0, *objects)
     assert seen.volumes.nowhere(seen.cls) == reason
     assert not seen.volumes.mask(seen.cls, seen.table).any()
@@ -157,7 +157,7 @@ def test_what_fits_nowhere_says_why_and_passes_no_row(objects: tuple[Json, ...],
         pytest.param((left(None, ""),), set(), id="says-nothing"),
     ],
 )
-def test_storage_that_a_driver_says_is_left(capacities: tuple[Json, ...], fits_on: set[str]) -> None:
+def test_remaining_storage_capacity_of_a_driver_limits_claims(capacities: tuple[Json, ...], fits_on: set[str]) -> None:
     seen = StorageObjectsCluster(*NODES, P0, claim(), storage_class(), PUBLISHES, *capacities)
     assert seen.fitting() == fits_on
     for name in {"a1", "b1", "bare"} - fits_on:
@@ -172,7 +172,7 @@ def test_two_claims_of_one_pod_need_two_volumes() -> None:
     assert StorageObjectsCluster(*NODES, both, *one, volume("v2", **affinity(HOST, "a1"))).fitting() == {"a1"}
 
 
-def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
+def test_smallest_claim_gets_the_smallest_volume() -> None:
     both = pod("p0", uses("big"), uses("data"))
     objects = (
         NO_PROVISIONER,
@@ -216,7 +216,9 @@ def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
         ),
     ],
 )
-def test_one_disk_on_one_node(source: Json, other: Json | None, conflict: bool) -> None:
+def test_disk_conflict_excludes_a_node_and_limits_pods_per_node(
+    source: Json, other: Json | None, conflict: bool
+) -> None:
     seen = StorageObjectsCluster(A, B, pod("p0", source), pod("there", other or source, on="a1"))
     assert seen.fitting() == ({"b1"} if conflict else {"a1", "b1"})
     assert seen.why("a1") == ((Reason.of(ReasonCode.DISK_CONFLICT),) if conflict else ())
@@ -225,7 +227,7 @@ def test_one_disk_on_one_node(source: Json, other: Json | None, conflict: bool) 
         assert seen.volumes.per_node(seen.cls) == (1 if conflict else None)
 
 
-def test_a_read_write_once_pod_claim_is_for_one_pod_of_the_cluster() -> None:
+def test_read_write_once_pod_claim_is_used_by_one_pod_of_the_cluster() -> None:
     objects = (A, B, P0, claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv"))
     free = StorageObjectsCluster(*objects)
     assert (free.fitting(), free.volumes.most(free.cls)) == ({"a1", "b1"}, 1)
@@ -235,7 +237,7 @@ def test_a_read_write_once_pod_claim_is_for_one_pod_of_the_cluster() -> None:
     assert gone.volumes.nowhere(gone.cls) is None
 
 
-def test_a_running_pod_takes_its_own_claim_along() -> None:
+def test_running_pod_with_a_read_write_once_pod_claim_may_move() -> None:
     seen = StorageObjectsCluster(
         A, B, pod("p0", uses("data"), on="a1"), claim(volume="pv", modes=["ReadWriteOncePod"]), volume("pv")
     )
@@ -278,10 +280,8 @@ def test_attached_volumes_are_counted_once_per_node() -> None:
         pytest.param((asks("1Gi"),), False, id="one-of-its-own"),
     ],
 )
-def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
-    volumes: tuple[Json, ...], fits: bool
-) -> None:
-    """As the scheduler has it: it counts what would be new, and asks nothing where that is none."""
+def test_node_over_its_attach_limit_accepts_pods_without_new_volumes(volumes: tuple[Json, ...], fits: bool) -> None:
+    """As in the scheduler, which counts only new volumes and skips the check if there are none."""
     pending = pod("p0", *volumes)
     pending["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -319,17 +319,17 @@ def test_a_node_over_its_attach_limit_takes_pods_that_bring_no_new_volume(
         ({"unheardOf": {}}, True),
     ],
 )
-def test_most_volumes_concern_nobody(source: Json, concerned: bool) -> None:
+def test_pod_volumes_that_need_no_check_are_skipped(source: Json, concerned: bool) -> None:
     seen = StorageObjectsCluster(A, pod("p0", source))
     assert seen.volumes.concerns(seen.cls) is concerned
 
 
-def test_a_kind_of_volume_that_nobody_knows_never_fits() -> None:
+def test_unknown_volume_type_never_fits() -> None:
     seen = StorageObjectsCluster(A, pod("p0", {"unheardOf": {}}))
     assert seen.volumes.nowhere(seen.cls) == Reason.of(ReasonCode.NOT_SIMULATED, what="volumes")
 
 
-def test_an_ephemeral_volume_without_a_class_is_of_the_default_one() -> None:
+def test_ephemeral_volume_without_a_class_uses_the_default_class() -> None:
     template = {"ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "1Gi"}}}}}}
     older = storage_class("older", waits=False)
     newer = storage_class("newer", allowedTopologies=[{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}])
@@ -343,6 +343,6 @@ def test_an_ephemeral_volume_without_a_class_is_of_the_default_one() -> None:
     assert StorageObjectsCluster(*NODES, pod("p0", template, on="a1"), storage_class()).fitting() == set()
 
 
-def test_a_set_aside_volume_is_not_another_claims_for_having_its_name() -> None:
+def test_ephemeral_claim_ignores_a_volume_reserved_for_its_pod_volume_name() -> None:
     kept = volume("pv", claimRef={"namespace": "default", "name": "v0"})
     assert StorageObjectsCluster(A, pod("p0", asks("1Gi"), on="a1"), NO_PROVISIONER, kept).fitting() == set()

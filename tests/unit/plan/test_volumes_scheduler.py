@@ -1,6 +1,5 @@
-"""On random small clusters the planner's predicates about volumes and the independent scheduler of infra/emulators,
-which
-shares no code with them, must say the same: node by node and word by word."""
+"""Compares the planner's volume predicates with the independent scheduler in infra/emulators on random small clusters.
+They share no code and must agree on every node and on every reason text."""
 
 from __future__ import annotations
 
@@ -55,8 +54,8 @@ _ELSEWHERE = {
 
 
 class Chance:
-    """A cluster from a seed. Plain chance, because what hypothesis draws by itself is mostly too small to disagree on;
-    hypothesis chooses the seeds, and names the one that fails."""
+    """Builds a random cluster from a seed. hypothesis only chooses the seeds and reports the failing one, because
+    clusters that it draws itself are mostly too small to disagree on."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -131,7 +130,7 @@ class Chance:
         ]
         objects = [*map(self.node, names), *pods, *map(self.volume, _VOLUMES)]
         objects += [self.claim(name) for name in _CLAIMS if self._random.randrange(20)]
-        for each in pods:  # the claims of ephemeral volumes, as their controller makes them
+        for each in pods:  # claims of ephemeral volumes, as created by their controller
             for mount in each["spec"]["volumes"]:
                 if "ephemeral" in mount:
                     asked = mount["ephemeral"]["volumeClaimTemplate"]["spec"]
@@ -206,7 +205,7 @@ def _room(seen: StorageObjectsCluster, name: str) -> float:
 
 
 def _planner_says(seen: StorageObjectsCluster, name: str) -> list[str]:
-    """Why the pod does not go to a node, in the scheduler's words and in the order of its filters."""
+    """Returns why the pod does not go to a node, in the scheduler's words and filter order."""
     nowhere = seen.volumes.nowhere(seen.cls)
     exclusive = nowhere is not None and nowhere.code == ReasonCode.EXCLUSIVE_CLAIM
     if nowhere is not None and not exclusive:
@@ -229,7 +228,7 @@ def _planner_says(seen: StorageObjectsCluster, name: str) -> list[str]:
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(0, 2**40))
-def test_the_planner_and_the_scheduler_say_the_same_of_every_node(seed: int) -> None:
+def test_planner_and_scheduler_agree_on_volumes_for_every_node(seed: int) -> None:
     objects = Chance(seed).world()
     seen, world = StorageObjectsCluster(*objects), _scheduler(objects)
     mask = seen.volumes.mask(seen.cls, seen.table)
@@ -242,7 +241,7 @@ def test_the_planner_and_the_scheduler_say_the_same_of_every_node(seed: int) -> 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.integers(0, 2**40))
-def test_as_many_siblings_go_to_one_node_as_the_scheduler_lets(seed: int) -> None:
+def test_planner_and_scheduler_agree_on_the_number_of_sibling_pods_per_node(seed: int) -> None:
     objects = Chance(seed).world()
     seen = StorageObjectsCluster(*objects)
     if len({seen.classes[f"p{at}"] for at in range(4)}) > 1:
@@ -261,6 +260,6 @@ def test_as_many_siblings_go_to_one_node_as_the_scheduler_lets(seed: int) -> Non
             held.add(seen.cls, seen.volumes.counting(seen.cls), (0, each), 1)
             bindable += 1
         if list(held.taken()) and seen.volumes.limits(each.name):
-            continue  # a free volume may be of another driver than the class's, which the planner does not count
+            continue  # a free volume may belong to another driver than the class, which the planner does not count
         room = min(_room(seen, each.name), bindable) if fit else 0
         assert count == min(4, room, *(b for b in bounds if b is not None)), each.name

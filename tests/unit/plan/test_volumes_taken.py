@@ -1,4 +1,5 @@
-"""Claims of one plan that count on the same free volumes: each volume is promised once, whatever node its pod gets."""
+"""Claims of one plan that compete for the same free volumes: each volume is assigned once, whichever node its pod
+gets."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ READY = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime"
 
 
 def wants(name: str, *volumes: Json) -> Json:
-    """A pod that the scheduler has refused."""
+    """A pod that the scheduler has rejected."""
     return {**pod(name, *volumes), "status": REFUSED}
 
 
@@ -49,7 +50,7 @@ def there(name: str, zone: str = "a") -> Json:
 
 
 def planned(objects: Sequence[Json], *, zones: Sequence[str] = ()) -> Plan:
-    """The plan; zones: of a group each that may grow, with nodes that hold two pods."""
+    """Plans with one expandable group per zone, whose nodes hold two pods each."""
     groups = tuple(
         NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=2, zone=zone)) for zone in zones
     )
@@ -58,7 +59,7 @@ def planned(objects: Sequence[Json], *, zones: Sequence[str] = ()) -> Plan:
 
 
 def got(plan: Plan) -> int:
-    """Pods with a place."""
+    """Pods with a placement."""
     return len(plan.fits_existing) + sum(len(up.pods) for up in plan.scale_ups)
 
 
@@ -79,7 +80,7 @@ CLAIMS = [claim("c0"), claim("c1")]
         ),
     ],
 )
-def test_a_free_volume_is_promised_to_one_claim(volumes: list[Json], pods: int) -> None:
+def test_free_volume_is_assigned_to_one_claim(volumes: list[Json], pods: int) -> None:
     plan = planned([there("n0", "a"), there("n1", "b"), NO_PROVISIONER, *CLAIMS, *TWO, *volumes])
     assert len(plan.fits_existing) == pods
     left_out = [reason.code for each in plan.unschedulable for reason, _ in each.against]
@@ -87,27 +88,27 @@ def test_a_free_volume_is_promised_to_one_claim(volumes: list[Json], pods: int) 
 
 
 @pytest.mark.parametrize(("count", "pods", "nodes"), [(0, 0, 0), (1, 1, 1), (3, 3, 2), (9, 5, 3)])
-def test_new_nodes_are_bought_for_as_many_pods_as_there_are_volumes(count: int, pods: int, nodes: int) -> None:
+def test_new_nodes_are_bought_only_for_as_many_pods_as_volumes_are_free(count: int, pods: int, nodes: int) -> None:
     objects = [NO_PROVISIONER, *(volume(f"v{at}") for at in range(count))]
     objects += [each for at in range(5) for each in (claim(f"c{at}"), wants(f"p{at}", uses(f"c{at}")))]
     plan = planned(objects, zones=("a",))
     assert [(up.to_size, len(up.pods)) for up in plan.scale_ups] == ([(nodes, pods)] if nodes else [])
 
 
-def test_volumes_of_two_zones_bring_a_node_to_each() -> None:
+def test_free_volumes_of_two_zones_need_a_node_in_each() -> None:
     objects = [NO_PROVISIONER, *CLAIMS, *TWO, volume("v0", **affinity(ZONE, "a")), volume("v1", **affinity(ZONE, "b"))]
     assert {up.group: len(up.pods) for up in planned(objects, zones=("a", "b")).scale_ups} == {"g-a": 1, "g-b": 1}
 
 
-def test_existing_nodes_take_their_volume_from_new_ones() -> None:
+def test_volumes_used_on_existing_nodes_are_not_free_for_new_ones() -> None:
     objects = [there("n0"), NO_PROVISIONER, *CLAIMS, *TWO, volume("v0")]
     plan = planned(objects, zones=("a",))
     assert (len(plan.fits_existing), plan.scale_ups) == (1, ())
     assert [reason.code for reason in plan.unschedulable[0].reasons["g-a"]] == [ReasonCode.NOTHING_TO_BIND]
 
 
-def test_pods_of_different_workloads_and_sizes_share_the_stock() -> None:
-    """The smaller claim has been given the small volume, so the large one is left for the other."""
+def test_pods_of_different_workloads_and_sizes_share_the_free_volumes() -> None:
+    """The smaller claim gets the small volume, so the large one remains for the other claim."""
     objects = [
         there("n0"),
         NO_PROVISIONER,
@@ -121,7 +122,7 @@ def test_pods_of_different_workloads_and_sizes_share_the_stock() -> None:
     assert len(planned([each for each in objects if each["metadata"]["name"] != "v1"]).fits_existing) == 1
 
 
-def test_siblings_with_ephemeral_volumes_take_one_volume_each() -> None:
+def test_sibling_pods_with_ephemeral_volumes_take_one_volume_each() -> None:
     objects = [
         there("n0"),
         NO_PROVISIONER,
@@ -147,22 +148,22 @@ def test_pods_that_share_a_claim_share_its_volume_and_its_place() -> None:
     assert {promise.node for promise in plan.promises} == {"n1"}
 
 
-def test_where_a_volume_can_be_made_nobody_waits_for_a_free_one() -> None:
+def test_pod_does_not_wait_for_a_free_volume_where_one_can_be_provisioned() -> None:
     assert len(planned([there("n0"), storage_class(), *CLAIMS, *TWO, volume("v0")]).fits_existing) == 2
 
 
-def test_published_room_is_asked_for_each_claim_by_itself() -> None:
-    """As the scheduler does: 15Gi are enough for a claim of 10Gi, and for another one."""
+def test_published_storage_capacity_is_checked_for_each_claim_separately() -> None:
+    """As in the scheduler: 15Gi are enough for a claim of 10Gi, and for a second one."""
     objects = [there("n0"), storage_class(), PUBLISHES, left("15Gi", ""), *CLAIMS, *TWO]
     assert len(planned(objects).fits_existing) == 2
 
 
-def test_a_nominated_pod_has_taken_its_volume() -> None:
+def test_nominated_pod_has_taken_its_volume() -> None:
     first = {**TWO[0], "status": {**REFUSED, "nominatedNodeName": "n0"}}
     assert planned([there("n0"), NO_PROVISIONER, *CLAIMS, first, TWO[1], volume("v0")]).fits_existing == ()
 
 
-def test_volumes_of_host_names_are_given_out_host_by_host() -> None:
+def test_volumes_bound_to_host_names_are_assigned_per_host() -> None:
     objects = [
         *(there(f"n{at}") for at in range(4)),
         NO_PROVISIONER,

@@ -1,4 +1,4 @@
-"""What if: the same cluster with more pods, without nodes, with other bounds."""
+"""What-if changes: the same cluster with added pods, removed nodes or other bounds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def group(snapshot: Snapshot) -> NodeGroup:
 # -- pods
 
 
-def test_added_pods_are_refused_by_the_scheduler_and_of_one_class() -> None:
+def test_added_pods_are_unschedulable_and_share_one_class() -> None:
     before = two_nodes().snapshot()
     web = before.classes[before.pods[0].cls]
     after, pods = added(before, AddedPods("default", "web", web, 3))
@@ -51,7 +51,7 @@ def test_added_pods_are_refused_by_the_scheduler_and_of_one_class() -> None:
     assert len({pod.uid for pod in after.pods}) == len(after.pods)
 
 
-def test_a_new_class_is_added_behind_the_others() -> None:
+def test_new_pod_class_is_appended_to_the_classes() -> None:
     before = two_nodes().snapshot()
     new = PodClass("default", {}, {"cpu": 7})
     after, (pod,) = added(before, AddedPods("default", "x", new))
@@ -59,7 +59,7 @@ def test_a_new_class_is_added_behind_the_others() -> None:
     assert after.cls(pod) == new
 
 
-def test_names_are_unique_whatever_is_there_already() -> None:
+def test_names_of_added_pods_are_unique() -> None:
     before = two_nodes().snapshot()
     cls = PodClass("default", {}, {})
     once, _ = added(before, AddedPods("default", "x", cls, keep_name=True), AddedPods("default", "x", cls, 2))
@@ -82,19 +82,19 @@ def test_added_pods_are_old_enough_to_count(cls: PodClass, options: Options, old
     assert NOW - pod.created > older
 
 
-def test_a_gate_holds_an_added_pod_back() -> None:
+def test_scheduling_gate_keeps_an_added_pod_from_being_pending() -> None:
     _, (pod,) = added(two_nodes().snapshot(), AddedPods("default", "x", PodClass("default", {}, {}, gates=("quota",))))
     assert pod.scheduled_reason == "SchedulingGated"
 
 
-def test_labels_that_binding_copied_are_not_the_pods_own() -> None:
+def test_labels_copied_by_binding_are_not_labels_of_an_added_pod() -> None:
     own = PodClass("default", {"app": "web", ZONE: "z"}, {})
     assert as_new(own, node("n", zone="z")).labels == {"app": "web"}
     assert as_new(own, node("n", zone="elsewhere")) == own, "it was there before"
     assert as_new(own, None) == own
 
 
-def test_an_ephemeral_volume_gets_a_claim_of_its_own() -> None:
+def test_ephemeral_volume_of_an_added_pod_gets_its_own_claim() -> None:
     scratch = Volume("v", "ephemeral", claim="web-1-v", template=Claim("default", "v"))
     kept = Volume("w", "persistentVolumeClaim", claim="data")
     cls = as_new(PodClass("default", {}, {}, volumes=(scratch, kept)), None)
@@ -104,14 +104,14 @@ def test_an_ephemeral_volume_gets_a_claim_of_its_own() -> None:
 # -- nodes
 
 
-def test_a_removed_node_takes_its_instance_and_one_of_the_target_size() -> None:
+def test_removing_a_node_removes_its_instance_and_lowers_the_target_by_one() -> None:
     after, _, (loss,) = without_nodes(two_nodes().snapshot(), Memory(), ["n-1"], NOW, OPTIONS)
     assert [each.name for each in after.nodes] == ["n-2"]
     assert (group(after).target, [each.node for each in group(after).instances]) == (1, ["n-2"])
     assert (loss.node, loss.group) == ("n-1", "g")
 
 
-def test_pods_that_are_recreated_want_a_node_again_and_the_rest_is_gone() -> None:
+def test_recreated_pods_of_a_removed_node_are_pending_and_other_pods_are_gone() -> None:
     before = two_nodes()
     before.running("n-1", 1, name="static", owner="n-1", kind="Node", mirror=True)
     before.running("n-1", 1, name="leaving", pod={"deleted": NOW - 5})
@@ -123,14 +123,14 @@ def test_pods_that_are_recreated_want_a_node_again_and_the_rest_is_gone() -> Non
     assert loss.lost[0].startswith("default/bare")
 
 
-def test_a_pod_that_was_nominated_to_it_is_nominated_no_longer() -> None:
+def test_pod_nominated_to_a_removed_node_loses_its_nomination() -> None:
     build = two_nodes().pending(1, "1", name="next")
     build.pods[-1] = msgspec.structs.replace(build.pods[-1], nominated="n-1")
     after, _, _ = without_nodes(build.snapshot(), Memory(), ["n-1"], NOW, OPTIONS)
     assert {pod.nominated for pod in after.pods} == {""}
 
 
-def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_stays() -> None:
+def test_memory_of_a_removed_node_is_dropped_and_its_learnt_template_is_kept() -> None:
     removal = new_operation(
         "remove-1", "test", "test", "g", OperationKind.DELETE_NODES, "plan", NOW, targets=(RemovalTarget("n-1", "i"),)
     )
@@ -143,7 +143,7 @@ def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_s
     assert ([*after.nodes], [op.spec.id for op in after.operations]) == (["n-2"], ["remove-2"])
 
 
-def test_a_node_of_no_group_may_go_too() -> None:
+def test_node_without_a_group_may_be_removed() -> None:
     after, _, (loss,) = without_nodes(two_nodes().node("own").snapshot(), Memory(), ["own"], NOW, OPTIONS)
     assert (loss.group, group(after).target) == ("", 2)
 
@@ -151,14 +151,14 @@ def test_a_node_of_no_group_may_go_too() -> None:
 # -- bounds
 
 
-def test_other_bounds_leave_the_rest_as_it_is() -> None:
+def test_changed_bounds_leave_other_group_fields_unchanged() -> None:
     before = two_nodes().snapshot()
     after, memory = with_bounds(before, Memory(), "g", GroupBounds(max=50), NOW, OPTIONS)
     assert group(after) == msgspec.structs.replace(group(before), max=50)
     assert memory == Memory()
 
 
-def test_a_larger_size_is_a_request_that_is_under_way() -> None:
+def test_size_above_the_present_one_is_an_open_scale_up_request() -> None:
     grow = new_operation("grow-1", "test", "test", "g", OperationKind.SCALE_UP, "plan", NOW, from_size=2, to_size=9)
     after, memory = with_bounds(
         two_nodes().snapshot(), Memory(operations=(grow,)), "g", GroupBounds(size=4), NOW, OPTIONS
@@ -168,13 +168,13 @@ def test_a_larger_size_is_a_request_that_is_under_way() -> None:
     assert memory.operations == (), "exactly that is asked for, and nothing else"
 
 
-def test_the_present_size_is_a_group_that_waits_for_nothing() -> None:
+def test_size_equal_to_the_present_one_leaves_no_open_request() -> None:
     memory = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(3, NOW, NOW))})
     after, memory = with_bounds(two_nodes().snapshot(), memory, "g", GroupBounds(size=2), NOW, OPTIONS)
     assert (group(after).target, memory.groups["g"].request) == (2, None)
 
 
 @pytest.mark.parametrize("bounds", [GroupBounds(min=6), GroupBounds(size=1), GroupBounds(min=3, max=2)])
-def test_bounds_that_cannot_be_are_refused(bounds: GroupBounds) -> None:
+def test_impossible_bounds_are_rejected(bounds: GroupBounds) -> None:
     with pytest.raises(BadInput, match="--group g: "):
         with_bounds(two_nodes().snapshot(), Memory(), "g", bounds, NOW, OPTIONS)

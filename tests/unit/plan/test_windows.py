@@ -1,4 +1,4 @@
-"""Maintenance windows: when they are open, also where the clock is changed, and when removals are allowed next."""
+"""Maintenance windows: openings, also across clock changes, and the next time at which removals are allowed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HOUR = 3600.0
 
 
 def at(text: str, zone: str = ZURICH, *, second: bool = False) -> float:
-    """Epoch seconds of what the clock shows; second: the second time it shows it."""
+    """Epoch seconds of a local time; second: its second occurrence in a clock change."""
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=int(second)).timestamp()
 
 
@@ -50,12 +50,12 @@ NIGHTS = Window("0 22 * * 1-5", 6 * HOUR, time_zone=ZURICH, name="nights")
         ("2026-06-06T22:30", False),
     ],
 )
-def test_a_window_is_open_from_its_beginning_up_to_its_end(now: str, expected: bool) -> None:
+def test_window_is_open_from_its_beginning_until_before_its_end(now: str, expected: bool) -> None:
     assert is_open(NIGHTS, at(now)) is expected
 
 
 @pytest.mark.parametrize("now", [at("2026-06-01T10:59:59.5"), at("2026-06-01T11:00"), at("2026-06-01T11:00:00.5")])
-def test_windows_that_touch_leave_no_gap(now: float) -> None:
+def test_adjacent_windows_leave_no_gap(now: float) -> None:
     assert is_open(Window("0 * * * *", HOUR), now)
 
 
@@ -82,11 +82,11 @@ def test_windows_that_touch_leave_no_gap(now: float) -> None:
         pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T03:00", False, id="autumn-end"),
     ],
 )
-def test_clocks_that_are_changed_in_Zurich(window: Window, now: str, expected: bool) -> None:
+def test_window_openings_across_clock_changes_in_zurich(window: Window, now: str, expected: bool) -> None:
     assert is_open(window, at(now)) is expected
 
 
-def test_a_time_that_the_clock_shows_twice_counts_once() -> None:
+def test_repeated_local_time_opens_a_window_once() -> None:
     window = Window("30 2 * * *", 1800.0, time_zone=ZURICH)
     first, second = at("2026-10-25T02:30"), at("2026-10-25T02:30", second=True)
     assert second - first == HOUR
@@ -96,7 +96,7 @@ def test_a_time_that_the_clock_shows_twice_counts_once() -> None:
     assert is_open(Window("30 2 * * *", 2 * HOUR, time_zone=ZURICH), at("2026-10-25T02:10", second=True))
 
 
-def test_with_a_star_for_the_hour_it_opens_as_often_as_the_clock_shows_it() -> None:
+def test_window_with_a_star_for_the_hour_opens_in_the_repeated_hour_too() -> None:
     window = Window("30 * * * *", 600.0, time_zone=ZURICH)
     assert is_open(window, at("2026-10-25T02:35"))
     assert is_open(window, at("2026-10-25T02:35", second=True))
@@ -110,7 +110,7 @@ def test_with_a_star_for_the_hour_it_opens_as_often_as_the_clock_shows_it() -> N
     st.integers(-12 * 60, 36 * 60),
     st.integers(1, 180),
 )
-def test_open_means_that_it_opened_less_than_its_length_ago(
+def test_window_is_open_if_it_opened_less_than_its_duration_ago(
     cron: str, zone: str, day: str, minute: int, minutes: int
 ) -> None:
     from cronsim import CronSim
@@ -125,10 +125,11 @@ def test_open_means_that_it_opened_less_than_its_length_ago(
     assert is_open(Window(cron, length, time_zone=zone), now.timestamp()) is opened
 
 
-def test_half_an_hour_of_clock_change_moves_the_openings_by_as_much() -> None:
-    """Lord Howe goes from UTC+11 to UTC+10:30; cronsim, going forwards over the change, is half an hour off there."""
+def test_half_hour_clock_change_shifts_window_openings_by_half_an_hour() -> None:
+    """Lord Howe changes from UTC+11 to UTC+10:30; cronsim, iterating forwards over the change, is half an hour off
+    there."""
     window = Window("0 */3 * * *", 3 * HOUR, time_zone="Australia/Lord_Howe")
-    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()  # three o'clock, after the change
+    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()  # three o'clock, after the clock change
     assert is_open(window, opened + 3 * HOUR - 60)
     assert is_open(Window("0 3 * * *", HOUR, time_zone="Australia/Lord_Howe"), opened + 60)
 
@@ -153,22 +154,24 @@ OFFICE = Window("0 8 * * 1-5", 10 * HOUR, removals=False, time_zone=ZURICH)
         ((OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)), "2026-06-01T09:30", "0 8 * * 1-5", "2026-06-06T09:00"),
     ],
 )
-def test_why_and_until_when_nothing_is_removed(windows: tuple[Window, ...], now: str, name: str, until: str) -> None:
+def test_reason_and_end_of_a_removal_block_by_windows(
+    windows: tuple[Window, ...], now: str, name: str, until: str
+) -> None:
     assert outside(windows, at(now)) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window=name, until=at(until))
     assert outside(windows, at(until)) is None
     assert outside(windows, at(until) - 1) is not None
 
 
-def test_without_windows_removals_are_always_allowed() -> None:
+def test_removals_are_always_allowed_without_windows() -> None:
     assert outside((), 0.0) is None
     assert next_allowed((), 5.0) == 5.0
 
 
-def test_one_that_forbids_and_is_closed_forbids_nothing() -> None:
+def test_closed_forbidding_window_blocks_nothing() -> None:
     assert outside((FROZEN,), at("2026-06-01T12:00")) is None
 
 
-def test_where_nobody_can_say_when_there_is_no_until() -> None:
+def test_window_block_has_no_end_time_if_none_can_be_computed() -> None:
     never = (OFFICE, Window("0 9 * * 1-5", HOUR, time_zone=ZURICH, name="mornings"))
     assert outside(never, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 8 * * 1-5")
     assert never_allowed(never)
@@ -177,7 +180,7 @@ def test_where_nobody_can_say_when_there_is_no_until() -> None:
     assert outside(leap, at("2026-06-01T12:00")) == Reason.of(ReasonCode.OUTSIDE_WINDOW, window="0 0 29 2 *")
 
 
-def test_outside_a_window_timers_run_on_and_nothing_goes() -> None:
+def test_timers_continue_outside_a_window_while_nothing_is_removed() -> None:
     pool = SelectionBuilderPool().group("g", 1)
     inside, before = at("2027-06-01T23:00"), at("2027-06-01T20:00")
     early = pool.pick(now=before, windows=[NIGHTS])
@@ -190,7 +193,7 @@ def test_outside_a_window_timers_run_on_and_nothing_goes() -> None:
     assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {ReasonCode.NOT_UNNEEDED_LONG_ENOUGH}
 
 
-def test_windows_are_told_before_cooldowns_and_after_minima() -> None:
+def test_window_reason_precedes_cooldowns_and_follows_minimums() -> None:
     now = at("2027-06-01T20:00")
     known = Memory(last_scale_up=now)
     assert why(SelectionBuilderPool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {
@@ -203,7 +206,7 @@ def test_windows_are_told_before_cooldowns_and_after_minima() -> None:
 
 @given(st.text(max_size=20) | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True))
 @settings(max_examples=200, deadline=None)
-def test_rubbish_is_refused_and_what_is_taken_can_be_used(cron: str) -> None:
+def test_invalid_window_crons_are_rejected_and_accepted_ones_are_usable(cron: str) -> None:
     try:
         check_cron(cron)
     except BadInput:
@@ -214,7 +217,7 @@ def test_rubbish_is_refused_and_what_is_taken_can_be_used(cron: str) -> None:
 
 @given(st.text(max_size=30) | st.sampled_from(["America", "/etc/passwd", "../UTC", "zone.tab", "", "\0"]))
 @settings(deadline=None)
-def test_rubbish_for_a_zone_is_refused(name: str) -> None:
+def test_invalid_window_time_zone_is_rejected(name: str) -> None:
     try:
         check_zone(name)
     except BadInput:

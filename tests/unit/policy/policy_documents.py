@@ -1,4 +1,4 @@
-"""Policy documents for tests: a right one, and ways to bend it."""
+"""Policy documents for tests: a valid one, and functions that modify it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ spec:
     clusterapi: {clusterName: prod-geneva}
 """
 
-# Architecture §7's example, word for word: what people copy must be taken, and warnings name what is not in force.
+# The reference example of a policy, word for word: users copy it, so it must be accepted, and warnings must name
+# what is not
+# in force.
 ARCHITECTURE = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -37,25 +39,25 @@ HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"  # t
 
 
 def with_spec(lines: str) -> str:
-    """A right document with further lines of spec, which begin in line 9."""
+    """A valid document with further lines of spec, which begin in line 9."""
     return GOOD + "".join(f"  {line}\n" for line in lines.splitlines())
 
 
 def with_options(lines: str) -> str:
-    """A right document with lines of spec.options, which begin in line 10."""
+    """A valid document with lines of spec.options, which begin in line 10."""
     return GOOD + "  options:\n" + "".join(f"    {line}\n" for line in lines.splitlines())
 
 
 def with_groups(*entries: str) -> str:
-    """A right document with entries of spec.nodeGroups, which begin in line 10."""
+    """A valid document with entries of spec.nodeGroups, which begin in line 10."""
     return GOOD + "  nodeGroups:\n" + "".join(f"    - {entry}\n" for entry in entries)
 
 
 def with_access(access: str) -> str:
-    """A document whose spec.kubernetes, in line 5, is this."""
+    """A document with this spec.kubernetes, in line 5."""
     return f"{HEAD}spec:\n  kubernetes: {access}\n  mode: shadow\n  providers: {{clusterapi: {{}}}}\n"
 
 
 def with_providers(providers: str) -> str:
-    """A document whose spec.providers, in line 5, is this."""
+    """A document with this spec.providers, in line 5."""
     return f"{HEAD}spec:\n  providers: {providers}\n  mode: shadow\n  kubernetes: {{eksCluster: a}}\n"

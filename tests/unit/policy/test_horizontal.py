@@ -1,4 +1,4 @@
-"""HorizontalNodeAutoscaler objects: what is taken, what is refused and with which words, and that nothing raises."""
+"""HorizontalNodeAutoscaler objects: accepted and refused fields with their messages; parsing never raises."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def intact() -> dict[str, Any]:
 
 
 def bent(change: Callable[[dict[str, Any], list[dict[str, Any]]], Any]) -> dict[str, Any]:
-    """The object after a change to its spec and its rules."""
+    """Returns the object after a change to its spec and its rules."""
     made = intact()
     change(made["spec"], made["spec"]["rules"])
     return made
 
 
 def lowered(value: Any, *, words: bool = True) -> Any:
-    """The same as the vendor's page was lower-cased: keys, and enumerations with them."""
+    """Returns the object in lower case, as the vendor's page shows it: keys and enumerations."""
     if isinstance(value, dict):
         return {key.lower(): lowered(each, words=words) for key, each in value.items()}
     if isinstance(value, list):
@@ -57,14 +57,14 @@ def lowered(value: Any, *, words: bool = True) -> Any:
     return value.lower() if words and isinstance(value, str) else value
 
 
-def test_CCE_A2_the_vendors_own_example_is_taken_as_it_is() -> None:
+def test_CCE_A2_vendors_own_example_is_accepted_unchanged() -> None:
     found = read_object(intact())
     assert (found.key, found.uid, found.created, found.disabled) == (SOURCE, "u-1", 1795245654.0, False)
     assert found.rules == (EVENING, BUSY)
     assert (found.problems, found.warnings) == ((), ())
 
 
-def test_CCE_A2_the_lower_cased_example_of_the_seed_is_the_same() -> None:
+def test_CCE_A2_lowercase_example_is_equivalent() -> None:
     found = read_object(lowered(intact()))
     assert (found.rules, found.problems, found.warnings) == ((EVENING, BUSY), (), ())
 
@@ -78,7 +78,7 @@ def test_CCE_1_other_spellings_of_unit_are_accepted() -> None:
     assert read_object(bent(spell)).rules == (EVENING, BUSY)
 
 
-def test_an_item_of_a_list_has_no_kind_of_its_own() -> None:
+def test_rule_object_in_a_list_has_no_kind_of_its_own() -> None:
     raw = intact()
     del raw["kind"], raw["apiVersion"]
     assert read_object(raw).rules == (EVENING, BUSY)
@@ -228,14 +228,14 @@ REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
 
 
 @each_row(("change", "problem"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
-def test_CCE_1_an_object_with_one_mistake_is_refused_whole(change: Any, problem: str) -> None:
+def test_CCE_1_object_with_one_error_is_refused_as_a_whole(change: Any, problem: str) -> None:
     found = read_object(bent(change))
     assert found.problems == (problem,)
     assert found.rules == ()
     assert found.key == SOURCE, "it is known by its name all the same"
 
 
-def test_CCE_A2_every_mistake_is_told_at_once() -> None:
+def test_CCE_A2_all_errors_are_reported_at_once() -> None:
     def spoil(spec: dict[str, Any], rules: list[dict[str, Any]]) -> None:
         rules[0]["cronTrigger"] = {}
         rules[1]["metricTrigger"] |= {"metricValue": 40, "metricOperation": "<"}
@@ -252,12 +252,12 @@ def test_CCE_A2_every_mistake_is_told_at_once() -> None:
 
 
 @each_row("value", [0, -1, None])
-def test_CCE_A2_a_metric_rule_without_a_number_adds_as_many_as_needed(value: int | None) -> None:
+def test_CCE_A2_metric_rule_without_a_number_adds_as_many_as_needed(value: int | None) -> None:
     found = read_object(bent(lambda spec, rules: rules[1]["action"].update(value=value)))
     assert (found.rules[1].add, found.problems) == (0, ())
 
 
-def test_CCE_A3_6_minus_one_as_threshold_is_automatic_and_the_action_with_it() -> None:
+def test_CCE_A3_6_threshold_of_minus_one_makes_threshold_and_action_automatic() -> None:
     found = read_object(bent(lambda spec, rules: rules[1]["metricTrigger"].update(metricValue="-1")))
     assert (found.rules[1].above, found.rules[1].add, found.problems) == (0, 0, ())
     [warning] = found.warnings
@@ -292,13 +292,13 @@ def test_CCE_A3_6_minus_one_as_threshold_is_automatic_and_the_action_with_it() -
         ),
     ],
 )
-def test_CCE_A2_what_does_no_harm_is_a_warning(change: Any, rules: tuple[str, ...], warning: str) -> None:
+def test_CCE_A2_harmless_deviations_are_warnings(change: Any, rules: tuple[str, ...], warning: str) -> None:
     found = read_object(bent(change))
     assert (found.problems, found.warnings) == ((), (warning,))
     assert tuple(rule.name for rule in found.rules) == rules
 
 
-def test_CCE_A2_a_rule_that_is_off_leaves_its_place_to_another() -> None:
+def test_CCE_A2_disabled_rule_leaves_its_place_to_another() -> None:
     def two(_: Any, rules: list[dict[str, Any]]) -> None:
         rules.append({**copy.deepcopy(rules[1]), "ruleName": "other"})
         rules[1]["disable"] = True
@@ -306,7 +306,7 @@ def test_CCE_A2_a_rule_that_is_off_leaves_its_place_to_another() -> None:
     assert [rule.name for rule in read_object(bent(two)).rules] == ["evening", "other"]
 
 
-def test_CCE_A2_an_object_that_is_switched_off_is_off_whatever_is_wrong_with_it() -> None:
+def test_CCE_A2_disabled_object_is_off_whatever_its_errors() -> None:
     def off(spec: dict[str, Any], rules: list[dict[str, Any]]) -> None:
         spec["disable"] = True
         rules[1]["metricTrigger"]["metricValue"] = 40
@@ -333,7 +333,7 @@ def test_CCE_A2_an_object_that_is_switched_off_is_off_whatever_is_wrong_with_it(
         ),
     ],
 )
-def test_what_it_is_and_where_is_looked_at(key: str, value: Any, problem: str) -> None:
+def test_rule_object_api_version_and_kind_are_checked(key: str, value: Any, problem: str) -> None:
     found = read_object({**intact(), key: value})
     assert (found.problems, found.rules) == ((problem,), ())
 
@@ -380,7 +380,7 @@ _VALUES: st.SearchStrategy[Any] = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(_VALUES, st.sampled_from(["spec", "metadata", "rules", "rule", "trigger", "action"]))
-def test_CCE_A2_rubbish_is_refused_in_words_and_never_raises(rubbish: Any, where: str) -> None:
+def test_CCE_A2_invalid_input_is_refused_with_a_message_and_never_raises(rubbish: Any, where: str) -> None:
     raw = intact()
     spec = raw["spec"]
     match where:
@@ -402,14 +402,14 @@ def test_CCE_A2_rubbish_is_refused_in_words_and_never_raises(rubbish: Any, where
         assert all(0 <= rule.above <= 100 for rule in found.rules)
 
 
-def test_a_number_that_python_will_not_write_is_no_crash() -> None:
+def test_rule_object_number_too_long_for_python_does_not_crash() -> None:
     found = read_object(bent(lambda spec, rules: rules[0]["action"].update({"value": 10**5000, 10**5000: 1})))
     [problem] = found.problems
     assert problem.startswith("spec.rules[0].action.value: a very long number is not such a number; write how many")
     assert found.warnings == ("spec.rules[0].action.a very long number: is no field of it, and passed over",)
 
 
-def test_a_great_many_mistakes_are_cut_short() -> None:
+def test_rule_object_long_list_of_errors_is_truncated() -> None:
     found = read_object(bent(lambda spec, rules: spec.update(targetNodepoolIds=[1] * 100)))
     assert len(found.problems) == MOST_TOLD + 1
     assert found.problems[-1] == f"and {100 - MOST_TOLD} more"
@@ -419,7 +419,7 @@ def test_a_great_many_mistakes_are_cut_short() -> None:
     ("said", "providers", "answer"),
     [(None, {}, False), (None, {"huaweicloud": {}}, True), (True, {}, True), (False, {"huaweicloud": {}}, False)],
 )
-def test_objects_count_where_the_policy_says_so_or_the_vendor_is_there(
+def test_rule_objects_count_by_policy_setting_or_by_the_vendors_provider(
     said: bool | None, providers: dict[str, dict[str, str]], *, answer: bool
 ) -> None:
     policy = Policy("c", providers=providers, scale_up=ScaleUp(horizontal_node_autoscalers=said))

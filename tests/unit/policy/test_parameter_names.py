@@ -1,4 +1,4 @@
-"""A parameter of SSM in place of a secret: whose it is, by the same rules."""
+"""An SSM parameter instead of a secret: the same naming rules decide which cluster may use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHARED = Deployment(shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", 
 
 
 @each_row("rest", ["", "-observe", ".old", "/eu/1", "-a_b"])
-def test_a_cluster_uses_the_parameters_that_are_named_after_it(rest: str) -> None:
+def test_parameter_names_of_a_cluster_are_its_own(rest: str) -> None:
     assert problem(f"ssm:/outscaler/prod/exoscale{rest}", "prod", ("exoscale",), STRICT) == ""
 
 
@@ -62,18 +62,18 @@ def test_a_cluster_uses_the_parameters_that_are_named_after_it(rest: str) -> Non
         "ssm:/outscaler/prod/" + "exoscale-" * 60,
     ],
 )
-def test_no_other_name_of_a_parameter_is_its_own(name: str) -> None:
+def test_parameter_names_of_other_forms_are_not_its_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 
 
-def test_a_shared_parameter_is_not_the_secret_of_that_name() -> None:
+def test_parameter_names_shared_parameter_is_not_the_secret_of_that_name() -> None:
     assert problem("ssm:/outscaler/shared/exoscale", "prod", ("exoscale",), SHARED) == ""
     assert problem("outscaler/both/exoscale", "prod", ("exoscale",), SHARED) == ""
     listed = deployment_of({SHARED_SECRETS: "ssm:/outscaler/shared/exoscale, outscaler/both/exoscale"})
     assert listed.shared_secrets == SHARED.shared_secrets
 
 
-def test_a_reader_asks_for_no_other_parameter() -> None:
+def test_parameter_names_reader_requests_no_other_parameter() -> None:
     asked: list[str] = []
 
     def read(name: str) -> str:
@@ -88,8 +88,8 @@ def test_a_reader_asks_for_no_other_parameter() -> None:
 
 
 @each_row("use", USES)
-def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str) -> None:
-    """Both kinds alike: the roles know the use by the name."""
+def test_parameter_names_permitted_name_is_readable_only_for_its_use(use: str) -> None:
+    """Applies to secrets and parameters: IAM roles derive the use from the name."""
 
     def readers(action: str, resource: str) -> set[str]:
         return {
@@ -107,7 +107,7 @@ def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str)
         assert not readers(action, arn("ssm", f"parameter/{DEFAULT_PREFIX}prod/{use}"))
 
 
-def test_the_parser_refuses_what_is_neither_name() -> None:
+def test_parameter_names_parser_refuses_what_is_neither_kind() -> None:
     for name in ("ssm:/a b", "ssm:x", "ssm:/a:3", "ssm:/"):
         with pytest.raises(InputErrors, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
@@ -121,13 +121,13 @@ def test_the_parser_refuses_what_is_neither_name() -> None:
         "it says ssm:/outscaler/prod/exoscale.",
     ],
 )
-def test_the_name_of_a_parameter_is_not_shown_to_readers(text: str) -> None:
+def test_parameter_names_are_not_shown_to_readers(text: str) -> None:
     assert "outscaler" not in without_secrets(text, "")
     assert "outscaler" not in without_secrets(
         "about /outscaler/prod/own-name", "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}"
     )
 
 
-def test_a_place_is_called_what_it_is() -> None:
+def test_parameter_names_messages_say_secret_or_parameter_correctly() -> None:
     assert place_of("ssm:/outscaler/prod/exoscale") == "parameter /outscaler/prod/exoscale"
     assert place_of("outscaler/prod/exoscale") == "secret outscaler/prod/exoscale"

@@ -1,4 +1,4 @@
-"""spec.providers.alicloud: what may be written, and what it becomes for the provider."""
+"""spec.providers.alicloud: accepted settings, and their form for the provider."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHOLE = f"""\
 """
 
 
-def test_what_is_written_reaches_the_provider() -> None:
+def test_alicloud_settings_reach_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["alicloud"], policy.node_groups)
@@ -49,12 +49,12 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
 
 
-def test_what_is_written_back_reads_as_the_same() -> None:
+def test_alicloud_settings_round_trip_through_a_dump() -> None:
     policy = load(WHOLE, place="p.yaml")[0]
     assert load(dump(policy), place="dumped")[0] == policy
 
 
-def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
+def test_alicloud_settings_table_has_exactly_the_providers_settings() -> None:
     section = PROVIDERS["alicloud"].section
     assert section is not None
     assert {field.key for field in section.fields} == KNOWN
@@ -84,20 +84,20 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
         ("{region: cn-hangzhou, accessKeyId: LTAI5tX}", "accessKeyId", "is unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+def test_alicloud_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{alicloud: {settings}}}"), place="p.yaml")
     assert f"spec.providers.alicloud.{path}: " in str(raised.value)
     assert problem in str(raised.value)
 
 
-def test_a_key_itself_is_not_taken_for_a_setting() -> None:
+def test_alicloud_access_key_is_refused_as_a_setting() -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers("{alicloud: {region: cn-hangzhou, accessKeySecret: abcdefghijkl}}"), place="p.yaml")
     assert "abcdefghijkl" not in str(raised.value)
 
 
-def test_a_group_id_that_has_not_the_vendors_form_is_warned_about() -> None:
+def test_alicloud_group_id_without_the_vendors_form_is_warned_about() -> None:
     [warning] = load(WHOLE.replace("id: asg-3", "id: workers"), place="p.yaml")[1]
     assert "nodeGroups[0].id" in warning
     assert "asg-bp18p2yfxow2dloq0001" in warning

@@ -1,4 +1,4 @@
-"""spec.providers.cherryservers: what may be written, and what it becomes for the provider."""
+"""spec.providers.cherryservers: accepted settings, and their form for the provider."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def no_secret(name: str) -> str:
     raise AssertionError(f"nobody asked for {name}")
 
 
-def test_what_is_written_reaches_the_provider() -> None:
+def test_cherryservers_settings_reach_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["cherryservers"], policy.node_groups)
@@ -98,7 +98,7 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert third.cloudinit == first.cloudinit
 
 
-def test_upstreams_file_stands_in_a_policy_as_it_is() -> None:
+def test_cherryservers_upstream_config_file_is_accepted_unchanged() -> None:
     policy, warnings = load(FILE, place="p.yaml")
     assert warnings == ()
     definitions = read_definitions(read_settings(policy.providers["cherryservers"]), no_secret)
@@ -106,18 +106,18 @@ def test_upstreams_file_stands_in_a_policy_as_it_is() -> None:
 
 
 @each_row("text", [WHOLE, FILE])
-def test_what_is_written_back_reads_as_the_same(text: str) -> None:
+def test_cherryservers_settings_round_trip_through_a_dump(text: str) -> None:
     policy = load(text, place="p.yaml")[0]
     written = dump(policy)
     assert load(written, place="dumped")[0] == policy
     assert dump(load(written, place="dumped")[0]) == written
 
 
-def test_definitions_are_written_back_as_a_mapping_and_not_as_json() -> None:
+def test_cherryservers_definitions_are_dumped_as_a_mapping_and_not_as_json() -> None:
     assert "plan: e5_1620v4" in dump(load(WHOLE, place="p.yaml")[0])
 
 
-def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
+def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> None:
     assert PROVIDERS["cherryservers"].section is CHERRYSERVERS
     assert {field.key for field in CHERRYSERVERS.fields} == KNOWN
     assert all(field.key == field.attribute for field in CHERRYSERVERS.fields)
@@ -125,7 +125,7 @@ def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
         settings = f"{{credentialsSecret: s, nodes: '0:1:p', nodeGroupDefs: {{default: {{{key}: {{}}}}}}}}"
         with pytest.raises(BadInput) as raised:
             load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
-        assert "is unknown" not in str(raised.value)  # it is known, and no mapping
+        assert "is unknown" not in str(raised.value)  # known, but not a mapping
 
 
 @each_row(
@@ -180,14 +180,14 @@ def test_the_tables_have_every_setting_of_the_provider_and_no_other() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+def test_cherryservers_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{cherryservers: {settings}}}"), place="p.yaml")
     assert f"spec.providers.cherryservers.{path}: " in str(raised.value)
     assert problem in str(raised.value)
 
 
-def test_scripts_and_tokens_are_not_repeated() -> None:
+def test_cherryservers_scripts_and_tokens_are_not_repeated_in_errors() -> None:
     for settings in (
         f"{{{REST}, authToken: hunter2hunter2}}",
         f'{{{REST}, cloudConfig: "hunter2\\u0007"}}',
@@ -199,7 +199,7 @@ def test_scripts_and_tokens_are_not_repeated() -> None:
         assert "hunter2" not in str(raised.value)
 
 
-def test_a_group_id_that_cannot_be_a_pool_is_warned_about() -> None:
+def test_cherryservers_group_id_that_cannot_be_a_pool_is_warned_about() -> None:
     [warning] = load(WHOLE.replace("id: pool3", "id: pool/3"), place="p.yaml")[1]
     assert "nodeGroups[0].id" in warning
     assert "pool1" in warning

@@ -1,4 +1,4 @@
-"""maxDisruption, maintenanceWindows: what is wrong is refused at the right place with what would be right."""
+"""maxDisruption and maintenanceWindows: errors are refused at their position with the expected form."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ THE_WINDOWS: list[Case] = [
 
 
 @each_row(("text", "place", "problem", "remedy"), [*THE_BRAKE, *THE_WINDOWS])
-def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_disruption_and_window_errors_name_their_place(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
     assert problem in told

@@ -1,4 +1,4 @@
-"""A policy written back reads as the same policy; the committed reference is what the tables say."""
+"""A dumped policy reads as the same policy; the committed reference equals the tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chalicelib.policy.serialize import dump
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
 seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
-words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)  # among them on, no, 012, 1e3 and their like
+words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)  # among them on, no, 012, 1e3 and similar
 names = st.lists(words, max_size=3).map(tuple)
 secrets = st.from_regex(r"[A-Za-z0-9/_-]{1,12}", fullmatch=True)
 totals = st.tuples(st.integers(0, 50), st.integers(50, 99))
@@ -46,7 +46,7 @@ _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "namespace": words,
     "status_config_map_name": words,
     "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),  # below those of rules
-    "drain_priority_config": st.just(()),  # not beside a changed maxGracefulTerminationSec
+    "drain_priority_config": st.just(()),  # not together with a changed maxGracefulTerminationSec
     "gpu_total": st.lists(
         st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2, unique_by=lambda limit: limit[0]
     ).map(tuple),
@@ -250,11 +250,11 @@ policies = st.builds(
 
 @settings(max_examples=150, deadline=None)
 @given(policies)
-def test_what_is_written_back_reads_as_the_same_policy(policy: Policy) -> None:
+def test_policy_dump_reads_as_the_same_policy(policy: Policy) -> None:
     assert load(dump(policy), place="dumped")[0] == policy
 
 
-def test_drain_priorities_are_written_back() -> None:
+def test_policy_dump_contains_drain_priorities() -> None:
     policy = Policy(
         name="a",
         kubernetes=KubernetesAccess(eks_cluster="a"),
@@ -264,15 +264,15 @@ def test_drain_priorities_are_written_back() -> None:
     assert load(dump(policy), place="dumped")[0] == policy
 
 
-def test_the_version_is_the_stores_and_not_the_documents() -> None:
+def test_policy_version_belongs_to_the_store_and_not_to_the_document() -> None:
     policy, _ = load(ARCHITECTURE, place="p.yaml")
     assert dump(msgspec.structs.replace(policy, version=7)) == dump(policy)
 
 
-def test_the_committed_reference_is_what_the_tables_say() -> None:
+def test_policy_reference_page_equals_the_option_tables() -> None:
     committed = (Path(__file__).resolve().parents[3] / "docs/policy.md").read_text(encoding="utf-8")
     assert committed == reference(), "run: python -m chalicelib.policy.docs > docs/policy.md"
 
 
-def test_the_references_example_is_right() -> None:
+def test_policy_reference_example_is_valid() -> None:
     assert load(EXAMPLE, place="docs")[1] == ()

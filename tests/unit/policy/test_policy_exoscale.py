@@ -1,4 +1,4 @@
-"""spec.providers.exoscale: what may be written, and what it becomes for the provider."""
+"""spec.providers.exoscale: accepted settings, and their form for the provider."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHOLE = f"""\
 SMALL = "zone: ch-gva-2, credentialsSecret: s"
 
 
-def test_what_is_written_reaches_the_provider() -> None:
+def test_exoscale_settings_reach_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["exoscale"], policy.node_groups)
@@ -50,18 +50,18 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
 
 
-def test_little_is_enough() -> None:
+def test_exoscale_minimal_settings_suffice() -> None:
     policy, warnings = load(with_providers(f"{{exoscale: {{{SMALL}, environment: ppapi}}}}"), place="p.yaml")
     assert warnings == ()
     assert read_settings(policy.providers["exoscale"]).root == "https://ppapi-ch-gva-2.exoscale.com/v2"
 
 
-def test_what_is_written_back_reads_as_the_same() -> None:
+def test_exoscale_settings_round_trip_through_a_dump() -> None:
     policy = load(WHOLE, place="p.yaml")[0]
     assert load(dump(policy), place="dumped")[0] == policy
 
 
-def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
+def test_exoscale_settings_table_has_exactly_the_providers_settings() -> None:
     section = PROVIDERS["exoscale"].section
     assert section is not None
     assert {field.key for field in section.fields} == KNOWN
@@ -92,21 +92,21 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
         (f"{{{SMALL}, apiKey: EXOx}}", "apiKey", "is unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+def test_exoscale_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{exoscale: {settings}}}"), place="p.yaml")
     assert f"spec.providers.exoscale.{path}: " in str(raised.value)
     assert problem in str(raised.value)
 
 
-def test_a_key_itself_is_not_taken_for_a_setting() -> None:
+def test_exoscale_api_key_is_refused_as_a_setting() -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{exoscale: {{{SMALL}, apiSecret: abcdefghijkl}}}}"), place="p.yaml")
     assert "abcdefghijkl" not in str(raised.value)
 
 
 @each_row("name", ["web", "prod/web", "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"])
-def test_a_group_is_named_as_people_know_it(name: str) -> None:
+def test_exoscale_group_accepts_the_names_that_users_know(name: str) -> None:
     text = with_providers(f"{{exoscale: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: exoscale, id: {name}}}]\n"
     policy, warnings = load(text, place="p.yaml")
     assert warnings == ()

@@ -10,7 +10,7 @@ from tests.unit.policy.test_policy_refusals import Case, refusals
 
 
 def document(*entries: str) -> str:
-    """A document with these entries; the first stands in line 10."""
+    """A document with these entries; the first is in line 10."""
     return with_spec("headroom:\n" + "\n".join(f"- {{{entry}}}" for entry in entries))
 
 
@@ -25,7 +25,7 @@ def document(*entries: str) -> str:
         ("name: tenfold, percent: 1000 %", Headroom("tenfold", percent=1000)),
     ],
 )
-def test_headroom_is_what_the_document_says(given: str, entry: Headroom) -> None:
+def test_policy_headroom_is_parsed(given: str, entry: Headroom) -> None:
     policy, told = load(document(given), place="p.yaml")
     assert (policy.headroom, told) == ((entry,), ())
 
@@ -72,7 +72,7 @@ WRONG: list[Case] = [
 
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
-def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_headroom_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
     assert problem in told
@@ -80,12 +80,12 @@ def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, probl
     assert "\n" not in told
 
 
-def test_groups_and_the_cluster_each_have_their_own() -> None:
+def test_policy_headroom_of_groups_and_the_cluster_is_separate() -> None:
     text = document("name: a, percent: 5", "name: b, percent: 5, groups: [v]", "name: c, percent: 5, groups: [w]")
     assert len(load(text, place="p.yaml")[0].headroom) == 3
 
 
-def test_a_mistake_is_told_once() -> None:
+def test_policy_headroom_error_is_reported_once() -> None:
     told = refusals(document("name: a, pods: many, cpu: 1", "name: b, percent: 5, groups: {}", "name: c, percent: 5"))
     assert [line.partition(";")[0] for line in told] == [
         "p.yaml:10: spec.headroom[0].pods: 'many' is not a whole number",

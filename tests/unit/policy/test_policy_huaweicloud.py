@@ -1,4 +1,4 @@
-"""spec.providers.huaweicloud: what may be written, and what it becomes for the provider."""
+"""spec.providers.huaweicloud: accepted settings, and their form for the provider."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WHOLE = f"""\
 SMALL = f"region: cn-north-4, clusterId: {CLUSTER}, credentialsSecret: s"
 
 
-def test_what_is_written_reaches_the_provider() -> None:
+def test_huaweicloud_settings_reach_the_provider() -> None:
     policy, warnings = load(WHOLE, place="p.yaml")
     assert warnings == ()
     settings = read_settings(policy.providers["huaweicloud"], policy.node_groups)
@@ -56,29 +56,29 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
-def test_little_is_enough() -> None:
+def test_huaweicloud_minimal_settings_suffice() -> None:
     policy, warnings = load(with_providers(f"{{huaweicloud: {{{SMALL}}}}}"), place="p.yaml")
     assert warnings == ()
     assert read_settings(policy.providers["huaweicloud"]).cluster == CLUSTER
 
 
-def test_a_region_that_nobody_knows_is_a_warning() -> None:
+def test_huaweicloud_unknown_region_is_a_warning() -> None:
     text = with_providers(f"{{huaweicloud: {{{SMALL.replace('cn-north-4', 'xx-moon-1')}}}}}")
     policy, warnings = load(text, place="p.yaml")
     assert [warning for warning in warnings if "'xx-moon-1' is no region of CCE" in warning]
     assert policy.providers["huaweicloud"]["region"] == "xx-moon-1"
 
 
-def test_policy_and_provider_know_the_same_regions() -> None:
+def test_huaweicloud_policy_and_provider_know_the_same_regions() -> None:
     assert huaweicloud.REGIONS == REGIONS
 
 
-def test_what_is_written_back_reads_as_the_same() -> None:
+def test_huaweicloud_settings_round_trip_through_a_dump() -> None:
     policy = load(WHOLE, place="p.yaml")[0]
     assert load(dump(policy), place="dumped")[0] == policy
 
 
-def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
+def test_huaweicloud_settings_table_has_exactly_the_providers_settings() -> None:
     section = PROVIDERS["huaweicloud"].section
     assert section is not None
     assert {field.key for field in section.fields} == KNOWN
@@ -108,21 +108,21 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
         (f"{{{SMALL}, zone: a}}", "zone", "is unknown"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+def test_huaweicloud_invalid_settings_are_refused_by_their_path(settings: str, path: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{huaweicloud: {settings}}}"), place="p.yaml")
     assert f"spec.providers.huaweicloud.{path}: " in str(raised.value)
     assert problem in str(raised.value)
 
 
-def test_a_key_itself_is_not_taken_for_a_setting() -> None:
+def test_huaweicloud_access_key_is_refused_as_a_setting() -> None:
     with pytest.raises(BadInput) as raised:
         load(with_providers(f"{{huaweicloud: {{{SMALL}, secretKey: abcdefghijkl}}}}"), place="p.yaml")
     assert "abcdefghijkl" not in str(raised.value)
 
 
 @each_row("name", ["pool-a", POOL, f"{POOL}/default", "pool-a/c7-az2"])
-def test_a_group_is_named_as_people_know_it(name: str) -> None:
+def test_huaweicloud_group_accepts_the_names_that_users_know(name: str) -> None:
     text = with_providers(f"{{huaweicloud: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: huaweicloud, id: {name}}}]\n"
     policy, warnings = load(text, place="p.yaml")
     assert warnings == ()

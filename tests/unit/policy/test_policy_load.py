@@ -1,4 +1,4 @@
-"""What a right document becomes, and what is told beside it."""
+"""Parsing of a valid document, and its warnings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def warnings(text: str) -> tuple[str, ...]:
     return load(text, place="policy.yaml")[1]
 
 
-def test_the_architectures_example_lands_in_the_model() -> None:
+def test_policy_example_is_parsed_completely() -> None:
     assert read(ARCHITECTURE) == Policy(
         name="prod-geneva",
         mode=Mode.ACTIVE,
@@ -63,11 +63,11 @@ def test_the_architectures_example_lands_in_the_model() -> None:
     )
 
 
-def test_the_architectures_example_needs_no_warning() -> None:
+def test_policy_example_causes_no_warning() -> None:
     assert warnings(ARCHITECTURE) == ()
 
 
-def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warning(
+def test_policy_provider_of_a_later_version_is_accepted_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
@@ -79,7 +79,7 @@ def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warn
 
 
 @needs_shared
-def test_the_architectures_example_is_here_word_for_word() -> None:
+def test_policy_example_equals_the_documented_text() -> None:
     assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
@@ -91,13 +91,13 @@ def test_the_architectures_example_is_here_word_for_word() -> None:
         "[least-cost, most-pods, least-nodes, price, priority, least-waste, random]",
     ],
 )
-def test_every_chain_of_known_expanders_is_in_force(chain: str) -> None:
+def test_policy_every_chain_of_known_expanders_is_in_force(chain: str) -> None:
     text = with_options(f"expander: {chain}") + "  prices: {cpu: 0.03, memory: 0.004}\n"
     assert warnings(text) == ()
     assert read(text).options.expander == tuple(chain.strip("[]").split(", "))
 
 
-def test_the_available_expanders_are_the_planners() -> None:
+def test_policy_expanders_equal_those_of_the_planner() -> None:
     assert {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
 
 
@@ -116,7 +116,7 @@ def test_the_available_expanders_are_the_planners() -> None:
         ("scanInterval: 1m", None),
     ],
 )
-def test_prices_land_in_the_model(lines: str, prices: NodePrices | None) -> None:
+def test_policy_prices_are_parsed(lines: str, prices: NodePrices | None) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert policy.prices == prices
     assert told == ()
@@ -133,12 +133,12 @@ def test_prices_land_in_the_model(lines: str, prices: NodePrices | None) -> None
         ("scanInterval: 1m", MaxDisruption()),
     ],
 )
-def test_the_brake_lands_in_the_model(lines: str, expected: MaxDisruption) -> None:
+def test_policy_max_disruption_is_parsed(lines: str, expected: MaxDisruption) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert (policy.max_disruption, told) == (expected, ())
 
 
-def test_maintenance_windows_land_in_the_model() -> None:
+def test_policy_maintenance_windows_are_parsed() -> None:
     policy, told = load(
         with_spec(
             'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", '
@@ -155,11 +155,11 @@ def test_maintenance_windows_land_in_the_model() -> None:
 
 
 @each_row("windows", ["maintenanceWindows:", "maintenanceWindows: []"])
-def test_no_windows_are_no_windows(windows: str) -> None:
+def test_policy_without_maintenance_windows_has_none(windows: str) -> None:
     assert read(with_spec(windows)).maintenance_windows == ()
 
 
-def test_windows_that_leave_no_room_are_told() -> None:
+def test_policy_maintenance_windows_that_leave_no_time_are_warned_about() -> None:
     (told,) = warnings(
         with_spec(
             'maintenanceWindows:\n  - {cron: "0 9 * * 1-5", duration: 1h}\n'
@@ -171,13 +171,13 @@ def test_windows_that_leave_no_room_are_told() -> None:
 
 @each_row("key", ["rules", "schedules", "headroom", "maintenanceWindows", "scaleUp"])
 @each_row("value", ["", " []"])
-def test_an_empty_section_is_nothing_to_tell(key: str, value: str) -> None:
+def test_policy_empty_section_causes_no_warning(key: str, value: str) -> None:
     text = with_spec(f"{key}:{value if key != 'scaleUp' else value.replace('[]', '{}')}")
     assert warnings(text) == ()
     assert read(text) == read(GOOD)
 
 
-def test_a_short_document_has_the_models_defaults_and_no_warning() -> None:
+def test_policy_short_document_has_the_defaults_and_no_warning() -> None:
     policy, told = load(GOOD, place="policy.yaml")
     assert policy.options == Options()
     assert policy.webhook == Webhook()
@@ -185,14 +185,14 @@ def test_a_short_document_has_the_models_defaults_and_no_warning() -> None:
     assert told == ()
 
 
-def test_without_a_mode_it_is_shadow_and_says_so() -> None:
+def test_policy_without_a_mode_is_shadow_and_says_so() -> None:
     text = GOOD.replace("  mode: active\n", "")
     assert read(text).mode is Mode.SHADOW
     (told,) = warnings(text)
     assert told == "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, nothing is changed"
 
 
-def test_json_is_yaml() -> None:
+def test_policy_json_is_accepted_as_yaml() -> None:
     document = {
         "apiVersion": "outscaler.dev/v1",
         "kind": "Cluster",
@@ -209,7 +209,7 @@ def test_json_is_yaml() -> None:
         assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (Mode.OFF, 7, False)
 
 
-def test_yamls_traps_do_not_bite(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_policy_yaml_implicit_types_are_read_safely(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
     policy = read(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
@@ -231,7 +231,7 @@ def test_yamls_traps_do_not_bite(monkeypatch: pytest.MonkeyPatch) -> None:
     assert policy.options.cores_total == (12, 30)
 
 
-def test_anchors_and_aliases_are_written_out() -> None:
+def test_policy_yaml_anchors_and_aliases_are_expanded() -> None:
     text = with_groups(
         "&one {provider: clusterapi, id: MachineDeployment/a/b, max: &most 3}",
         "{provider: clusterapi, id: MachineDeployment/a/c, max: *most}",
@@ -259,7 +259,7 @@ def test_anchors_and_aliases_are_written_out() -> None:
         ("startupTaint: a/b,c", "startup_taint", ("a/b", "c")),
         ("startupTaint:\n- a/b\n- c", "startup_taint", ("a/b", "c")),
         ("startupTaint: []", "startup_taint", ()),
-        ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),  # upstream appends it too
+        ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),  # upstream appends it as well
         ("maxNodesPerScaleup: 5", "max_nodes_per_scale_up", 5),
         ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
         ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
@@ -285,7 +285,7 @@ def test_anchors_and_aliases_are_written_out() -> None:
         ("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600", "drain_priority_config", ((0, 60),)),
     ],
 )
-def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object) -> None:
+def test_policy_option_is_parsed(lines: str, attribute: str, value: object) -> None:
     assert getattr(read(with_options(lines)).options, attribute) == value
 
 
@@ -306,7 +306,7 @@ def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object)
         ("ignoreTaint: a", "is upstream's old name and still counts: write startupTaint"),
     ],
 )
-def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str, says: str) -> None:
+def test_policy_option_without_full_effect_is_named_in_a_warning(option: str, says: str) -> None:
     name = option.partition(":")[0]
     (told,) = warnings(with_options(option))
     assert told.startswith(f"policy.yaml:10: spec.options.{name}: ")
@@ -323,11 +323,11 @@ def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str
         "fastpathBinpackingEnabled",
     ],
 )
-def test_asking_for_what_is_always_so_is_no_cause_for_a_warning(name: str) -> None:
+def test_policy_option_that_requests_fixed_behaviour_causes_no_warning(name: str) -> None:
     assert warnings(with_options(f"{name}: true")) == ()
 
 
-def test_balancing_labels_leave_nothing_to_the_ignored_ones_and_say_so() -> None:
+def test_policy_balancing_labels_override_ignored_labels_with_a_warning() -> None:
     text = with_options("balancingLabel: a\nbalancingIgnoreLabel: b")
     (told,) = warnings(text)
     assert told == (
@@ -357,7 +357,7 @@ def test_balancing_labels_leave_nothing_to_the_ignored_ones_and_say_so() -> None
         ),
     ],
 )
-def test_cluster_api_settings_arrive_as_text(providers: str, settings: dict[str, str]) -> None:
+def test_policy_cluster_api_settings_are_passed_as_text(providers: str, settings: dict[str, str]) -> None:
     assert read(with_providers(providers)).providers == {"clusterapi": settings}
 
 
@@ -375,16 +375,16 @@ def test_cluster_api_settings_arrive_as_text(providers: str, settings: dict[str,
         ),
     ],
 )
-def test_each_way_to_the_cluster(access: str, expected: KubernetesAccess) -> None:
+def test_policy_each_kind_of_cluster_access_is_parsed(access: str, expected: KubernetesAccess) -> None:
     assert read(with_access(access)).kubernetes == expected
 
 
-def test_the_webhook_lands_in_the_model() -> None:
+def test_policy_webhook_is_parsed() -> None:
     policy = read(with_spec("webhook: {secret: a/b, reasons: [FailedScheduling, NodeNotReady], debounce: 500ms}"))
     assert policy.webhook == Webhook(secret="a/b", reasons=("FailedScheduling", "NodeNotReady"), debounce=0.5)
 
 
-def test_a_group_id_that_cannot_match_is_warned_about() -> None:
+def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
     (told,) = warnings(with_groups("{provider: clusterapi, id: workers}"))
     assert told == (
         "policy.yaml:10: spec.nodeGroups[0].id: no group of clusterapi is named like this; "
@@ -392,7 +392,7 @@ def test_a_group_id_that_cannot_match_is_warned_about() -> None:
     )
 
 
-def test_what_validates_is_what_the_provider_accepts() -> None:
+def test_policy_validation_accepts_what_the_provider_accepts() -> None:
     section = PROVIDERS["clusterapi"].section
     assert section is not None
     assert {field.key for field in section.fields} | set(section.refused) == KNOWN
@@ -428,11 +428,11 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
         ("{eksCluster: k, allowInsecureTls: true}", "{kubeconfigSecret: m}"),
     ],
 )
-def test_CAPI_1_the_ways_to_both_clusters_are_what_the_provider_takes(access: str, providers: str) -> None:
+def test_policy_access_to_both_clusters_is_accepted_by_cluster_api(access: str, providers: str) -> None:
     policy = read(f"{HEAD}spec:\n  mode: shadow\n  kubernetes: {access}\n  providers: {{clusterapi: {providers}}}\n")
     to_management(read_settings(policy.providers["clusterapi"]).management, policy.kubernetes)
 
 
-def test_the_digest_is_of_the_text_and_not_of_its_line_ends() -> None:
+def test_policy_digest_covers_the_text_without_its_line_endings() -> None:
     assert digest(GOOD) == digest(GOOD.replace("\n", "\r\n"))
     assert digest(GOOD) != digest(GOOD + "# a comment\n")

@@ -1,4 +1,4 @@
-"""The options table against the model and against upstream's list of flags."""
+"""The options table compared with the model and with upstream's list of flags."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import with_options
 
-# Words in the first column of options.md that are not flags.
+# Words in the first column of the flag reference (options.md) that are not flags.
 _NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}
-# What options.md writes shortened, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
+# Abbreviations in options.md, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
 _SHORTENED = {
     "provisioning-request-max-backoff-time",
     "provisioning-request-max-backoff-cache-size",
@@ -30,7 +30,7 @@ _SHORTENED = {
 
 
 def upstream_flags() -> set[str]:
-    """The first columns of the tables in options.md §2 to §10."""
+    """Returns the first columns of the tables in options.md."""
     text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
     tables = text[text.index("## 2.") : text.index("## 11.")]
     cells = re.findall(r"^\| ([^|]+) \|", tables, re.MULTILINE)
@@ -40,7 +40,7 @@ def upstream_flags() -> set[str]:
 
 @pytest.mark.shared
 @needs_shared
-def test_every_flag_of_upstream_has_a_row() -> None:
+def test_policy_options_have_a_row_for_every_upstream_flag() -> None:
     flags = upstream_flags()
     assert len(flags) > 120
     assert flags - set(FLAGS) - {"off", "false", "true", "s", "m"} == set()
@@ -48,7 +48,7 @@ def test_every_flag_of_upstream_has_a_row() -> None:
 
 @pytest.mark.shared
 @needs_shared
-def test_defaults_of_options_in_force_are_upstreams() -> None:
+def test_policy_options_defaults_equal_upstreams() -> None:
     text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
     stated = dict(re.findall(r"^\| ([a-z][a-z0-9-]+) \| ([^|]+?) \|", text, re.MULTILINE))
     for row in ROWS.values():
@@ -59,19 +59,19 @@ def test_defaults_of_options_in_force_are_upstreams() -> None:
             assert default_text(row) == expected, row.flag
 
 
-def test_every_option_of_the_model_has_exactly_one_row_in_force() -> None:
+def test_policy_options_of_the_model_have_exactly_one_row_in_force() -> None:
     landing = [attribute(row) for row in ROWS.values() if row.status is Status.IN_FORCE]
     assert sorted(landing) == sorted(field.name for field in msgspec.structs.fields(Options))
 
 
 @each_row("row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE], ids=lambda row: row.name)
-def test_every_option_accepts_its_own_default(row: OptionDefinition) -> None:
+def test_policy_options_accept_their_own_default(row: OptionDefinition) -> None:
     text = default_text(row)
     policy, _ = load(with_options(f"{row.name}: '{text}'" if text else "{}"), place="p.yaml")
     assert policy.options == Options(), "a default written down changes nothing"
 
 
-def test_settings_override_a_policy() -> None:
+def test_command_line_settings_override_a_policy() -> None:
     policy = Policy(name="a", options=Options(max_nodes_total=5))
     changed = override(
         policy, ["scaleDownUnneededTime=5m", "startupTaint=[a, b]", "coresTotal={max: 9}", "maxNodesTotal=7"]
@@ -82,13 +82,13 @@ def test_settings_override_a_policy() -> None:
     assert changed.name == "a"
 
 
-def test_settings_that_are_not_in_force_are_told() -> None:
+def test_command_line_settings_not_in_force_are_reported() -> None:
     told: list[str] = []
     assert override(Policy(name="a"), ["capacityQuotasEnabled=true"], warn=told.append) == Policy(name="a")
     assert told == ["--option: capacityQuotasEnabled: accepted, not in force in this version"]
 
 
-def test_what_the_policy_itself_was_warned_about_is_not_told_again() -> None:
+def test_command_line_settings_repeat_no_warning_of_the_policy() -> None:
     told: list[str] = []
     policy = Policy(name="a", options=Options(balancing_label=("a",), initial_node_group_backoff_duration=9000.0))
     override(policy, ["maxNodesTotal=7"], warn=told.append)
@@ -117,7 +117,7 @@ SETTINGS: dict[str, tuple[str, object]] = {
 
 
 @each_row("name", SETTINGS)
-def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> None:
+def test_command_line_settings_cover_scale_up_options(name: str) -> None:
     text, value = SETTINGS[name]
     told: list[str] = []
     options = override(Policy(name="a"), [f"{name}={text}"], warn=told.append).options
@@ -126,7 +126,7 @@ def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> No
 
 
 @each_row("chain", ["price", "[least-cost, least-waste]"])
-def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) -> None:
+def test_command_line_price_expander_needs_a_policy_with_prices(chain: str) -> None:
     with pytest.raises(
         InputErrors,
         match=r"--option: expander: (price|least-cost) cannot work without prices; "
@@ -138,7 +138,7 @@ def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) ->
 
 
 @each_row("chain", ["price", "[least-cost, least-waste]"])
-def test_an_expander_that_counts_money_is_content_with_a_provider_that_names_prices(chain: str) -> None:
+def test_command_line_price_expander_accepts_a_provider_with_prices(chain: str) -> None:
     told: list[str] = []
     priced = Policy(name="a", providers={"cherryservers": {}})
     assert override(priced, [f"expander={chain}"], warn=told.append).options.expander[0] in chain
@@ -154,7 +154,7 @@ def test_an_expander_that_counts_money_is_content_with_a_provider_that_names_pri
     assert told == [], "what the policy itself says has been told when it was read"
 
 
-def test_wrong_settings_come_all_at_once() -> None:
+def test_command_line_setting_errors_are_reported_all_at_once() -> None:
     with pytest.raises(InputErrors) as refused:
         override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"])
     assert str(refused.value).splitlines() == [
@@ -168,6 +168,6 @@ def test_wrong_settings_come_all_at_once() -> None:
     ]
 
 
-def test_a_broken_list_in_a_setting_is_bad_input() -> None:
+def test_command_line_malformed_list_is_an_input_error() -> None:
     with pytest.raises(BadInput, match="--option startupTaint:1: not YAML"):
         override(Policy(name="a"), ["startupTaint=[a"])

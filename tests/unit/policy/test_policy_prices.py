@@ -1,4 +1,4 @@
-"""Expanders that count money and providers that name prices: what a document needs, and what is told."""
+"""Price-based expanders and providers with prices: requirements of a document, and warnings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def document(*providers: str, more: str = "") -> str:
     )
 
 
-def test_a_provider_that_names_prices_is_enough_for_price() -> None:
+def test_policy_price_expander_accepts_a_provider_with_prices() -> None:
     policy, warnings = load(document(CHERRY), place="p.yaml")
     assert policy.options.expander == ("price", "least-waste")
     assert warnings == ()
 
 
-def test_groups_that_will_have_no_price_are_told_before_it_is_too_late() -> None:
+def test_policy_groups_without_a_future_price_are_reported_early() -> None:
     _, warnings = load(document(ALICLOUD, CHERRY), place="p.yaml")
     assert [text for text in warnings if "no price" in text] == [
         (
@@ -37,12 +37,12 @@ def test_groups_that_will_have_no_price_are_told_before_it_is_too_late() -> None
     assert load(document(ALICLOUD, CHERRY, more="  prices: {cpu: 0.03, memory: 0.004}\n"), place="p.yaml")[1] == ()
 
 
-def test_without_either_it_is_refused_as_ever() -> None:
+def test_policy_price_expander_without_any_prices_is_refused() -> None:
     with pytest.raises(BadInput, match="price cannot work without prices; add spec"):
         load(document(ALICLOUD), place="p.yaml")
 
 
-def test_which_providers_say_nothing() -> None:
+def test_policy_providers_without_prices_are_reported() -> None:
     assert PROVIDERS["cherryservers"].prices
     assert without_prices(()) is None
     assert without_prices(("alicloud", "wibble")) is None

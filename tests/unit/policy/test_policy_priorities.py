@@ -1,4 +1,4 @@
-"""The priority expander's ConfigMap, read as upstream reads it, and what is told where it cannot be."""
+"""The priority expander's ConfigMap, parsed as upstream parses it, and the report of its errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cases import each_row
     ],
     ids=["usual", "signs", "scalars-are-text", "the-last-of-two", "no-patterns", "empty-mapping", "null", "comments"],
 )
-def test_rules_come_highest_first(text: str, rules: Rules) -> None:
+def test_priority_config_map_rules_are_sorted_highest_first(text: str, rules: Rules) -> None:
     config = read({"priorities": text, "other": "is not looked at"})
     assert (config.text, config.rules, config.problem) == (text, rules, "")
 
@@ -51,7 +51,7 @@ def test_rules_come_highest_first(text: str, rules: Rules) -> None:
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_one_mistake_leaves_no_rules_and_says_which(data: dict[str, str] | None, problem: str) -> None:
+def test_priority_config_map_with_an_error_has_no_rules_and_names_it(data: dict[str, str] | None, problem: str) -> None:
     config = read(data)
     assert config.rules == ()
     assert problem in config.problem

@@ -1,4 +1,4 @@
-"""Bad documents: each is refused at the right place with what would be right, and all mistakes come at once."""
+"""Invalid documents are refused at the right position with the expected form, and all errors are reported at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refusals(text: str) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
-# text, place, part of the problem, part of the remedy
+# text, position, part of the problem, part of the remedy
 Case = tuple[str, str, str, str]
 
 THE_FILE: list[Case] = [
@@ -640,14 +640,14 @@ CASES = [
 
 
 @each_row(("text", "place", "problem", "remedy"), CASES, ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES])
-def test_a_bad_document_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
     told = refusals(text)
     fitting = [line for line in told if line.startswith(f"{place}: ") and problem in line and remedy in line]
     assert len(fitting) == 1, told
     assert all("\n" not in line for line in told)
 
 
-def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
+def test_policy_errors_are_reported_at_once_in_document_order() -> None:
     text = (
         "apiVersion: outscaler.dev/v1\n"
         "kind: Cluster\n"
@@ -688,24 +688,24 @@ def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
     ],
     ids=["X5-after-random", "X5-as-a-flag", "X5-twice", "X5-random-twice"],
 )
-def test_X5_a_chain_that_upstream_would_not_start_with_is_refused(chain: str, says: str) -> None:
+def test_policy_refuses_an_expander_chain_that_upstream_refuses(chain: str, says: str) -> None:
     assert f"p.yaml:10: spec.options.expander: {says}" in refusals(with_options(f"expander: {chain}"))
 
 
-def test_a_secret_that_was_pasted_is_not_repeated() -> None:
+def test_policy_error_does_not_repeat_a_pasted_secret() -> None:
     pasted = "hunter2 is my secret!"
     told = refusals(with_access(f"{{kubeconfigSecret: '{pasted}'}}"))
     told += refusals(with_providers(f"{{exoscale: {{apiToken: '{pasted}'}}}}"))
     assert not any("hunter2" in line for line in told)
 
 
-def test_a_billion_laughs_is_refused_before_it_is_written_out() -> None:
+def test_policy_refuses_a_billion_laughs_before_expansion() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
     (told,) = refusals("\n".join(lines))
     assert "more than 20000 values once aliases are written out" in told
 
 
-def test_long_text_is_shortened_in_messages() -> None:
+def test_policy_errors_shorten_long_text() -> None:
     (told,) = refusals(with_options(f"maxNodesTotal: {'9a' * 5000}"))
     assert len(told) < 300

@@ -1,4 +1,4 @@
-"""spec.rules: what the document says becomes a Rule; what cannot be obeyed is refused where it stands."""
+"""spec.rules: entries become Rule objects; invalid rules are refused at their position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.unit.policy.test_policy_refusals import Case, refusals
 
 
 def document(*rules: str, further: str = "") -> str:
-    """A document with these rules; the first stands in line 10."""
+    """A document with these rules; the first is in line 10."""
     return with_spec("rules:\n" + "\n".join(f"- {{{rule}}}" for rule in rules) + f"\n{further}")
 
 
@@ -41,7 +41,7 @@ BUSY = "name: b, groups: [w], metric: cpu, above: 70"
         ("name: b, groups: [w], metric: cpu, above: auto", Rule("b", ("w",), metric=Metric.CPU)),
     ],
 )
-def test_a_rule_is_what_the_document_says(given: str, rule: Rule) -> None:
+def test_policy_rules_are_parsed(given: str, rule: Rule) -> None:
     assert rules_of(document(given)) == (rule,)
 
 
@@ -118,7 +118,7 @@ WRONG: list[Case] = [
 
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
-def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_rules_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
     assert problem in told
@@ -166,7 +166,7 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
         ),
     ],
 )
-def test_CCE_A3_2_a_threshold_at_or_below_the_one_for_removals_is_refused(rule: str, further: str, says: str) -> None:
+def test_CCE_A3_2_threshold_not_above_the_removal_threshold_is_refused(rule: str, further: str, says: str) -> None:
     (told,) = refusals(document(rule, further=further))
     assert says in told
 
@@ -181,11 +181,11 @@ def test_CCE_A3_2_a_threshold_at_or_below_the_one_for_removals_is_refused(rule: 
         (BUSY.replace("70", "29"), "options: {scaleDownUtilizationThreshold: 0.28}"),
     ],
 )
-def test_CCE_A3_2_a_threshold_above_it_is_taken(rule: str, further: str) -> None:
+def test_CCE_A3_2_threshold_above_the_removal_threshold_is_accepted(rule: str, further: str) -> None:
     assert len(rules_of(document(rule, further=further))) == 1
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_policy_rules_errors_are_reported_at_once() -> None:
     told = refusals(
         document(
             "name: a, groups: [w], metric: cpu, above: 300, add: no",
@@ -203,6 +203,6 @@ def test_all_mistakes_come_at_once() -> None:
     ]
 
 
-def test_names_that_no_node_group_has_are_taken_without_a_word() -> None:
+def test_policy_rules_with_unknown_group_names_are_accepted_silently() -> None:
     text = document(CRON, further="nodeGroups: [{provider: clusterapi, id: MachineDeployment/a/b}]")
     assert load(text, place="p.yaml")[1] == ()

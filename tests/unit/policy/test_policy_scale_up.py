@@ -24,12 +24,12 @@ from tests.unit.policy.test_policy_refusals import refusals
         ("{horizontalNodeAutoscalers: false}", ScaleUp(horizontal_node_autoscalers=False)),
     ],
 )
-def test_scale_up_is_what_the_document_says(given: str, read: ScaleUp) -> None:
+def test_policy_scale_up_section_is_parsed(given: str, read: ScaleUp) -> None:
     policy, told = load(with_spec(f"scaleUp: {given}"), place="p.yaml")
     assert (policy.scale_up, told) == (read, ())
 
 
-def test_without_it_everything_is_on_and_objects_are_read_where_huaweicloud_is() -> None:
+def test_policy_scale_up_defaults_enable_all_and_read_objects_with_huaweicloud() -> None:
     assert load(GOOD, place="p.yaml")[0].scale_up == ScaleUp(True, True, 100, 100, 0.0, "UTC", None)
 
 
@@ -48,17 +48,17 @@ def test_without_it_everything_is_on_and_objects_are_read_where_huaweicloud_is()
         ),
     ],
 )
-def test_what_is_wrong_is_refused(given: str, says: str) -> None:
+def test_policy_scale_up_errors_are_refused(given: str, says: str) -> None:
     (told,) = refusals(with_spec(f"scaleUp: {given}"))
     assert told.startswith(says)
 
 
-def test_CCE_A1_1_both_triggers_off_is_told() -> None:
+def test_CCE_A1_1_both_triggers_disabled_is_reported() -> None:
     _, told = load(with_spec("scaleUp: {rules: false, unschedulablePods: false}"), place="p.yaml")
     assert told == ("p.yaml:9: spec.scaleUp: groups grow for no pod and by no rule: both switches are false",)
 
 
-def test_CCE_A1_1_rules_that_are_switched_off_are_told() -> None:
+def test_CCE_A1_1_disabled_rules_are_reported() -> None:
     rule = '{name: a, groups: [w], cron: "47 20 * * *", add: 1}'
     _, told = load(with_spec(f"scaleUp: {{rules: false}}\nrules: [{rule}]"), place="p.yaml")
     assert told == ("p.yaml:10: spec.rules: none of them is in force: scaleUp.rules is false",)

@@ -1,4 +1,4 @@
-"""spec.schedules: what the document says, and that two of them never say different things at one instant."""
+"""spec.schedules: parsing, and the refusal of schedules that set different values at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.policy.test_policy_refusals import Case, refusals
 
 
 def document(*schedules: str, further: str = "") -> str:
-    """A document with these schedules; the first stands in line 10."""
+    """A document with these schedules; the first is in line 10."""
     return with_spec("schedules:\n" + "\n".join(f"- {{{each}}}" for each in schedules) + f"\n{further}")
 
 
@@ -38,7 +38,7 @@ NIGHT = 'name: night, groups: [w], cron: "0 20 * * 1-5", duration: 11h, timeZone
         ('name: a, cron: "0 18 * * 5", duration: 1m, headroom: 50', Schedule("a", "0 18 * * 5", 60.0, headroom=50)),
     ],
 )
-def test_a_schedule_is_what_the_document_says(given: str, schedule: Schedule) -> None:
+def test_policy_schedules_are_parsed(given: str, schedule: Schedule) -> None:
     policy, told = load(document(given), place="p.yaml")
     assert (policy.schedules, told) == ((schedule,), ())
 
@@ -82,7 +82,7 @@ WRONG: list[Case] = [
 
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
-def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, problem: str, remedy: str) -> None:
+def test_policy_schedules_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
     (told,) = refusals(text)
     assert told.startswith(f"{place}: ")
     assert problem in told
@@ -91,12 +91,12 @@ def test_what_is_wrong_is_refused_where_it_is_wrong(text: str, place: str, probl
 
 
 @each_row("given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0", MIN_6.replace("/w]", "/v]")])
-def test_bounds_that_agree_with_the_groups_own_are_taken(given: str) -> None:
+def test_policy_schedules_bounds_compatible_with_the_groups_own_are_accepted(given: str) -> None:
     assert len(load(document(given, further=GROUP), place="p.yaml")[0].schedules) == 1
 
 
 def pair(first: str, second: str, *, further: str = "") -> list[str]:
-    """What is told about two schedules: cron|duration|the rest of each."""
+    """Returns the errors of two schedules: cron|duration|the rest of each."""
     entries = []
     for name, each in (("one", first), ("two", second)):
         cron, lasts, rest = each.split("|")
@@ -146,12 +146,12 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
         ),
     ],
 )
-def test_two_schedules_that_set_the_same_thing_at_once_are_refused(first: str, second: str, says: str) -> None:
+def test_policy_schedules_setting_the_same_value_at_once_are_refused(first: str, second: str, says: str) -> None:
     (told,) = pair(first, second)
     assert says in told
 
 
-def test_headroom_of_two_groups_of_one_entry_is_the_same_thing() -> None:
+def test_policy_schedules_headroom_of_an_entrys_two_groups_is_one_value() -> None:
     both = ("0 8 * * *|10h|headroom: 5, groups: [v]", "0 9 * * *|1h|headroom: 9, groups: [w]")
     assert pair(*both) == []
     (told,) = pair(*both, further="headroom: [{name: shared, groups: [v, w], percent: 10}]")
@@ -161,19 +161,19 @@ def test_headroom_of_two_groups_of_one_entry_is_the_same_thing() -> None:
 @each_row(
     ("first", "second"),
     [
-        ("0 20 * * *|11h|max: 2, groups: [w]", "0 7 * * *|13h|max: 5, groups: [w]"),  # one ends as the other begins
+        ("0 20 * * *|11h|max: 2, groups: [w]", "0 7 * * *|13h|max: 5, groups: [w]"),  # one ends when the next begins
         ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|max: 5, groups: [v]"),  # other groups
-        ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|headroom: 5%, groups: [w]"),  # another thing
+        ("0 20 * * *|11h|max: 2, groups: [w]", "0 20 * * *|11h|headroom: 5%, groups: [w]"),  # another value
         ("0 20 * * *|11h|headroom: 2", "0 20 * * *|11h|headroom: 5, groups: [w]"),  # entries with and without groups
-        ("0 20 * * *|11h|min: 2, groups: [w]", "0 21 * * *|1h|max: 2, groups: [w]"),  # bounds that agree
+        ("0 20 * * *|11h|min: 2, groups: [w]", "0 21 * * *|1h|max: 2, groups: [w]"),  # equal bounds
         ("0 0 29 2 *|24h|max: 2", "0 0 28 2 *|24h|max: 5"),
     ],
 )
-def test_schedules_that_never_meet_are_taken(first: str, second: str) -> None:
+def test_policy_schedules_that_never_overlap_are_accepted(first: str, second: str) -> None:
     assert pair(first, second) == []
 
 
-def test_the_same_wall_clock_in_two_zones_is_not_the_same_time() -> None:
+def test_policy_schedules_same_wall_clock_in_two_zones_is_not_the_same_time() -> None:
     # 20:00 to 07:00 in Zurich ends at 06:00 UTC in winter and 05:00 UTC in summer; the day in UTC begins at 05:30.
     night = "0 20 * * *|11h|max: 2, timeZone: Europe/Zurich"
     (told,) = pair(night, "30 5 * * *|10h|max: 5")
@@ -181,13 +181,13 @@ def test_the_same_wall_clock_in_two_zones_is_not_the_same_time() -> None:
     assert pair(night, "0 6 * * *|10h|max: 5") == []
 
 
-def test_an_overlap_that_only_summer_time_makes_is_found() -> None:
-    # 09:00 in New York is 15:00 in Zurich but for the weeks in which only one of the two has changed its clock.
+def test_policy_schedules_overlap_only_in_summer_time_is_found() -> None:
+    # 09:00 in New York is 15:00 in Zurich except in the weeks in which only one of the two has changed its clock.
     (told,) = pair("0 9 * * *|1h|max: 2, timeZone: America/New_York", "0 14 * * *|1h|max: 5, timeZone: Europe/Zurich")
     assert "2024-03-10 14:00 Europe/Zurich" in told
 
 
-def test_a_mistake_in_one_schedule_is_not_told_again_as_an_overlap() -> None:
+def test_policy_schedules_error_in_one_schedule_is_not_also_an_overlap() -> None:
     (told,) = pair("0 20 * * *|11h|max: 2", "0 20 * * *|25h|max: 3")
     assert "25h is longer than" in told
 
@@ -228,17 +228,17 @@ DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", durati
         (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "for example at 2024-03-31 08:00 Europe/Zurich: max holds then"),
     ],
 )
-def test_day_and_night_that_only_a_change_of_the_clock_makes_overlap_are_warned_of(
+def test_policy_schedules_day_night_overlap_by_clock_change_only_is_a_warning(
     first: str, second: str, says: str
 ) -> None:
     policy, (told,) = load(day_and_night(first, second), place="p.yaml")
     assert says in told
     assert len(policy.schedules) == 2
-    assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()  # where no clock is changed
+    assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()  # where clocks never change
     assert load(day_and_night(first, second, zone="Asia/Tokyo"), place="p.yaml")[1] == ()
 
 
-def test_of_day_and_night_the_later_one_in_the_document_has_the_word_while_both_are_open() -> None:
+def test_policy_schedules_later_entry_wins_during_a_clock_change_overlap() -> None:
     both = datetime(2024, 3, 31, 8, 30, tzinfo=ZoneInfo("Europe/Zurich")).timestamp()
     for order in ((DAY + ", min: 5", LONG_NIGHT + ", min: 1"), (LONG_NIGHT + ", min: 1", DAY + ", min: 5")):
         policy, _ = load(day_and_night(*order), place="p.yaml")
@@ -250,6 +250,6 @@ def test_of_day_and_night_the_later_one_in_the_document_has_the_word_while_both_
 
 
 @each_row("night", ['cron: "0 17 * * *", duration: 15h1m', 'cron: "59 16 * * *", duration: 15h'])
-def test_what_overlaps_on_every_day_is_refused_in_a_zone_that_changes_its_clock_too(night: str) -> None:
+def test_policy_schedules_daily_overlap_is_refused_in_a_zone_with_clock_changes(night: str) -> None:
     (told,) = refusals(day_and_night(f"{DAY}, min: 5", f"{night}, min: 1"))
     assert "and both are open for example at 2023-12-" in told

@@ -1,4 +1,4 @@
-"""Whose secret it is, by its name alone."""
+"""Ownership of secrets, decided by their names alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "else
         "outscaler/prod/exoscale-a_b+c=d@e",
     ],
 )
-def test_a_cluster_uses_the_secrets_that_are_named_after_it(name: str) -> None:
+def test_secret_names_cluster_uses_the_secrets_named_after_it(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), STRICT) == ""
 
 
@@ -54,46 +54,46 @@ def test_a_cluster_uses_the_secrets_that_are_named_after_it(name: str) -> None:
         "outscaler/shared/exoscale/x",
     ],
 )
-def test_no_other_name_is_its_own(name: str) -> None:
+def test_secret_names_of_other_forms_are_not_a_clusters_own(name: str) -> None:
     assert problem(name, "prod", ("exoscale",), SHARED)
 
 
 @each_row("cluster", ["prod/exoscale", "", "-", "..", "PROD", "a" * 64, "prod/x", "*"])
-def test_what_is_no_cluster_has_no_secrets(cluster: str) -> None:
-    """A row may have been stored under any name."""
+def test_secret_names_invalid_cluster_name_has_no_secrets(cluster: str) -> None:
+    """A stored row can have any cluster name."""
     assert problem(f"outscaler/{cluster}/exoscale", cluster, ("exoscale",), STRICT)
 
 
-def test_names_of_clusters_that_begin_alike_are_kept_apart() -> None:
+def test_secret_names_of_clusters_with_a_common_prefix_are_distinct() -> None:
     for mine, theirs in (("a", "a-b"), ("a-b", "a"), ("a", "ab")):
         assert problem(f"outscaler/{theirs}/webhook", mine, ("webhook",), STRICT)
 
 
-def test_shared_secrets_are_for_every_cluster_and_keep_their_use() -> None:
+def test_secret_names_shared_secrets_serve_every_cluster_for_their_use() -> None:
     for cluster in ("prod", "other", "shared"):
         assert problem("outscaler/shared/exoscale", cluster, ("exoscale",), SHARED) == ""
         assert problem("elsewhere/exoscale-ro", cluster, ("exoscale",), SHARED) == ""
         assert problem("outscaler/shared/exoscale", cluster, ("kubeconfig",), SHARED)
 
 
-def test_a_cluster_called_shared_has_only_what_is_named_after_it() -> None:
+def test_secret_names_cluster_called_shared_has_only_its_own_secrets() -> None:
     assert problem("outscaler/shared/webhook", "shared", ("webhook",), SHARED) == ""
     assert problem("outscaler/prod/webhook", "shared", ("webhook",), SHARED)
 
 
-def test_what_is_wrong_under_every_deployment_is_known_without_one() -> None:
+def test_secret_names_wrong_in_every_deployment_are_refused_without_one() -> None:
     assert never("outscaler/prod/exoscale", ("kubeconfig",))
     assert never("arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/exoscale", ("exoscale",))
     assert not never("any/prefix/of/prod/exoscale-x", ("exoscale",))
 
 
-def test_another_prefix_is_the_deployments() -> None:
+def test_secret_names_use_the_prefix_of_the_deployment() -> None:
     team = Deployment(secret_prefix="team-a/scaler-")
     assert problem("team-a/scaler-prod/exoscale", "prod", ("exoscale",), team) == ""
     assert problem("outscaler/prod/exoscale", "prod", ("exoscale",), team)
 
 
-def test_a_reader_asks_for_no_other_name_fresh_or_not() -> None:
+def test_secret_names_reader_requests_no_other_name_cached_or_not() -> None:
     asked: list[str] = []
 
     class Reader:

@@ -1,4 +1,5 @@
-"""Names of clusters and uses that begin alike: each secret is one cluster's, and is read by the roles of its use."""
+"""Clusters and uses with a common name prefix: each secret belongs to one cluster, and only the roles of its use read
+it."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ cluster_names = st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?\Z")
 
 
 def may(name: str, cluster: str, use: str, prefix: str = "outscaler/") -> bool:
-    """Whether a policy of that cluster may name the secret for that use."""
+    """Tells whether a policy of that cluster may name the secret for that use."""
     return not problem(name, cluster, (use,), Deployment(secret_prefix=prefix))
 
 
 def readers(name: str, prefix: str = "outscaler/") -> set[str]:
-    """The functions whose deployed roles let them read the secret."""
+    """Returns the functions whose deployed roles allow them to read the secret."""
     resource = arn("secretsmanager", f"secret:{name}{SUFFIX}")
     return {
         function
@@ -45,13 +46,13 @@ def readers(name: str, prefix: str = "outscaler/") -> set[str]:
 
 @each_row("prefix", PREFIXES)
 @each_row("use", READERS)
-def test_no_cluster_uses_a_secret_of_one_that_is_named_alike(prefix: str, use: str) -> None:
+def test_secret_names_cluster_uses_no_secret_of_a_similarly_named_cluster(prefix: str, use: str) -> None:
     for mine, theirs, further in itertools.product(ALIKE, ALIKE, FURTHER):
         assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (mine, theirs, further)
 
 
 @each_row("name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*", "?"])
-def test_a_name_with_a_boundary_in_it_is_no_cluster(name: str) -> None:
+def test_secret_names_cluster_name_with_a_separator_is_invalid(name: str) -> None:
     for further in FURTHER:
         assert not may(f"outscaler/{name}/exoscale{further}", name, "exoscale")
         assert not may(f"outscaler/{name}/exoscale{further}", "a", "exoscale") or name == "a/exoscale"
@@ -64,7 +65,7 @@ def test_a_name_with_a_boundary_in_it_is_no_cluster(name: str) -> None:
     st.lists(st.sampled_from([*ALIKE, *READERS, "x"]), max_size=3),
     st.lists(st.sampled_from(["-", ".", "/", "", "//"]), min_size=3, max_size=3),
 )
-def test_a_secret_is_of_at_most_one_cluster(
+def test_secret_names_secret_belongs_to_at_most_one_cluster(
     clusters: list[str],
     prefix: str,
     use: str,
@@ -79,7 +80,7 @@ def test_a_secret_is_of_at_most_one_cluster(
 
 @each_row("prefix", PREFIXES)
 @each_row("use", READERS)
-def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: str, use: str) -> None:
+def test_secret_names_allowed_in_a_policy_are_read_only_by_roles_of_their_use(prefix: str, use: str) -> None:
     for cluster, further in itertools.product(ALIKE, FURTHER):
         name = f"{prefix}{cluster}/{use}{further}"
         assert may(name, cluster, use, prefix)
@@ -96,11 +97,11 @@ def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: st
         ("outscaler/a/kubeconfig/webhooks", KUBECONFIG),
     ],
 )
-def test_a_name_that_says_two_uses_is_refused(name: str, use: str) -> None:
-    assert readers(name) > READERS[use]  # the roles of the other use could read it too
+def test_secret_names_naming_two_uses_are_refused(name: str, use: str) -> None:
+    assert readers(name) > READERS[use]  # the roles of the second use could also read it
     assert not may(name, "a", use)
     assert problem(name, "a", (use,), Deployment(shared_secrets=frozenset({name})))
 
 
-def test_the_same_use_twice_is_one_use() -> None:
+def test_secret_names_same_use_twice_is_one_use() -> None:
     assert problem("outscaler/a/exoscale/exoscale-2", "a", ("exoscale",), STRICT) == ""

@@ -1,4 +1,4 @@
-"""Bounds and per-group options: clusterapi.md §1.4, §6; cases 5, 16 (min and max) and 22 of §11."""
+"""Bounds and options of Cluster API groups."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
         (" 3", "5", "error"),
         ("3", "5 ", "error"),
         ("1_0", "50", "error"),
-        ("\u0663", "50", "error"),  # a digit, but not one of ours
+        ("\u0663", "50", "error"),  # a Unicode digit that is not accepted
         ("", "5", "error"),
         ("one", "5", "error"),
-        ("0", "9" * 5000, "error"),  # more digits than Python itself would read
+        ("0", "9" * 5000, "error"),  # more digits than Python itself converts
         ("+1", "+3", CapiBounds(1, 3)),
         ("3", "5", CapiBounds(3, 5)),
         ("4", "4", CapiBounds(4, 4)),  # a group of fixed size
     ],
 )
-def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: CapiBounds | str | None) -> None:
+def test_capi_bounds_table(low: str | None, high: str | None, expected: CapiBounds | str | None) -> None:
     annotations = bounds(low, high)
     if expected == "error":
         with pytest.raises(BadInput) as raised:
@@ -59,25 +59,25 @@ def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: CapiBo
     [
         (bounds("1", "3"), None, 8, CapiBounds(1, 8)),
         (bounds("1", "3"), 2, None, CapiBounds(2, 3)),
-        (bounds("x", "y"), 0, 4, CapiBounds(0, 4)),  # what the policy says is not even read
+        (bounds("x", "y"), 0, 4, CapiBounds(0, 4)),  # the policy's value makes reading it unnecessary
         ({}, 1, 4, CapiBounds(1, 4)),
         ({}, None, None, None),
         ({}, 0, 0, None),
     ],
 )
-def test_the_policy_wins_over_the_annotations(
+def test_capi_policy_bounds_override_the_annotations(
     annotations: dict[str, str], low: int | None, high: int | None, expected: CapiBounds | None
 ) -> None:
     entry = GroupPolicy("clusterapi", "ns/name", min=low, max=high)
     assert read_bounds(annotations, CapiAnnotations(), entry, "place") == expected
 
 
-def test_a_policy_minimum_above_the_annotated_maximum_is_refused() -> None:
+def test_capi_policy_minimum_above_the_annotated_maximum_is_refused() -> None:
     with pytest.raises(BadInput, match="maximum 3 is below the minimum 5"):
         read_bounds(bounds("1", "3"), CapiAnnotations(), GroupPolicy("clusterapi", "x", min=5), "place")
 
 
-def test_CAPI_22_options_of_all_kinds() -> None:
+def test_capi_options_of_all_kinds() -> None:
     annotations = {
         OPTION + "scaledownutilizationthreshold": "0.4",
         OPTION + "scaledowngpuutilizationthreshold": "5E-1",
@@ -114,7 +114,7 @@ def test_CAPI_22_options_of_all_kinds() -> None:
         ("ignoredaemonsetsutilization", "yes"),
     ],
 )
-def test_CAPI_22_an_unreadable_option_keeps_the_default_and_is_reported(name: str, text: str) -> None:
+def test_capi_unreadable_option_keeps_the_default_and_is_reported(name: str, text: str) -> None:
     options, warnings = read_options({OPTION + name: text}, CapiAnnotations())
     assert options == GroupOptions()
     assert len(warnings) == 1
@@ -122,6 +122,6 @@ def test_CAPI_22_an_unreadable_option_keeps_the_default_and_is_reported(name: st
     assert text.lower() in warnings[0]
 
 
-def test_CAPI_22_names_are_exact_and_empty_ones_ignored() -> None:
+def test_capi_option_names_are_exact_and_empty_ones_ignored() -> None:
     annotations = {OPTION + "ScaleDownUnneededTime": "5m", OPTION: "5m", OPTION + "scaledownunreadytime": ""}
     assert read_options(annotations, CapiAnnotations()) == (GroupOptions(), ())

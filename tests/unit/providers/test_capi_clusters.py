@@ -1,4 +1,4 @@
-"""What Clusters say about their groups, and what discovery asks for: clusterapi.md §1.2, §9, D29; case 2 of §11."""
+"""Properties that Clusters give their groups, and the requests of discovery."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class CapiClustersRefusedError(OutscalerError):
-    """As the cluster's client raises it."""
+    """The error that the cluster's client raises."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"status {status}")
@@ -36,7 +36,7 @@ class CapiClustersPage(msgspec.Struct, frozen=True):
 
 
 class CapiClustersKube:
-    """Answers by path; a number is a status. Everything else is an empty list."""
+    """Answers by path; a number is a status. All other paths return an empty list."""
 
     def __init__(self, answers: Mapping[str, Json | int]) -> None:
         self.answers = {f"/apis/{GROUP}{path}": answer for path, answer in answers.items()}
@@ -75,7 +75,7 @@ def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0)
     return read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), served, ("",)), kube
 
 
-def test_D29_clusters_whose_spec_pauses_them() -> None:
+def test_capi_cluster_paused_in_its_spec_is_paused() -> None:
     found, _ = world(
         cluster("a", paused=True),
         cluster("b", paused=False),
@@ -87,27 +87,27 @@ def test_D29_clusters_whose_spec_pauses_them() -> None:
     assert found.gaps == ()
 
 
-def test_D29_the_annotation_on_a_cluster_pauses_its_own_object_only() -> None:
+def test_capi_pause_annotation_on_a_cluster_pauses_only_that_object() -> None:
     resting = cluster("a")
     resting["metadata"]["annotations"] = {"cluster.x-k8s.io/paused": ""}
     assert world(resting)[0].paused_clusters == frozenset()
 
 
 @each_row("status", [403, 404, 500])
-def test_D29_clusters_that_may_not_be_listed_weaken_nothing(status: int) -> None:
+def test_capi_unlistable_clusters_affect_no_decision(status: int) -> None:
     found, _ = world(status=status)
     assert (found.paused_clusters, found.topology_replicas) == (frozenset(), frozenset())
     [gap] = found.gaps
     assert (gap.kind, gap.affected_decisions) == ("Cluster", ())
 
 
-def test_D29_clusters_that_are_not_served_are_not_asked_for() -> None:
+def test_capi_clusters_that_are_not_served_are_not_requested() -> None:
     found, kube = world(served=EVERY_KIND - {"Cluster"})
     assert found.gaps == ()
     assert not [asked for asked in kube.asked if "clusters" in asked]
 
 
-def test_D5_D29_every_namespace_is_asked_once_per_kind() -> None:
+def test_capi_every_namespace_is_listed_once_per_kind() -> None:
     kube = CapiClustersKube({"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}})
     found = read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), EVERY_KIND, ("a", "b"))
     assert found.paused_clusters == {("b", "x")}
@@ -115,14 +115,14 @@ def test_D5_D29_every_namespace_is_asked_once_per_kind() -> None:
     assert sorted(kube.asked) == sorted(f"GET /v1beta2/namespaces/{where}/{kind}" for where in "ab" for kind in kinds)
 
 
-def test_one_malformed_cluster_does_not_hide_the_others() -> None:
+def test_capi_malformed_cluster_hides_no_other() -> None:
     found, _ = world(cluster("bad", paused="yes"), cluster("a", paused=True))
     assert found.paused_clusters == {("default", "a")}
     [gap] = found.gaps
     assert (gap.kind, gap.name) == ("Cluster", "default/bad")
 
 
-def test_replicas_in_a_topology_are_the_topologys() -> None:
+def test_capi_replicas_in_a_topology_belong_to_the_topology() -> None:
     sized, free = {"name": "sized", "replicas": 3, "class": "x"}, {"name": "free", "class": "x"}
     found, _ = world(
         cluster("a", **workers("machineDeployments", sized, free, {"name": "none", "replicas": 0})),
@@ -136,19 +136,19 @@ def test_replicas_in_a_topology_are_the_topologys() -> None:
 @each_row(
     ("answer", "expected"), [(cluster("a", paused=True), True), (cluster("a"), False), (403, False), (404, False)]
 )
-def test_D29_one_cluster_is_asked_before_a_change(answer: Json | int, expected: bool) -> None:
+def test_capi_cluster_is_read_before_a_change(answer: Json | int, expected: bool) -> None:
     api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": answer}), CapiAnnotations(), "v1beta2")
     assert api.cluster_paused("default", "a") is expected
 
 
-def test_D29_a_cluster_that_gives_no_answer_is_not_taken_for_awake() -> None:
+def test_capi_unreadable_cluster_is_not_taken_for_unpaused() -> None:
     api = CapiApi(CapiClustersKube({"/v1beta2/namespaces/default/clusters/a": 500}), CapiAnnotations(), "v1beta2")
     with pytest.raises(Transient):
         api.cluster_paused("default", "a")
 
 
 def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIND) -> dict[str, Json | int]:
-    """What the API group's discovery documents say."""
+    """The discovery documents of the API group."""
     resources = [{"name": f"{kind.lower()}s", "kind": kind} for kind in kinds] + [
         {"name": "machinesets/scale", "kind": "Scale"}
     ]
@@ -165,12 +165,12 @@ def served(*versions: str, preferred: str = "", kinds: Iterable[str] = EVERY_KIN
         (served("v1beta2", "v1beta1"), "", "v1beta2"),  # no preference: the first
     ],
 )
-def test_CAPI_2_the_version_to_speak(document: dict[str, Json | int], wanted: str, version: str) -> None:
+def test_capi_version_selection(document: dict[str, Json | int], wanted: str, version: str) -> None:
     found = discover(CapiClustersKube(document), GROUP, wanted)
     assert (found.version, found.kinds) == (version, EVERY_KIND)
 
 
-def test_CAPI_2_machine_pools_may_be_absent() -> None:
+def test_capi_machine_pools_may_be_absent() -> None:
     kinds = EVERY_KIND - {"MachinePool"}
     assert discover(CapiClustersKube(served("v1beta2", preferred="v1beta2", kinds=kinds)), GROUP, "").kinds == kinds
 
@@ -185,21 +185,21 @@ def test_CAPI_2_machine_pools_may_be_absent() -> None:
     ],
 )
 @each_row("kinds", [True, False])
-def test_CAPI_2_what_is_not_served_is_a_mistake_of_the_settings(
+def test_capi_unserved_kind_is_a_settings_error(
     document: dict[str, Json | int], wanted: str, names: str, kinds: bool
 ) -> None:
     with pytest.raises(InvalidRequest, match=names):
         discover(CapiClustersKube(document), GROUP, wanted, kinds=kinds)
 
 
-def test_a_refused_discovery_is_told_as_what_it_is() -> None:
+def test_capi_refused_discovery_keeps_its_error_class() -> None:
     with pytest.raises(Unauthorized):
         discover(CapiClustersKube({"": 403}), GROUP, "")
     with pytest.raises(Transient):
         discover(CapiClustersKube({"": {"versions": "none"}}), GROUP, "")
 
 
-def test_D12_a_change_asks_for_the_version_and_not_for_the_kinds() -> None:
+def test_capi_single_change_requests_the_version_and_not_the_kinds() -> None:
     kube = CapiClustersKube(served("v1beta2", preferred="v1beta2"))
     assert discover(kube, GROUP, "", kinds=False).version == "v1beta2"
     assert kube.asked == ["GET "]

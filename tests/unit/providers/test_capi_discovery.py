@@ -1,4 +1,4 @@
-"""Auto-discovery specs, settings and keys: clusterapi.md §1.2, §1.3, §2; cases 3 and 4 of §11."""
+"""Auto-discovery specs, settings and annotation keys of Cluster API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.cases import each_row
         ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),  # keys are case-sensitive
     ],
 )
-def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
+def test_capi_valid_discovery_specs(text: str, spec: Spec) -> None:
     assert parse_spec(text, "place") == spec
 
 
@@ -58,7 +58,7 @@ def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
         "clusterapi:=a",
     ],
 )
-def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
+def test_capi_invalid_discovery_specs(text: str) -> None:
     with pytest.raises(BadInput) as raised:
         parse_spec(text, "providers.clusterapi.autoDiscovery")
     assert raised.value.place == "providers.clusterapi.autoDiscovery"
@@ -76,30 +76,30 @@ def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
         (Spec("n", "c", (("a", "1"),)), "n", "c", {"a": "2"}, False),
         (Spec(labels=(("a", ""),)), "n", "c", {"a": ""}, True),
         (Spec(labels=(("a", ""),)), "n", "c", {}, False),
-        (Spec(labels=(("a", "1"), ("a", "2"))), "n", "c", {"a": "1"}, False),  # both must hold
+        (Spec(labels=(("a", "1"), ("a", "2"))), "n", "c", {"a": "1"}, False),  # both must match
     ],
 )
-def test_all_parts_of_a_spec_must_hold(
+def test_capi_all_parts_of_a_discovery_spec_must_match(
     spec: Spec, namespace: str, cluster: str, labels: dict[str, str], matches: bool
 ) -> None:
     assert spec.matches(namespace, cluster, labels) is matches
 
 
-def test_across_specs_any_may_hold_and_the_namespaces_add_up() -> None:
+def test_capi_any_of_several_discovery_specs_may_match_in_all_their_namespaces() -> None:
     two = (Spec("a"), Spec("b", labels=(("x", "y"),)))
     assert any_matches(two, "a", "c", {})
     assert any_matches(two, "b", "c", {"x": "y"})
     assert not any_matches(two, "b", "c", {})
     assert scope(two) == ("a", "b")
-    assert scope((*two, Spec(cluster="c"))) == ("",)  # D5: one spec without a namespace searches them all
+    assert scope((*two, Spec(cluster="c"))) == ("",)  # one spec without a namespace searches all of them
 
 
-def test_the_named_clusters_are_known_only_if_every_spec_names_one() -> None:
+def test_capi_cluster_names_are_known_only_if_every_spec_names_one() -> None:
     assert cluster_names((Spec(cluster="a"), Spec(cluster="b"))) == frozenset({"a", "b"})
     assert cluster_names((Spec(cluster="a"), Spec("n"))) is None
 
 
-def test_CAPI_3_a_group_of_its_own_changes_its_keys_only() -> None:
+def test_capi_custom_api_group_changes_only_its_own_keys() -> None:
     keys = CapiAnnotations("test.k8s.io")
     assert keys.min_size == "test.k8s.io/cluster-api-autoscaler-node-group-min-size"
     assert keys.max_size == "test.k8s.io/cluster-api-autoscaler-node-group-max-size"
@@ -116,7 +116,7 @@ def test_CAPI_3_a_group_of_its_own_changes_its_keys_only() -> None:
     )
 
 
-def test_settings_of_either_form() -> None:
+def test_capi_settings_in_both_forms() -> None:
     assert read_settings({}).specs == (Spec(),)
     plain = read_settings({"namespace": "n", "clusterName": "c", "labels": "a=1,b=2"})
     assert plain.specs == (Spec("n", "c", (("a", "1"), ("b", "2"))),)
@@ -135,7 +135,7 @@ def test_settings_of_either_form() -> None:
     assert more.reserve == {"cpu": 100, "memory": 2**30}
 
 
-def test_settings_of_what_is_off_and_on_by_default() -> None:
+def test_capi_settings_defaults_of_switches() -> None:
     plain = read_settings({})
     assert (plain.allow_pool_shrink, plain.zone_label, plain.stuck_after) == (False, True, 0.0)
     assert plain.management == CapiManagement()
@@ -175,14 +175,14 @@ def test_settings_of_what_is_off_and_on_by_default() -> None:
         ({"nameSpace": "n"}, "nameSpace"),
     ],
 )
-def test_a_bad_setting_is_named(settings: dict[str, str], place: str) -> None:
+def test_capi_invalid_setting_is_named(settings: dict[str, str], place: str) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(settings)
     assert raised.value.place == f"providers.clusterapi.{place}"
     assert raised.value.remedy
 
 
-def test_all_bad_settings_are_named_at_once() -> None:
+def test_capi_invalid_settings_are_named_all_at_once() -> None:
     with pytest.raises(InputErrors) as raised:
         read_settings({"group": "No", "version": "x", "scaleZeroDefaultArch": "z"})
     assert len(raised.value.problems) == 3

@@ -1,4 +1,4 @@
-"""Machines that do not come, from their conditions and messages: clusterapi.md §7, D25; case 10 of §11."""
+"""Recognition of Machines that will not join, from their conditions and messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def waiting(version: str, *conditions: Json, **more: Any) -> Json:
 
 
 @VERSIONS
-def test_CAPI_10_D25_infrastructure_that_is_not_ready_for_long_is_a_failed_creation(version: str) -> None:
+def test_capi_infrastructure_not_ready_for_long_is_a_failed_creation(version: str) -> None:
     sold_out = condition("InfrastructureReady", "False", reason="InsufficientInstanceCapacity", message="none left")
     assert error(waiting(version, sold_out)) == InstanceError("OutOfStock", "InsufficientInstanceCapacity", "none left")
     assert error(waiting(version, {**sold_out, "message": "quota of 64 vCPUs exceeded", "reason": "X"})) == (
@@ -54,7 +54,7 @@ def test_CAPI_10_D25_infrastructure_that_is_not_ready_for_long_is_a_failed_creat
 
 @VERSIONS
 @pytest.mark.parametrize(("ago", "told"), [(120.0, True), (119.0, False)])
-def test_D25_plain_words_of_stock_and_quota_need_no_setting(version: str, ago: float, told: bool) -> None:
+def test_capi_plain_stock_and_quota_messages_need_no_setting(version: str, ago: float, told: bool) -> None:
     for reason in ("InsufficientInstanceCapacity", "QuotaExceeded"):
         said = condition("InfrastructureReady", "False", reason=reason, ago=ago)
         found = error(waiting(version, said), stuck_after=0.0)
@@ -64,7 +64,7 @@ def test_D25_plain_words_of_stock_and_quota_need_no_setting(version: str, ago: f
 
 
 @VERSIONS
-def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version: str) -> None:
+def test_capi_machine_failed_by_a_health_check_is_a_failed_creation(version: str) -> None:
     given_up = condition("HealthCheckSucceeded", "False", reason="NodeStartupTimeout", message="no node", ago=1.0)
     assert error(waiting(version, given_up)) == InstanceError("Unknown", "NodeStartupTimeout", "no node")
     assert error(waiting(version, {**given_up, "reason": "UnhealthyNode"})) is None
@@ -74,7 +74,7 @@ def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version:
     ("told", "stuck_after"),
     [
         (condition("InfrastructureReady", "False", ago=299.0), 300.0),  # not long enough
-        (condition("InfrastructureReady", "False"), 0.0),  # the setting is off
+        (condition("InfrastructureReady", "False"), 0.0),  # the setting is disabled
         (condition("InfrastructureReady", "True"), 300.0),
         (condition("InfrastructureReady", "Unknown"), 300.0),
         (condition("BootstrapConfigReady", "False"), 300.0),
@@ -83,11 +83,11 @@ def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version:
         ({"type": "InfrastructureReady", "status": "False"}, 300.0),
     ],
 )
-def test_D25_in_doubt_a_machine_is_still_coming(told: Json, stuck_after: float) -> None:
+def test_capi_machine_in_doubt_is_still_being_created(told: Json, stuck_after: float) -> None:
     assert error(waiting("v1beta2", told), stuck_after=stuck_after) is None
 
 
-def test_D25_D26_what_has_a_node_or_is_leaving_did_not_fail_to_come() -> None:
+def test_capi_machine_with_a_node_or_in_deletion_did_not_fail_to_join() -> None:
     broken = condition("InfrastructureReady", "False")
     known = node("n", "c:///i")
     assert error(waiting("v1beta2", broken, provider_id="c:///i"), nodes=(known,)) is None
@@ -97,14 +97,14 @@ def test_D25_D26_what_has_a_node_or_is_leaving_did_not_fail_to_come() -> None:
     assert (found.state, found.error) == (InstanceState.DELETING, None)
 
 
-def test_D25_of_both_lists_the_newer_counts() -> None:
+def test_capi_newer_of_two_condition_lists_counts() -> None:
     old = waiting("v1beta1", condition("InfrastructureReady", "True"))
     old["status"]["conditions"] = [condition("InfrastructureReady", "False")]
     assert error(old) is None
 
 
 @VERSIONS
-def test_CAPI_10_D25_a_failure_message_keeps_its_class(version: str) -> None:
+def test_capi_failure_message_keeps_its_class(version: str) -> None:
     failed = machine(
         "m",
         "ms",
@@ -140,5 +140,5 @@ def test_CAPI_10_D25_a_failure_message_keeps_its_class(version: str) -> None:
         ("", "", "Unknown"),
     ],
 )
-def test_D25_words_of_stock_and_quota(reason: str, message: str, cls: str) -> None:
+def test_capi_words_for_stock_and_quota(reason: str, message: str, cls: str) -> None:
     assert failure_class(reason, message) == cls

@@ -1,4 +1,4 @@
-"""From objects to groups, without an API: clusterapi.md §2, §3, §10; cases 5, 6, 7, 8 and 24 of §11."""
+"""Conversion of objects to groups, without an API."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.contract.clusterapi.objects import (
 )
 
 TOPOLOGY = {"MachineDeployment": "deployment-name", "MachinePool": "pool-name"}
-OURS = node("control-plane", "c:///cp")  # says which cluster we are
+OURS = node("control-plane", "c:///cp")  # tells which cluster is ours
 
 
 def groups(
@@ -49,7 +49,7 @@ def ids(observed: Observed) -> list[str]:
 
 
 @each_row("bad", ["-1", "1.5", " 3"])
-def test_CAPI_5_D1_one_bad_group_costs_itself_only(bad: str) -> None:
+def test_capi_invalid_group_affects_only_itself(bad: str) -> None:
     good = [deployment(f"md-{index}") for index in range(10)]
     observed = groups([*good, deployment("wrong", annotations=bounds(bad, "5"))])
     assert len(observed.groups) == 10
@@ -57,26 +57,26 @@ def test_CAPI_5_D1_one_bad_group_costs_itself_only(bad: str) -> None:
     assert (gap.kind, gap.name) == ("MachineDeployment", "default/wrong")
 
 
-def test_D2_a_resource_without_a_size_is_a_gap() -> None:
+def test_capi_resource_without_a_size_is_a_gap() -> None:
     observed = groups([deployment("md-0", replicas=None), deployment("md-1", replicas=0)])
     assert ids(observed) == ["MachineDeployment/default/md-1"]
     assert [gap.name for gap in observed.gaps] == ["default/md-0"]
 
 
-def test_an_unbounded_resource_is_silently_no_group() -> None:
+def test_capi_resource_without_bounds_is_silently_not_a_group() -> None:
     observed = groups([deployment("md-0", annotations={}), deployment("md-1", annotations=bounds("0", "0"))])
     assert observed == Observed((), ())
 
 
-def test_CAPI_6_D8_a_set_that_a_deployment_owns_never_is_a_group() -> None:
+def test_capi_machine_set_of_a_deployment_is_never_a_group() -> None:
     owned, alone = machine_set("md-0-abc", of="md-0"), machine_set("alone")
     both = groups([deployment("md-0"), owned, alone])
     assert ids(both) == ["MachineDeployment/default/md-0", "MachineSet/default/alone"]
-    # also where its deployment is filtered out, unbounded or gone
+    # also where its deployment is filtered out, has no bounds or is deleted
     assert ids(groups([owned, alone])) == ["MachineSet/default/alone"]
 
 
-def test_CAPI_6_paused_is_neither_listed_nor_resolved() -> None:
+def test_capi_paused_group_is_neither_listed_nor_resolved() -> None:
     paused = deployment("md-0", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
     objects = [paused, machine_set("ms", of="md-0"), machine("m", "ms", provider_id="c:///1", node="n")]
     assert groups(objects, [OURS, node("n", "c:///1", of="m")]) == Observed((), ())
@@ -84,7 +84,7 @@ def test_CAPI_6_paused_is_neither_listed_nor_resolved() -> None:
     assert ids(groups([by_condition])) == []
 
 
-def test_CAPI_7_D7_a_label_on_the_deployment_only_is_enough() -> None:
+def test_capi_label_on_the_deployment_alone_suffices() -> None:
     settings = {"labels": "owner=jim"}
     objects = [
         deployment("md-0", labels={"owner": "jim"}),
@@ -97,7 +97,7 @@ def test_CAPI_7_D7_a_label_on_the_deployment_only_is_enough() -> None:
     assert [instance.node for instance in group.instances] == ["n"]
 
 
-def test_CAPI_8_machines_of_one_name_in_two_clusters_each_stay_in_their_own() -> None:
+def test_capi_equal_machine_names_in_two_clusters_are_kept_apart() -> None:
     theirs = [
         deployment("other", cluster="c2"),
         machine_set("other-ms", of="other", cluster="c2"),
@@ -112,7 +112,7 @@ def test_CAPI_8_machines_of_one_name_in_two_clusters_each_stay_in_their_own() ->
     assert [(each.id, each.handle) for each in group.instances] == [("gce://q/zone/n1", "default/m1")]
 
 
-def test_D10_membership_follows_controllers_by_uid_not_selectors() -> None:
+def test_capi_membership_follows_controllers_by_uid_and_not_selectors() -> None:
     adopted = {"matches": "selector"}
     objects = [
         deployment("md-0"),
@@ -129,7 +129,7 @@ def test_D10_membership_follows_controllers_by_uid_not_selectors() -> None:
     assert [each.handle for each in group.instances] == ["default/mine"]
 
 
-def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
+def test_capi_only_the_nodes_own_of_two_clusters_is_observed() -> None:
     objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-2", namespace="elsewhere")]
     assert ids(groups(objects, [node("n", cluster="c2")])) == ["MachineDeployment/default/md-1"]
     assert ids(groups(objects, [node("n", namespace="elsewhere")])) == ["MachineDeployment/elsewhere/md-2"]
@@ -138,17 +138,18 @@ def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
 @each_row(
     ("nodes", "settings", "found", "hint"),
     [
-        # no node says whose it is, and neither do the settings
+        # neither the nodes nor the settings name a cluster
         ([Node("plain", {}, {})], {}, [], "set clusterName"),
         ([], {"clusterName": "c1"}, [], "set namespace"),  # two clusters of that name
         ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
         ([], {"clusterName": "c9"}, [], "c9"),
         ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),  # the nodes disagree
         ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a name"),
-        ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),  # settings beat nodes
+        # settings take precedence over nodes
+        ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),
     ],
 )
-def test_CAPI_24_D4_in_doubt_nothing_is_touched(
+def test_capi_ambiguous_cluster_leaves_everything_untouched(
     nodes: list[Node], settings: dict[str, str], found: list[str], hint: str
 ) -> None:
     objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-0", namespace="elsewhere")]
@@ -161,13 +162,13 @@ def test_CAPI_24_D4_in_doubt_nothing_is_touched(
 
 
 @each_row("written", ["MachineDeployment/default/md-0", "default/md-0", "md-0"])
-def test_a_policy_entry_may_name_a_group_in_three_ways(written: str) -> None:
+def test_capi_policy_entry_may_name_a_group_in_three_ways(written: str) -> None:
     entry = GroupPolicy("clusterapi", written, min=2, max=7, priority=9)
     [group] = groups([deployment("md-0", annotations={})], policies=[entry]).groups
     assert (group.min, group.max, group.priority) == (2, 7, 9)
 
 
-def test_a_policy_entry_that_fits_several_groups_holds_them_all() -> None:
+def test_capi_policy_entry_matching_several_groups_blocks_all_of_them() -> None:
     entry = GroupPolicy("clusterapi", "md-0", max=3)
     observed = groups([deployment("md-0"), machine_set("md-0"), deployment("other")], policies=[entry])
     assert {group.id: bool(group.error) for group in observed.groups} == {
@@ -187,7 +188,7 @@ def test_a_policy_entry_that_fits_several_groups_holds_them_all() -> None:
         (GroupPolicy("clusterapi", "bare"), "neither the policy nor an annotation gives a maximum"),
     ],
 )
-def test_a_policy_entry_without_a_group_says_what_would_be_right(entry: GroupPolicy, says: str) -> None:
+def test_capi_policy_entry_without_a_group_says_what_would_be_right(entry: GroupPolicy, says: str) -> None:
     resting = deployment("resting", annotations={**bounds(), "cluster.x-k8s.io/paused": "x"})
     observed = groups([deployment("md-0"), resting, deployment("bare", annotations={})], policies=[entry])
     assert ids(observed) == ["MachineDeployment/default/md-0"]
@@ -195,20 +196,20 @@ def test_a_policy_entry_without_a_group_says_what_would_be_right(entry: GroupPol
     assert says in gap.detail
 
 
-def test_two_entries_for_one_group_are_reported_and_the_first_counts() -> None:
+def test_capi_two_entries_for_one_group_are_reported_and_the_first_counts() -> None:
     entries = [GroupPolicy("clusterapi", "md-0", max=3), GroupPolicy("clusterapi", "default/md-0", max=5)]
     observed = groups([deployment("md-0")], policies=entries)
     assert observed.groups[0].max == 3
     assert len(observed.gaps) == 1
 
 
-def test_a_group_that_cannot_grow_from_zero_is_listed_and_says_why() -> None:
+def test_capi_group_that_cannot_scale_from_zero_is_listed_with_the_reason() -> None:
     [group] = groups([deployment("md-0", replicas=0)]).groups
     assert group.template is None
     assert "capacity.cluster-autoscaler.kubernetes.io/cpu" in group.template_error
 
 
-def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
+def test_capi_groups_with_unreadable_machines_have_the_reason() -> None:
     world = CapiState(
         {"MachineDeployment": (as_resource(deployment("md-0")),)}, (), unread={("Machine", ""): "Machines: forbidden"}
     )
@@ -231,10 +232,10 @@ def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
         ),
         ([machine_set("a", of="md", revision="9"), machine_set("b", of="md", revision="10", replicas=0)], "Set a"),
         ([machine_set("a", of="md", revision="x")], "'x'"),
-        ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),  # D15
+        ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),
     ],
 )
-def test_CAPI_17_D15_a_rollout_holds_removals(sets: list[Json], held: str) -> None:
+def test_capi_rollout_blocks_removals(sets: list[Json], held: str) -> None:
     reason = rolling_out(as_resource(deployment("md")), [as_resource(each) for each in sets])
     assert held in reason
     assert bool(reason) is bool(held)
@@ -243,7 +244,7 @@ def test_CAPI_17_D15_a_rollout_holds_removals(sets: list[Json], held: str) -> No
 
 
 @each_row("where", [{"conditions": []}, {"v1beta2": {"conditions": []}}])
-def test_CAPI_17_D15_the_condition_counts_in_either_version(where: Json) -> None:
+def test_capi_rollout_condition_counts_in_both_versions(where: Json) -> None:
     condition = {"type": "RollingOut", "status": "True"}
     (where.get("v1beta2") or where)["conditions"] = [condition]
     assert rolling_out(as_resource(deployment("md", status=where)), [])
@@ -257,7 +258,7 @@ def on_delete(name: str = "md", *, version: str = "v1beta2", paused: bool = Fals
 
 
 def sets(**sizes: int) -> list[Json]:
-    """sets(a=1, b=2): revisions 1, 2 of md, asking for so many Machines."""
+    """sets(a=1, b=2): revisions 1, 2 of md, requesting that many Machines."""
     return [
         machine_set(name, of="md", revision=str(at), replicas=size)
         for at, (name, size) in enumerate(sizes.items(), start=1)
@@ -269,16 +270,14 @@ def sets(**sizes: int) -> list[Json]:
     ("found", "held"),
     [
         (sets(a=3), ""),
-        (sets(a=3, b=0), ""),  # all of one set, though all outdated
+        (sets(a=3, b=0), ""),  # all of one set, although all are outdated
         (sets(a=0, b=3), ""),
         (sets(a=2, b=1), "MachineSet a"),
         (sets(a=1, b=1, c=1), "waits for somebody to delete them"),
     ],
 )
-def test_CAPI_17_D15_a_deployment_that_waits_for_deletions_is_not_held_for_ever(
-    found: list[Json], held: str, version: str
-) -> None:
-    # RollingOut stays true for as long as an outdated Machine lives, so it says nothing here
+def test_capi_on_delete_deployment_is_not_blocked_forever(found: list[Json], held: str, version: str) -> None:
+    # RollingOut stays true for as long as an outdated Machine exists, so it has no meaning here
     waits = on_delete(version=version, status={"conditions": [{"type": "RollingOut", "status": "True"}]})
     reason = rolling_out(as_resource(waits), [as_resource(each) for each in found])
     assert held in reason
@@ -288,11 +287,11 @@ def test_CAPI_17_D15_a_deployment_that_waits_for_deletions_is_not_held_for_ever(
 
 
 @each_row("paused", [False, True])
-def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_each_other_is_held(paused: bool) -> None:
+def test_capi_mixed_on_delete_deployment_blocks_all_but_outdated_machines(paused: bool) -> None:
     found = [*sets(a=1, b=1), machine("old", "a"), machine("new", "b")]
     [group] = groups([on_delete(paused=paused), *found]).groups
     held = {each.handle: each.held for each in group.instances}
-    if paused:  # spec.paused: all sets become smaller, in proportion
+    if paused:  # spec.paused: all sets shrink in proportion
         assert "spec.paused" in group.scale_down_held
         assert held == {"default/new": "", "default/old": ""}
     else:
@@ -309,20 +308,20 @@ def test_CAPI_17_D15_of_a_mixed_on_delete_deployment_the_outdated_may_go_and_eac
         (deployment("md"), sets(a=2, b=1), None),
         (deployment("md"), [], None),
         (on_delete(), sets(a=2, b=1), "a"),
-        (on_delete(), sets(a=2, b=1, c=0), None),  # two outdated ones: whichever is older
+        (on_delete(), sets(a=2, b=1, c=0), None),  # two outdated ones: the older one shrinks
         (on_delete(), sets(a=2, b=1, c=1), None),
         (on_delete(), [*sets(a=2), machine_set("odd", of="md", revision="x")], None),
         (on_delete(paused=True), sets(a=2, b=1), None),  # in proportion
     ],
 )
-def test_D15_which_set_gives_way_is_known_or_nothing_is_removed(
+def test_capi_removal_needs_certainty_about_the_set_that_shrinks(
     resource: Json, found: list[Json], name: str | None
 ) -> None:
     only = gives_way("MachineDeployment", as_resource(resource), [as_resource(each) for each in found])
     assert (only.metadata.name if only else None) == name
 
 
-def test_D15_a_pause_in_the_middle_of_a_rollout_says_so() -> None:
+def test_capi_rollout_paused_midway_is_reported() -> None:
     paused = deployment("md")
     paused["spec"]["paused"] = True
     assert "spec.paused" in rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1, b=1)])
@@ -330,7 +329,7 @@ def test_D15_a_pause_in_the_middle_of_a_rollout_says_so() -> None:
     assert rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1)]) == ""
 
 
-def test_D29_a_paused_cluster_pauses_all_its_groups_and_says_so_once() -> None:
+def test_capi_paused_cluster_pauses_all_its_groups_and_is_reported_once() -> None:
     entry = GroupPolicy("clusterapi", "md-0", max=3)
     objects = [deployment("md-0"), machine_set("alone"), pool("mp"), deployment("md-1", cluster="c2")]
     observed = groups(objects, policies=[entry], paused_clusters=frozenset({("default", "c1"), ("default", "c9")}))
@@ -340,7 +339,7 @@ def test_D29_a_paused_cluster_pauses_all_its_groups_and_says_so_once() -> None:
 
 
 @each_row("made", [deployment("w"), pool("w")])
-def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json) -> None:
+def test_capi_group_sized_by_the_clusters_topology_is_untouched(made: Json) -> None:
     made["metadata"]["labels"][f"topology.cluster.x-k8s.io/{TOPOLOGY[made['kind']]}"] = "workers"
     fought = groups([made], topology_replicas=frozenset({("default", "c1", "workers")}))
     assert "spec.topology.workers" in fought.groups[0].error
@@ -349,7 +348,7 @@ def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json
     assert free.groups[0].error == ""
 
 
-def test_machines_of_a_pool_need_no_machine_set_to_be_read() -> None:
+def test_capi_pool_machines_are_read_without_a_machine_set() -> None:
     world = CapiState(
         {"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
         (),

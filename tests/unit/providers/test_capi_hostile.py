@@ -1,4 +1,4 @@
-"""Whatever one Cluster API object holds, the provider answers, and the other groups stay as they are."""
+"""Whatever one Cluster API object contains, the provider answers, and the other groups are unaffected."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MADE = {DEPLOYMENT: deployment, SET: machine_set, POOL: pool}
 
 
 def _observed(objects: Iterable[Json]) -> Observed:
-    """As the provider reads lists: an object that cannot be decoded is left out."""
+    """Observes as the provider reads lists: an undecodable object is omitted."""
     resources: dict[str, list[CapiResource]] = {}
     machines: list[CapiMachine] = []
     for each in objects:
@@ -34,7 +34,7 @@ def _observed(objects: Iterable[Json]) -> Observed:
                 machines.append(decode(body, CapiMachine))
             else:
                 resources.setdefault(kind, []).append(decode(body, CapiResource))
-        except (Transient, OverflowError):  # OverflowError: no JSON can be written of it here
+        except (Transient, OverflowError):  # OverflowError: it cannot be encoded as JSON here
             continue
     return make_groups(
         CapiState({kind: tuple(found) for kind, found in resources.items()}, tuple(machines)),
@@ -60,7 +60,7 @@ def _observed(objects: Iterable[Json]) -> Observed:
     ],
 )
 @each_row("name", ["cpu", "memory", "ephemeral-disk", "gpu-count", "maxPods"])
-def test_a_capacity_of_no_size_costs_its_group_the_template_only(name: str, text: str) -> None:
+def test_capi_invalid_capacity_costs_its_group_only_the_template(name: str, text: str) -> None:
     wrong = deployment("wrong", annotations={CAPACITY + "cpu": "2", CAPACITY + "memory": "4Gi", CAPACITY + name: text})
     seen = _observed([deployment("good"), wrong])
     by_id = {group.id.rpartition("/")[2]: group for group in seen.groups}
@@ -69,7 +69,7 @@ def test_a_capacity_of_no_size_costs_its_group_the_template_only(name: str, text
 
 
 @each_row("kind", sorted([*_MADE, MACHINE]))
-def test_no_cluster_api_object_costs_another_group_anything(kind: str) -> None:
+def test_capi_no_object_affects_another_group(kind: str) -> None:
     good = [deployment(f"md-{at}") for at in range(3)]
     expected = _observed(good).groups
     for seed in range(120):

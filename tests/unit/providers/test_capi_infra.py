@@ -1,7 +1,4 @@
-"""Infrastructure objects: where they are looked for, what is believed of them, how long is waited.
-
-clusterapi.md §4 (discovery, infra object), §5 (infra contract), §10 D9, D12, D16 to D19; cases 18, 19 and 25 of §11.
-"""
+"""Infrastructure objects: lookup, validation of their contents, and limits on waiting."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ OBJECT = f"/apis/{GROUP}/v1beta1/namespaces/default/boxtemplates/t"
 
 
 def serving(**versions: dict[str, str]) -> Json:
-    """Discovery of the group: version -> kind -> plural, in the order in which the group lists them."""
+    """Returns the discovery of the API group: version -> kind -> plural, in the order in which the group lists them."""
     answers: Json = {
         f"/apis/{GROUP}": {
             "versions": [{"version": name} for name in versions],
@@ -43,7 +40,7 @@ FULL = {"status": {"capacity": {"cpu": "2", "memory": "4Gi"}}}
 
 
 class CapiInfraServer:
-    """Answers by path, raises what is an error, and takes `seconds` for each call."""
+    """Answers by path, raises errors, and takes `seconds` for each call."""
 
     def __init__(self, answers: dict[str, Any], seconds: float = 0.0) -> None:
         self.answers, self.seconds, self.time = answers, seconds, 0.0
@@ -64,7 +61,7 @@ class CapiInfraServer:
         raise AssertionError("a whole kind is never listed (D12)")
 
     def reader(self) -> InfrastructureReader:
-        """A pass's."""
+        """Returns the reader of one reconcile pass."""
         return InfrastructureReader(self, lambda: self.time)  # type: ignore[arg-type]
 
 
@@ -80,31 +77,31 @@ def ask(server: CapiInfraServer, reference: Json | None = None) -> Infrastructur
     return server.reader().of("MachineDeployment", using(reference or V2))
 
 
-def test_CAPI_25_a_kind_is_found_in_the_first_version_that_serves_it() -> None:
+def test_capi_infra_kind_is_found_in_the_first_version_that_serves_it() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL})
     assert ask(server).capacity == {"cpu": 2000, "memory": 4 * GIB}
     assert server.calls == [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1", OBJECT]
 
 
-def test_CAPI_25_a_version_that_serves_the_kind_is_not_passed_over() -> None:
+def test_capi_infra_version_that_serves_the_kind_is_not_skipped() -> None:
     newer = OBJECT.replace("v1beta1", "v1beta2")
     served = serving(v1beta2={"BoxTemplate": "boxtemplates"}, v1beta1={"BoxTemplate": "boxtemplates"})
     assert ask(CapiInfraServer({**served, newer: FULL})).capacity["cpu"] == 2000
 
 
-def test_a_reference_of_the_older_kind_names_its_version_and_the_resources_namespace_counts() -> None:
+def test_capi_infra_v1beta1_reference_uses_its_version_and_the_owners_namespace() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL})
     assert ask(server, V1).capacity["cpu"] == 2000
     assert server.calls == [f"/apis/{GROUP}/v1beta1", OBJECT]
 
 
-def test_D12_the_plural_is_the_servers() -> None:
+def test_capi_infra_plural_comes_from_the_server() -> None:
     path = f"/apis/{GROUP}/v1beta1/namespaces/default/boxen/t"
     served = serving(v1beta1={"BoxTemplate": "boxen"})
     assert ask(CapiInfraServer({**served, path: FULL})).capacity["cpu"] == 2000
 
 
-def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too() -> None:
+def test_capi_infra_discovery_and_objects_are_read_once_per_pass() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
     for each in (V2, {**V2, "name": "u"}, V2, V1):
@@ -115,7 +112,7 @@ def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too()
 
 
 @each_row("status", ["403", "404"])
-def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
+def test_capi_infra_refusal_gives_no_capacity(status: str) -> None:
     error = Forbidden("may not", status=403) if status == "403" else NotFound("is not there", status=404)
     told = ask(CapiInfraServer({**BOTH, OBJECT: error}))
     assert told.capacity == {}
@@ -123,7 +120,7 @@ def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
     assert str(error) in told.problem
 
 
-def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object_is_not() -> None:
+def test_capi_infra_missing_permission_is_remembered_per_kind_but_not_a_404() -> None:
     forbidden = Forbidden("may not", status=403)
     server = CapiInfraServer({**BOTH, OBJECT: forbidden, OBJECT[:-1] + "u": FULL})
     reader = server.reader()
@@ -153,7 +150,7 @@ def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object
         b"\xff",
     ],
 )
-def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
+def test_capi_infra_failed_discovery_gives_no_capacity(path: str, answer: Any) -> None:
     told = ask(CapiInfraServer({**BOTH, OBJECT: FULL, path: answer}))
     assert told.capacity == {}
     assert told.problem
@@ -170,35 +167,35 @@ def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
         ({"apiGroup": f"{GROUP}/../v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_named_and_nothing_is_asked(reference: Json, named: str) -> None:
+def test_capi_infra_incomplete_reference_is_named_without_a_call(reference: Json, named: str) -> None:
     server = CapiInfraServer({})
     told = ask(server, reference)
     assert (told.capacity, server.calls) == ({}, [])
     assert f"no usable {named}" in told.problem
 
 
-def test_a_version_that_lists_nothing_is_passed_over() -> None:
+def test_capi_infra_version_without_resources_is_skipped() -> None:
     empty = {f"/apis/{GROUP}/v1beta2": b'{"resources": null}'}
     assert ask(CapiInfraServer({**BOTH, **empty, OBJECT: FULL})).capacity["cpu"] == 2000
     assert "serves no such kind" in ask(CapiInfraServer({f"/apis/{GROUP}": b'{"versions": null}'})).problem
 
 
 @each_row("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
-def test_a_kind_that_nobody_serves_is_said(reference: Json) -> None:
+def test_capi_infra_unserved_kind_is_reported(reference: Json) -> None:
     told = ask(CapiInfraServer(serving(v1beta1={"Box": "boxes"})), reference)
     assert "BoxTemplate default/t: the cluster serves no such kind" in told.problem
 
 
-def test_a_resource_without_a_reference_has_no_problem() -> None:
+def test_capi_infra_resource_without_a_reference_has_no_error() -> None:
     server = CapiInfraServer({})
     assert server.reader().of("MachineDeployment", using(None)) == Infrastructure()
     assert server.calls == []
 
 
-# -- time
+# -- time limits
 
 
-def test_CAPI_18_a_pass_waits_two_seconds_in_all() -> None:
+def test_capi_infra_pass_waits_two_seconds_in_total() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
     reader = server.reader()
     told = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
@@ -208,19 +205,19 @@ def test_CAPI_18_a_pass_waits_two_seconds_in_all() -> None:
     assert all(connect + read <= 2.0 for connect, read in server.limits)
 
 
-def test_prompt_answers_wear_nobodys_patience_out() -> None:
+def test_capi_infra_prompt_answers_do_not_use_up_the_time_limit() -> None:
     objects = {f"{OBJECT[:-1]}t{at}": FULL for at in range(300)}
     server = CapiInfraServer({**BOTH, **objects}, seconds=0.05)
     reader = server.reader()
     assert all(reader.of("MachineSet", using({**V2, "name": f"t{at}"})).capacity for at in range(300))
 
 
-def test_a_clock_that_goes_back_ends_nothing() -> None:
+def test_capi_infra_clock_that_goes_back_ends_nothing() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: FULL}, seconds=-3600.0)
     assert ask(server).capacity["cpu"] == 2000
 
 
-# -- what an object says
+# -- contents of an object
 
 
 def status(**parts: Any) -> Infrastructure:
@@ -242,11 +239,11 @@ def status(**parts: Any) -> Infrastructure:
         pytest.param({"memory": 10**30}, {"memory": 2**63 - 1}, id="too-much"),
     ],
 )
-def test_an_entry_that_makes_no_sense_costs_that_entry(given: Any, found: dict[str, int]) -> None:
+def test_capi_infra_malformed_entry_costs_only_that_entry(given: Any, found: dict[str, int]) -> None:
     assert status(capacity=given).capacity == found
 
 
-def test_D17_entries_left_out_are_reported_and_not_all_of_them() -> None:
+def test_capi_infra_omitted_entries_are_reported_up_to_a_limit() -> None:
     (only,) = status(capacity={"cpu": "1", "memory": "much"}).warnings
     assert only.startswith("BoxTemplate default/t: status.capacity 'memory' was left out: 'much'")
     assert len(status(capacity={f"r{at}": "x" for at in range(1000)}).warnings) == 5
@@ -269,7 +266,7 @@ def test_D17_entries_left_out_are_reported_and_not_all_of_them() -> None:
         b'{"status": {"capacity": {}}}',
     ],
 )
-def test_an_object_that_is_none_has_no_capacity(body: bytes) -> None:
+def test_capi_infra_answer_that_is_not_an_object_has_no_capacity(body: bytes) -> None:
     told = read_status(body, "BoxTemplate default/t")
     assert (told.capacity, told.architecture, told.system) == ({}, "", "")
     assert "BoxTemplate default/t" in told.problem
@@ -287,6 +284,6 @@ def test_an_object_that_is_none_has_no_capacity(body: bytes) -> None:
         pytest.param(None, "", "", id="D19-none"),
     ],
 )
-def test_CAPI_19_D19_only_what_makes_sense_is_taken(node_info: Any, architecture: str, system: str) -> None:
+def test_capi_infra_only_valid_values_are_used(node_info: Any, architecture: str, system: str) -> None:
     told = status(capacity={"cpu": 1}, nodeInfo=node_info)
     assert (told.architecture, told.system, told.capacity) == (architecture, system, {"cpu": 1000})

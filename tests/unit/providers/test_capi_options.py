@@ -1,4 +1,4 @@
-"""Options of a group, those that upstream does not have and values that are no values: clusterapi.md §6, D16, D24."""
+"""Group options, including those that upstream lacks, and invalid values."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def read(**options: str) -> tuple[GroupOptions, tuple[str, ...]]:
 
 
 @each_row(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
-def test_CAPI_22_D24_options_that_upstream_lacks(text: str, value: bool) -> None:
+def test_capi_options_that_upstream_lacks(text: str, value: bool) -> None:
     assert read(ignoredaemonsetsutilization=text) == (GroupOptions(ignore_daemonsets_utilization=value), ())
     assert read(zeroormaxnodescaling=text) == (GroupOptions(zero_or_max=value), ())
 
 
 @each_row("text", ["1", "yes", "maybe", "true "])
-def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
+def test_capi_boolean_option_is_true_or_false(text: str) -> None:
     options, warnings = read(zeroormaxnodescaling=text, ignoredaemonsetsutilization=text)
     assert options == GroupOptions()
     assert len(warnings) == 2
@@ -30,7 +30,7 @@ def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
 
 @each_row("name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime", "maxnodestartuptime"])
 @each_row("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
-def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> None:
+def test_capi_time_option_is_finite_and_not_negative(name: str, text: str) -> None:
     options, warnings = read(**{name: text})
     assert options == GroupOptions()
     assert len(warnings) == 1
@@ -38,13 +38,13 @@ def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> 
 
 
 @each_row("text", ["nan", "inf", "-inf", "1e999", "0x1p-2", "half", "0,5"])
-def test_CAPI_22_D16_a_threshold_is_a_finite_number(text: str) -> None:
+def test_capi_threshold_option_is_a_finite_number(text: str) -> None:
     options, warnings = read(scaledownutilizationthreshold=text, scaledowngpuutilizationthreshold=text)
     assert options == GroupOptions()
     assert len(warnings) == 2
 
 
-def test_CAPI_22_one_that_cannot_be_read_costs_no_other() -> None:
+def test_capi_unreadable_option_affects_no_other_option() -> None:
     options, warnings = read(scaledownunneededtime="1H", maxnodeprovisiontime="soon", foo="1", maxnodestartuptime="")
     assert options == GroupOptions(scale_down_unneeded_time=3600.0)
     assert len(warnings) == 1

@@ -1,4 +1,4 @@
-"""Which cluster is ours, where a management cluster has many: clusterapi.md D4; case 24 of §11."""
+"""Identification of our cluster in a management cluster with several."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = (Spec(),)
 
 
 def of(name: str, namespace: str | None = "default") -> Node:
-    """A Node of that cluster; None: written by a version that did not write the namespace."""
+    """A Node of that cluster; None: annotated by a version that did not write the namespace."""
     annotations = {f"{GROUP}/cluster-name": name}
     if namespace is not None:
         annotations[f"{GROUP}/cluster-namespace"] = namespace
@@ -31,21 +31,22 @@ PLAIN = msgspec.structs.replace(node("n"), annotations={})
 @each_row(
     ("nodes", "specs", "discovered", "ours"),
     [
-        ((of("a"),), EVERY, (), A),  # the Nodes know
+        ((of("a"),), EVERY, (), A),  # the Nodes identify it
         ((PLAIN, of("a"), of("a")), EVERY, (A, OwnCluster("default", "b")), A),
-        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),  # the settings know better
+        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),  # the settings take precedence
         ((of("b"), of("b")), (Spec(cluster="a"),), (A,), A),
-        ((of("a"), of("a", None)), EVERY, (), A),  # an old Node leaves the namespace open
+        ((of("a"), of("a", None)), EVERY, (), A),  # an old Node does not name the namespace
         ((of("a", None),), EVERY, (), OwnCluster("", "a")),
         ((of("a", None),), EVERY, (A,), A),
-        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),  # half is not most
+        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),  # half of the Nodes is not a majority
         ((of("a"), of("a"), of("b")), EVERY, (), A),
-        ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),  # no Node knows: the settings
+        # no Node identifies it: the settings apply
+        ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),
         ((), (Spec("default", "a"), Spec("other", "b")), (A,), A),
-        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),  # Nodes of two, and the settings say which
+        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),  # Nodes of two clusters, and the settings select one
     ],
 )
-def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
+def test_capi_own_cluster_follows_from_nodes_and_settings(
     nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster | None
 ) -> None:
     found = own_cluster(nodes, specs, discovered, CapiAnnotations()).cluster
@@ -55,7 +56,7 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
 @each_row(
     ("nodes", "specs", "discovered", "says"),
     [
-        ((PLAIN,), EVERY, (A,), "set clusterName"),  # even where there is but one
+        ((PLAIN,), EVERY, (A,), "set clusterName"),  # even where only one exists
         ((), (Spec(cluster="a"), Spec("n")), (A,), "set clusterName"),
         ((of("a"), of("b")), EVERY, (), "none has more than half"),
         ((of("a"), of("a", "other")), EVERY, (), "none has more than half"),
@@ -65,7 +66,7 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
         ((), (Spec(cluster="c"),), (A, B), "MachinePool of cluster c"),
     ],
 )
-def test_CAPI_24_D4_in_doubt_it_is_none(
+def test_capi_own_cluster_is_none_if_ambiguous(
     nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], says: str
 ) -> None:
     found = own_cluster(nodes, specs, discovered, CapiAnnotations()).cluster
@@ -73,7 +74,7 @@ def test_CAPI_24_D4_in_doubt_it_is_none(
     assert says in found.problem
 
 
-def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
+def test_capi_cluster_annotations_follow_the_api_group() -> None:
     keys = CapiAnnotations("test.k8s.io")
     assert isinstance(own_cluster((of("a"),), EVERY, (), keys).cluster, Doubt)
     annotations = {keys.cluster_name: "a", keys.cluster_namespace: "default"}
@@ -89,7 +90,7 @@ def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
         ((Spec(cluster="a"),), {("other", "b")}, ""),
     ],
 )
-def test_a_namesake_without_groups_makes_a_name_unclear(
+def test_capi_namesake_without_groups_makes_a_name_ambiguous(
     specs: tuple[Spec, ...], clusters: set[tuple[str, str]], says: str
 ) -> None:
     found = own_cluster((), specs, (A,), CapiAnnotations(), CapiState({}, (), clusters=frozenset(clusters))).cluster

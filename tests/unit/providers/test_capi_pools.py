@@ -1,4 +1,4 @@
-"""MachinePools as groups: clusterapi.md §3 "MP", D3, D11; case 23 of §11."""
+"""MachinePools as node groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only(*objects: Json, nodes: tuple[Node, ...] = (), settings: dict[str, str] 
 
 
 @VERSIONS
-def test_CAPI_23_D11_a_pool_with_machines_is_read_like_any_group(version: str) -> None:
+def test_capi_pool_with_machines_is_read_like_any_group(version: str) -> None:
     objects = [
         pool("mp", ["c:///1", "c:///2"], replicas=3, annotations={**bounds(1, 5), **capacity(cpu="4", memory="8Gi")}),
         pool_machine("a", "mp", provider_id="c:///1", node="n1"),
@@ -57,7 +57,7 @@ def test_CAPI_23_D11_a_pool_with_machines_is_read_like_any_group(version: str) -
     assert (group.error, group.scale_down_held) == ("", "")
 
 
-def test_D11_an_instance_whose_machine_is_not_made_yet_is_one_all_the_same() -> None:
+def test_capi_pool_instance_without_a_machine_yet_is_counted() -> None:
     group = only(
         pool("mp", ["c:////1", "c:///2"], replicas=2),
         pool_machine("a", "mp", provider_id="c:///1", node="n"),
@@ -69,14 +69,14 @@ def test_D11_an_instance_whose_machine_is_not_made_yet_is_one_all_the_same() -> 
     ]
 
 
-def test_CAPI_23_D11_a_pool_without_machines_has_the_instances_it_lists() -> None:
+def test_capi_pool_without_machines_has_the_instances_it_lists() -> None:
     listed = ["aws:///eu-a/i-1", "aws:///eu-a/i-2", "", "aws:///eu-a/i-2", "aws:///eu-a/i-3"]
     group = only(
         pool("mp", listed, replicas=4),
         nodes=(
             pool_node("n1", "aws:///eu-a/i-1", of="mp"),
-            pool_node("n2", "aws:////i-2", of="mp"),  # spelled in another way
-            pool_node("n9", "aws:///eu-a/i-9", of="mp"),  # not listed: gone, whatever its Node says
+            pool_node("n2", "aws:////i-2", of="mp"),  # spelled differently
+            pool_node("n9", "aws:///eu-a/i-9", of="mp"),  # not listed: gone, whatever its Node reports
         ),
     )
     assert group.instances == (
@@ -86,7 +86,7 @@ def test_CAPI_23_D11_a_pool_without_machines_has_the_instances_it_lists() -> Non
     )
 
 
-def test_D3_D6_a_pools_node_is_told_by_its_owner_where_ids_look_alike() -> None:
+def test_capi_pool_node_is_matched_by_its_owner_where_ids_are_similar() -> None:
     nodes = (
         pool_node("mine", "c://b/7", of="mp"),
         pool_node("theirs", "c://c/7", of="other"),
@@ -98,7 +98,7 @@ def test_D3_D6_a_pools_node_is_told_by_its_owner_where_ids_look_alike() -> None:
     assert [each.node for each in only(pool("mp", ["c://a/7"]), nodes=nodes[1:2]).instances] == [""]
 
 
-def test_D11_no_node_is_two_instances() -> None:
+def test_capi_pool_node_is_never_two_instances() -> None:
     group = only(pool("mp", ["c://a/7", "c://b/7"]), nodes=(pool_node("n", "c://b/7", of="mp"),))
     assert sorted(each.node for each in group.instances) == ["", "n"]
 
@@ -106,13 +106,13 @@ def test_D11_no_node_is_two_instances() -> None:
 @each_row(
     ("value", "is_group"), [(None, True), ("false", True), ("False", True), ("x", False), ("true", False), ("", False)]
 )
-def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | None, is_group: bool) -> None:
+def test_capi_pool_sized_by_another_scaler_is_not_a_group(value: str | None, is_group: bool) -> None:
     observed = groups([pool("mp", managed_by=value)])
     assert ids(observed) == (["MachinePool/default/mp"] if is_group else [])
     assert [(gap.name, "managed by" in gap.detail) for gap in observed.gaps] == (
         [] if is_group else [("default/mp", True)]
     )
-    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()  # nobody meant it to be one
+    assert groups([pool("mp", managed_by=value, annotations={})]).gaps == ()  # not intended to be a group
 
 
 @each_row(
@@ -122,11 +122,11 @@ def test_CAPI_23_D11_a_pool_that_another_scaler_sizes_is_no_group(value: str | N
         (2, 1, {}, True),
         (1, 1, {}, False),  # it can only become empty
         (2, 2, {"allowPoolShrink": "true"}, False),
-        (2, 3, {}, False),  # an instance does not come: the size may go down to two
+        (2, 3, {}, False),  # one instance is missing: the size may decrease to two
         (0, 2, {}, False),
     ],
 )
-def test_D11_without_machines_removals_are_held_before_a_node_is_drained(
+def test_capi_pool_without_machines_blocks_removals_before_a_node_is_drained(
     listed: int, replicas: int, settings: dict[str, str], held: bool
 ) -> None:
     group = only(pool("mp", [f"c:///{at}" for at in range(listed)], replicas=replicas), settings=settings)
@@ -134,7 +134,7 @@ def test_D11_without_machines_removals_are_held_before_a_node_is_drained(
     assert bool(group.scale_down_held) is held
 
 
-def test_a_pool_is_named_in_the_policy_and_paused_like_any_group() -> None:
+def test_capi_pool_can_be_named_in_the_policy_and_paused_like_any_group() -> None:
     [group] = groups([pool("mp", annotations={})], policies=[GroupPolicy("clusterapi", "mp", max=4)]).groups
     assert group.max == 4
     paused = pool("mp", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
@@ -146,13 +146,13 @@ def test_a_pool_is_named_in_the_policy_and_paused_like_any_group() -> None:
     ("replicas", "status", "since", "told"),
     [
         (2, "False", "2026-01-01T00:00:00Z", "QuotaExceeded"),
-        (1, "False", "2026-01-01T00:00:00Z", ""),  # all it asks for is listed
+        (1, "False", "2026-01-01T00:00:00Z", ""),  # all requested instances are listed
         (2, "True", "2026-01-01T00:00:00Z", ""),
         (2, "False", "2026-01-01T00:59:59Z", ""),  # not for long
         (2, "False", "yesterday", ""),
     ],
 )
-def test_D25_why_the_instances_of_a_pool_do_not_come_is_told(
+def test_capi_pool_reports_why_its_instances_are_missing(
     replicas: int, status: str, since: str, told: str, version: str
 ) -> None:
     condition = {

@@ -1,4 +1,4 @@
-"""What a new node brings besides resources: clusterapi.md §5, CSI and DRA; cases 20 and 21 of §11."""
+"""CSI attach limits and DRA devices of new nodes."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def volumes(text: str) -> dict[str, int]:
         " ebs.csi.aws.com = 25 , , = 10 , x = abc , y = -5 , z = 25.5 , efs = 0 ",
     ],
 )
-def test_CAPI_20_attach_limits_and_what_is_none(text: str) -> None:
+def test_capi_template_attach_limits_and_invalid_ones(text: str) -> None:
     made = template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text})
     assert made.volumes == {"ebs.csi.aws.com": 25, "efs": 0}
-    assert len(made.warnings) == 4  # =10, x, y and z; the empty entry is nobody's mistake
+    assert len(made.warnings) == 4  # =10, x, y and z; the empty entry is not an error
 
 
 @each_row(
@@ -46,12 +46,12 @@ def test_CAPI_20_attach_limits_and_what_is_none(text: str) -> None:
         ("a=+5", {"a": 5}),
     ],
 )
-def test_CAPI_20_attach_limits_at_the_edges(text: str, found: dict[str, int]) -> None:
+def test_capi_template_attach_limits_boundary_values(text: str, found: dict[str, int]) -> None:
     assert volumes(text) == found
 
 
-def test_CAPI_20_attach_limits_are_known_where_the_capacity_is_not() -> None:
-    """The group's real nodes may have the capacity, and no limits yet."""
+def test_capi_template_attach_limits_are_read_without_a_capacity() -> None:
+    """The group's real nodes may provide the capacity, but no limits yet."""
     made = template({CAPACITY + "csi-driver": "ebs=25"})
     assert made.node is None
     assert made.volumes == {"ebs": 25}
@@ -68,20 +68,20 @@ def test_CAPI_20_attach_limits_are_known_where_the_capacity_is_not() -> None:
         ({"dra_driver": "no driver!", "gpu_count": "2"}, {}),
     ],
 )
-def test_CAPI_21_devices_need_a_driver_and_a_count(given: dict[str, str], devices: dict[str, int]) -> None:
+def test_capi_template_devices_need_a_driver_and_a_count(given: dict[str, str], devices: dict[str, int]) -> None:
     made = template(capacity(cpu="1", memory="1Gi", **given))
     assert made.devices == devices
     assert made.node is not None
     assert set(made.node.capacity) == {"cpu", "memory", "pods"}, "devices of a driver are not an extended resource"
 
 
-def test_CAPI_21_a_count_that_is_none_spoils_the_capacity() -> None:
+def test_capi_template_invalid_device_count_invalidates_the_capacity() -> None:
     made = template(capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_count="two"))
     assert made.node is None
     assert made.devices == {}
 
 
-def test_CAPI_21_a_type_and_a_driver_count_twice_and_that_is_said() -> None:
+def test_capi_template_device_with_type_and_driver_counts_twice_with_a_note() -> None:
     made = template(
         capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_type="nvidia.com/gpu", gpu_count="2")
     )

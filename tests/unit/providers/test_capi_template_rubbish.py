@@ -1,4 +1,4 @@
-"""Whatever stands in annotations and in infrastructure objects, a template is made or says why not (D16, D17)."""
+"""For any content of annotations and infrastructure objects, a template is built or the reason is reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _is_sound(node: Node) -> bool:
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(_NAMES), _TEXTS), _STATUS)
-def test_D16_no_annotation_breaks_a_template(annotations: dict[str, str], status: object) -> None:
+def test_capi_template_survives_arbitrary_annotations(annotations: dict[str, str], status: object) -> None:
     told = read_status(json.dumps({"status": status}).encode(), "x")
     keyed = {CAPACITY + name: text for name, text in annotations.items()}
     resource = as_resource(deployment("md-0", annotations=keyed))
@@ -68,7 +68,7 @@ def test_D16_no_annotation_breaks_a_template(annotations: dict[str, str], status
 
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=60) | _JSON.map(lambda found: json.dumps(found).encode()))
-def test_D17_no_object_breaks_a_template(body: bytes) -> None:
+def test_capi_template_survives_arbitrary_infrastructure_objects(body: bytes) -> None:
     told = read_status(body, "x")
     assert all(0 < amount < 2**63 for amount in told.capacity.values())
     assert isinstance(told, Infrastructure)
@@ -76,7 +76,7 @@ def test_D17_no_object_breaks_a_template(body: bytes) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(_TEXTS)
-def test_D16_no_option_breaks_a_group(text: str) -> None:
+def test_capi_group_survives_arbitrary_options(text: str) -> None:
     prefix = CapiAnnotations().options
     names = ("scaledownutilizationthreshold", "scaledownunneededtime", "zeroormaxnodescaling")
     options, _ = read_options({prefix + name: text for name in names}, CapiAnnotations())

@@ -1,4 +1,4 @@
-"""Template nodes from what is written on a resource: clusterapi.md §5; cases 18 to 21 of §11."""
+"""Node templates from the annotations and objects of a resource."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def template(
     infra: Infrastructure | None = None,
     **more: Any,
 ) -> CapiTemplate:
-    """infra: what the infrastructure object says, if it is asked."""
+    """Builds a template. infra: the answer of the infrastructure object, if it is read."""
     resource = as_resource(deployment("md-0", annotations=annotations, **more))
     told = infra or Infrastructure()
     return make_template(
@@ -58,7 +58,7 @@ def taints(annotation: str = "", spec: list[dict[str, str]] | None = None) -> tu
     return [str(taint) for taint in made.node.taints], made.warnings
 
 
-def test_CAPI_18_capacity_from_annotations() -> None:
+def test_capi_template_capacity_from_annotations() -> None:
     everything = capacity(
         cpu="16000m", memory="128G", ephemeral_disk="100Gi", gpu_type="nvidia.com/gpu", gpu_count="2", maxPods="200"
     )
@@ -73,12 +73,12 @@ def test_CAPI_18_capacity_from_annotations() -> None:
 
 
 @each_row("pods", ["0", ""])
-def test_CAPI_18_no_number_of_pods_is_110(pods: str) -> None:
+def test_capi_template_default_number_of_pods_is_110(pods: str) -> None:
     assert offers(capacity(cpu="1", memory="1Gi", maxPods=pods))["pods"] == 110
 
 
 @each_row("gpu", [{"gpu_type": "nvidia.com/gpu"}, {"gpu_count": "2"}, {"gpu_type": "nvidia.com/gpu", "gpu_count": "0"}])
-def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
+def test_capi_template_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
     assert set(offers(capacity(cpu="1", memory="1Gi", **gpu))) == {"cpu", "memory", "pods"}
 
 
@@ -90,7 +90,8 @@ def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
         ({"cpu": "0", "memory": "1Gi"}, "cpu"),
         ({"cpu": "", "memory": "1Gi"}, "cpu"),
         ({"cpu": "500mb", "memory": "1Gi"}, "500mb"),
-        ({"cpu": "1", "memory": "1Gi", "ephemeral_disk": "1.5Gii"}, "1.5Gii"),  # one bad value fails them all
+        # one invalid value invalidates all of them
+        ({"cpu": "1", "memory": "1Gi", "ephemeral_disk": "1.5Gii"}, "1.5Gii"),
         ({"cpu": "1", "memory": "1Gi", "gpu_type": "x/y", "gpu_count": "1.5"}, "gpu-count"),
         ({"cpu": "1", "memory": "1Gi", "maxPods": "many"}, "maxPods"),
         ({"cpu": "1", "memory": "1Gi", "maxPods": "9" * 5000}, "maxPods"),
@@ -98,7 +99,7 @@ def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
         ({"cpu": "1", "memory": "1Gi", "gpu_type": "cpu", "gpu_count": "64"}, "gpu-type"),
     ],
 )
-def test_CAPI_18_not_growable_from_zero_and_why(given: dict[str, str], named: str) -> None:
+def test_capi_group_that_cannot_scale_from_zero_states_the_reason(given: dict[str, str], named: str) -> None:
     made = template(capacity(**given))
     assert made.node is None
     assert named in made.problem
@@ -120,7 +121,7 @@ INFRA = Infrastructure({"cpu": 8000, "memory": 32 * GIB, "pods": 58, "nvidia.com
         pytest.param({"gpu_type": "amd.com/gpu", "gpu_count": "4"}, {**INFRA.capacity, "amd.com/gpu": 4}, id="gpu"),
     ],
 )
-def test_CAPI_18_the_annotations_override_the_infrastructure_per_resource(
+def test_capi_template_annotations_override_the_infrastructure_per_resource(
     annotations: dict[str, str], found: dict[str, int]
 ) -> None:
     made = template(capacity(**annotations), infra=INFRA).node
@@ -128,14 +129,14 @@ def test_CAPI_18_the_annotations_override_the_infrastructure_per_resource(
     assert made.capacity == found
 
 
-def test_CAPI_18_D18_the_infrastructures_pods_are_kept_and_none_is_110() -> None:
+def test_capi_template_keeps_the_infrastructures_pods_and_defaults_to_110() -> None:
     for told, pods in ((INFRA, 58), (Infrastructure({"cpu": 1000, "memory": GIB}), 110)):
         made = template({}, infra=told).node
         assert made is not None
         assert made.capacity["pods"] == pods
 
 
-def test_CAPI_18_why_the_infrastructure_gave_nothing_is_said() -> None:
+def test_capi_template_reports_why_the_infrastructure_gave_nothing() -> None:
     made = template(capacity(cpu="1"), infra=Infrastructure(problem="GET /x: forbidden"))
     assert made.node is None
     assert CAPACITY + "memory" in made.problem
@@ -159,7 +160,7 @@ READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "F
         pytest.param({}, STARTING, True, id="a-node-that-starts-does-not"),
     ],
 )
-def test_D9_the_infrastructure_is_asked_only_where_nothing_else_tells(
+def test_capi_template_reads_the_infrastructure_only_if_needed(
     annotations: dict[str, str], conditions: Condition | None, asked: bool
 ) -> None:
     questions: list[tuple[str, CapiResource]] = []
@@ -175,7 +176,7 @@ def test_D9_the_infrastructure_is_asked_only_where_nothing_else_tells(
     assert no_infrastructure(DEPLOYMENT, resource) == Infrastructure()
 
 
-def test_D16_negative_amounts_are_left_out_and_reported() -> None:
+def test_capi_template_negative_amounts_are_omitted_and_reported() -> None:
     made = template(capacity(cpu="1", memory="1Gi", ephemeral_disk="-5Gi", maxPods="-3"))
     assert made.node is not None
     assert made.node.capacity == {"cpu": 1000, "memory": GIB, "pods": 110}
@@ -183,7 +184,7 @@ def test_D16_negative_amounts_are_left_out_and_reported() -> None:
     assert template(capacity(cpu="-1", memory="1Gi")).node is None
 
 
-def test_D23_allocatable_is_capacity_less_what_the_settings_reserve() -> None:
+def test_capi_template_allocatable_is_capacity_minus_the_reserved_settings() -> None:
     annotations = capacity(cpu="4", memory="8Gi", ephemeral_disk="10Gi")
     plain = template(annotations).node
     assert plain is not None
@@ -194,7 +195,7 @@ def test_D23_allocatable_is_capacity_less_what_the_settings_reserve() -> None:
     assert held.allocatable == {"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 0, "pods": 110}
 
 
-def test_CAPI_19_labels_by_default_and_by_annotation() -> None:
+def test_capi_template_default_labels_and_labels_by_annotation() -> None:
     name = "template-node-for-MachineDeployment/default/md-0"
     base = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": name}
     assert labels({}) == base
@@ -203,7 +204,7 @@ def test_CAPI_19_labels_by_default_and_by_annotation() -> None:
     assert given == {**base, "a": "1", "b": "x=y", "kubernetes.io/arch": "s390x"}
 
 
-def test_CAPI_19_D21_labels_that_cluster_api_hands_down() -> None:
+def test_capi_template_labels_that_cluster_api_propagates() -> None:
     handed = {
         "node-restriction.kubernetes.io/x": "1",
         "a.node.cluster.x-k8s.io/y": "2",
@@ -216,11 +217,11 @@ def test_CAPI_19_D21_labels_that_cluster_api_hands_down() -> None:
     assert not kept.keys() & found.keys()
     more = labels({}, template={"labels": kept}, settings=read_settings({"syncMachineLabels": r"^my\.label/ ^plain$"}))
     assert (more["my.label/x"], more["plain"]) == ("1", "4")
-    # labels of the MachineDeployment itself never reach a Node
+    # labels of the MachineDeployment itself never propagate to a Node
     assert "node-role.kubernetes.io/top" not in labels({}, labels={"node-role.kubernetes.io/top": ""})
 
 
-def test_CAPI_19_D20_a_real_node_of_the_group_knows_best() -> None:
+def test_capi_template_labels_of_a_real_node_take_precedence() -> None:
     real = Node(
         "n1",
         {
@@ -236,14 +237,14 @@ def test_CAPI_19_D20_a_real_node_of_the_group_knows_best() -> None:
     )
     found = labels({CAPACITY + "labels": "topology.kubernetes.io/zone=z9"}, real=real)
     assert found["kubernetes.io/arch"] == "arm64"
-    assert found["kubernetes.io/os"] == "linux"  # an empty one says nothing
+    assert found["kubernetes.io/os"] == "linux"  # an empty one means nothing
     assert found["node.kubernetes.io/instance-type"] == "m1.large"
     assert found["topology.kubernetes.io/zone"] == "z1"
     assert "private" not in found
     assert found["kubernetes.io/hostname"].startswith("template-node-for-")
 
 
-def test_CAPI_19_what_the_infrastructure_tells_stands_between_the_default_and_the_annotation() -> None:
+def test_capi_template_precedence_is_annotation_then_infrastructure_then_default() -> None:
     told = Infrastructure(INFRA.capacity, architecture="arm64", system="windows")
     plain = template({}, infra=told).node
     assert plain is not None
@@ -253,7 +254,7 @@ def test_CAPI_19_what_the_infrastructure_tells_stands_between_the_default_and_th
     assert (annotated.labels["kubernetes.io/arch"], annotated.labels["kubernetes.io/os"]) == ("s390x", "windows")
 
 
-def test_CAPI_19_D19_an_infrastructure_without_node_info_leaves_the_default() -> None:
+def test_capi_template_infrastructure_without_node_info_leaves_the_default() -> None:
     made = template({}, infra=INFRA, settings=read_settings({"scaleZeroDefaultArch": "ppc64le"})).node
     assert made is not None
     assert (made.labels["kubernetes.io/arch"], made.labels["kubernetes.io/os"]) == ("ppc64le", "linux")
@@ -269,7 +270,7 @@ def in_domain(
     real: Node | None = None,
     **spec: Any,
 ) -> str | None:
-    """The zone label of a template. spec: failureDomain of the template, failureDomains of a pool."""
+    """Returns the zone label of a template. spec: failureDomain of the template, failureDomains of a pool."""
     made: Json = deployment("x", annotations={**capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": annotation})
     where = made["spec"] if kind == POOL else made["spec"]["template"]["spec"]
     where.update(spec)
@@ -278,7 +279,7 @@ def in_domain(
     return found.labels.get(ZONE)
 
 
-def test_D20_the_zone_is_that_of_the_only_failure_domain() -> None:
+def test_capi_template_zone_is_that_of_the_only_failure_domain() -> None:
     assert in_domain(failureDomain="eu-1a") == "eu-1a"
     assert in_domain() is None
     assert in_domain(failureDomain="") is None
@@ -289,7 +290,7 @@ def test_D20_the_zone_is_that_of_the_only_failure_domain() -> None:
     assert failure_domain(POOL, as_resource(deployment("x"))) == ""
 
 
-def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> None:
+def test_capi_template_annotation_node_and_setting_override_the_zone() -> None:
     assert in_domain(failureDomain="eu-1a", annotation=f"{ZONE}=z9") == "z9"
     assert in_domain(failureDomain="eu-1a", real=Node("n", {ZONE: "z1"}, {})) == "z1"
     assert in_domain(failureDomain="eu-1a", settings={"zoneFromFailureDomain": "false"}) is None
@@ -302,7 +303,7 @@ def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> Non
         ("k=:NoExecute", Taint("k", "NoExecute")),
         ("k:PreferNoSchedule", Taint("k", "PreferNoSchedule")),
         ("example.com/k=v:NoSchedule", Taint("example.com/k", "NoSchedule", "v")),
-        ("key1", None),  # D22: without an effect it taints nothing
+        ("key1", None),  # without an effect it is not a taint
         ("k=v", None),
         ("k:Bad", None),
         ("a:b:c", None),
@@ -312,11 +313,11 @@ def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> Non
         (":NoSchedule", None),
     ],
 )
-def test_CAPI_20_taints_in_text(text: str, taint: Taint | None) -> None:
+def test_capi_template_taints_in_text(text: str, taint: Taint | None) -> None:
     assert parse_taint(text) == taint
 
 
-def test_CAPI_20_the_annotation_replaces_same_key_and_effect_and_appends_others() -> None:
+def test_capi_template_annotated_taint_replaces_same_key_and_effect() -> None:
     spec = [
         {"key": "a", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
         {"key": "b", "value": "1", "effect": "NoSchedule", "propagation": "Always"},
@@ -326,7 +327,7 @@ def test_CAPI_20_the_annotation_replaces_same_key_and_effect_and_appends_others(
     assert warnings == ()
 
 
-def test_CAPI_20_D22_start_up_taints_and_unknown_effects_are_left_out() -> None:
+def test_capi_template_omits_startup_taints_and_unknown_effects() -> None:
     spec = [
         {"key": "boot", "effect": "NoSchedule", "propagation": "OnInitialization"},
         {"key": "odd", "effect": "Sometimes", "propagation": "Always"},

@@ -1,5 +1,6 @@
-"""Which cluster is asked for what: clusterapi.md §1.1; case 1 of §11. As a table here, over two API servers in
-tests/contract/clusterapi/test_capi_topologies.py."""
+"""Selection of the cluster for each request, as a table. tests/contract/clusterapi/test_capi_topologies.py tests the
+same over
+two API servers."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[CapiManagement, Kubernetes
 
 
 def secret_read(access: KubernetesAccess) -> str:
-    """The secret that the connection is made with."""
+    """Returns the secret that the connection is built with."""
     read: list[str] = []
 
     def reader(name: str) -> str:
@@ -59,13 +60,13 @@ def secret_read(access: KubernetesAccess) -> str:
         (False, True, False, True, K, K),
     ],
 )
-def test_CAPI_1_the_five_topologies(c: bool, k: bool, a: bool, i: bool, management: str, workload: str) -> None:
+def test_capi_five_cluster_topologies(c: bool, k: bool, a: bool, i: bool, management: str, workload: str) -> None:
     settings, access = ways(c, k, a, i)
     assert secret_read(access) == workload
     assert secret_read(to_management(settings, access) or access) == management
 
 
-def test_CAPI_1_authoritative_without_a_management_cluster_names_what_is_missing() -> None:
+def test_capi_authoritative_without_a_management_cluster_names_what_is_missing() -> None:
     with pytest.raises(BadInput) as raised:
         to_management(*ways(c=False, k=True, a=True, i=False))
     assert raised.value.place == "spec.kubernetes.inClusterKubeconfigSecret"
@@ -73,14 +74,14 @@ def test_CAPI_1_authoritative_without_a_management_cluster_names_what_is_missing
 
 
 @each_row("authoritative", [False, True])
-def test_CAPI_1_no_way_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
+def test_capi_missing_access_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
     _, access = ways(c=True, k=False, a=authoritative, i=False)
     with pytest.raises(BadInput, match="names no way to the cluster") as raised:
         connect(access, str, clock=lambda: 0.0)
     assert "inClusterKubeconfigSecret" in raised.value.remedy
 
 
-def test_CAPI_1_an_eks_cluster_or_a_file_is_a_kubeconfig_too() -> None:
+def test_capi_eks_cluster_or_a_file_replaces_a_kubeconfig_secret() -> None:
     for access in (KubernetesAccess(eks_cluster="e"), KubernetesAccess(kubeconfig_file="f")):
         assert to_management(CapiManagement(), access) is None
         with pytest.raises(BadInput):
@@ -88,7 +89,7 @@ def test_CAPI_1_an_eks_cluster_or_a_file_is_a_kubeconfig_too() -> None:
         assert to_management(C, access) == KubernetesAccess(kubeconfig_secret="C")
 
 
-def test_the_context_and_the_consent_to_insecure_tls_go_where_they_belong() -> None:
+def test_capi_context_and_insecure_tls_consent_apply_to_their_own_cluster() -> None:
     access = KubernetesAccess(
         kubeconfig_secret=K, context="of-k", allow_insecure_tls=True, in_cluster_kubeconfig_secret=INSIDE
     )
@@ -104,7 +105,7 @@ def connection(settings: dict[str, str], access: KubernetesAccess, means: Provid
     return Connection("c", settings, (), str, object(), lambda: 0.0, access, means or ProviderServices())
 
 
-def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_there_is_one() -> None:
+def test_capi_management_cluster_is_opened_once_at_its_first_use() -> None:
     opened: list[KubernetesAccess] = []
 
     def connected(access: KubernetesAccess) -> object:
@@ -112,7 +113,7 @@ def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_t
         raise OutscalerError("not now")
 
     means = ProviderServices(connect=connected)
-    with pytest.raises(AttributeError):  # asked over the connection that there is, which is no client here
+    with pytest.raises(AttributeError):  # called over the existing connection, which is not a client here
         build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
     provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     assert opened == []
@@ -128,13 +129,13 @@ class CapiTopologyRefusedError(OutscalerError):
 @each_row(
     ("error", "cls"),
     [
-        (SecretUnavailable("secret C: throttled"), Transient),  # comes back
+        (SecretUnavailable("secret C: throttled"), Transient),  # temporary
         (BadInput("kubeconfig secret C", "is empty", "write one"), InvalidRequest),
         (OutscalerError("another cluster cannot be reached from here"), InvalidRequest),
         (CapiTopologyRefusedError("slow down"), Throttled),
     ],
 )
-def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
+def test_capi_errors_of_management_cluster_access_have_their_class(
     error: OutscalerError, cls: type[ProviderError]
 ) -> None:
     def refused(access: KubernetesAccess) -> object:

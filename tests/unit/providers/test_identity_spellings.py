@@ -1,4 +1,4 @@
-"""One machine under two spellings of its id, by two words, or by the word of another: nobody is believed."""
+"""Contested identities: one machine under two spellings of its id, or claimed by two Nodes; no claim is believed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TRUE = {
     ],
 )
 @each_row("name", ["000", "zzz"])
-def test_a_machine_under_two_spellings_of_its_id_is_contested(vendor: object, provider_id: str, name: str) -> None:
+def test_machine_under_two_spellings_of_its_id_is_contested(vendor: object, provider_id: str, name: str) -> None:
     ask = vendor
     honest = TRUE[ask]  # type: ignore[index]
     thief = (name, provider_id)
@@ -113,6 +113,6 @@ def test_a_machine_under_two_spellings_of_its_id_is_contested(vendor: object, pr
         (_huawei, [("machine", ""), ("10.0.0.1", UUID)], ()),
     ],
 )
-def test_names_and_addresses_count_beside_ids(vendor: object, said: Said, claimants: tuple[str, ...]) -> None:
+def test_names_and_addresses_count_in_addition_to_ids(vendor: object, said: Said, claimants: tuple[str, ...]) -> None:
     assert vendor(said) == claimants  # type: ignore[operator]
     assert vendor(list(reversed(said))) == claimants  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""How calls are booked: in lots with a burst, or one by one in even distances."""
+"""Booking of calls: in batches with a burst, or one by one at even intervals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cases import each_row
 
 
 class Bucket(UnlimitedRateLimiter):
-    """One bucket as store/paces.py keeps it, on a clock that only sleeping moves."""
+    """One bucket as store/rate_limits.py keeps it, on a clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now, self.arrival = 0.0, 0.0
@@ -42,7 +42,7 @@ def taken(budget: CallBudget, bucket: Bucket, calls: int) -> list[float]:
     return times
 
 
-def test_CHERRY_D7_no_second_has_more_calls_than_the_rate_also_not_the_first() -> None:
+def test_call_budget_never_exceeds_the_rate_in_any_second() -> None:
     bucket = Bucket()
     budget = CallBudget(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=0.0, lot=1
@@ -53,8 +53,8 @@ def test_CHERRY_D7_no_second_has_more_calls_than_the_rate_also_not_the_first() -
     assert {pace.burst for pace in bucket.paces} == {1}
 
 
-def test_a_bucket_that_may_be_emptied_at_once_lets_more_through() -> None:
-    """Why a burst of one second's worth would not do for a limit of so many calls in every second."""
+def test_call_budget_with_a_burst_exceeds_the_rate_in_one_second() -> None:
+    """Shows why a burst of one second's calls violates a limit on the calls in every second."""
     bucket = Bucket()
     budget = CallBudget(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 4.0, WaitLimit(60.0), burst=1.0, lot=1
@@ -63,14 +63,14 @@ def test_a_bucket_that_may_be_emptied_at_once_lets_more_through() -> None:
 
 
 @each_row(("rate", "burst"), [(10.0, 200), (0.1, 10), (4.0, 80)])
-def test_by_default_twenty_seconds_worth_may_be_had_at_once_in_lots_of_ten(rate: float, burst: int) -> None:
+def test_call_budget_default_burst_is_twenty_seconds_in_batches_of_ten(rate: float, burst: int) -> None:
     bucket = Bucket()
     CallBudget(ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", rate, WaitLimit()).take()
     assert {pace.burst for pace in bucket.paces} == {burst}
     assert bucket.arrival == pytest.approx(10 / rate)
 
 
-def test_patience_ends() -> None:
+def test_call_budget_wait_limit_ends_waiting() -> None:
     bucket = Bucket()
     budget = CallBudget(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 1.0, WaitLimit(2.0), burst=0.0, lot=1

@@ -1,4 +1,4 @@
-"""The HTTP helper against a real socket: what is repeated, what is refused, and what an error may show."""
+"""The HTTP helper against a real socket: retries, refusals, and the contents of errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more:
     return VendorRequest("GET", server.url + path, safe=safe, **more)
 
 
-def test_an_answer_comes_back_whole() -> None:
+def test_provider_http_answer_is_returned_completely() -> None:
     with HttpScript([Reply(200, {"name": "a"}, {"X-Request-Id": "r-1"})]) as server:
         answer = client().send(get(server, params={"zone": "z 1"}, headers={"X-Key": "v"}))
         assert answer.read(Thing) == Thing("a")
@@ -67,7 +67,7 @@ def test_an_answer_comes_back_whole() -> None:
 
 
 @each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
-def test_a_safe_call_is_repeated_with_growing_pauses(trouble: Reply) -> None:
+def test_provider_http_safe_call_is_retried_with_growing_delays(trouble: Reply) -> None:
     waits = Waits()
     with HttpScript([trouble, trouble, Reply(200, {"name": "a"})]) as server:
         assert client(waits).send(get(server)).read(Thing) == Thing("a")
@@ -75,7 +75,7 @@ def test_a_safe_call_is_repeated_with_growing_pauses(trouble: Reply) -> None:
     assert waits.seconds == [0.25, 0.5]
 
 
-def test_a_safe_call_is_not_repeated_for_ever() -> None:
+def test_provider_http_retries_of_a_safe_call_are_bounded() -> None:
     with HttpScript(lambda _: Reply(503)) as server:
         with pytest.raises(errors.Transient):
             client(limits=Limits(attempts=4)).send(get(server))
@@ -83,21 +83,21 @@ def test_a_safe_call_is_not_repeated_for_ever() -> None:
 
 
 @each_row("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
-def test_a_call_that_is_not_marked_safe_is_sent_once(trouble: Reply) -> None:
+def test_provider_http_call_not_declared_safe_is_sent_once(trouble: Reply) -> None:
     with HttpScript(lambda _: trouble) as server:
         with pytest.raises((errors.Transient, errors.Throttled)):
             client().send(VendorRequest("POST", server.url + "/things", body=b"{}"))
         assert len(server.requests) == 1
 
 
-def test_a_refusal_is_not_repeated() -> None:
+def test_provider_http_refusal_is_not_retried() -> None:
     with HttpScript(lambda _: Reply(403)) as server:
         with pytest.raises(errors.Unauthorized):
             client().send(get(server))
         assert len(server.requests) == 1
 
 
-def test_jitter_takes_up_to_half_of_a_pause() -> None:
+def test_provider_http_jitter_is_up_to_half_of_a_delay() -> None:
     waits = Waits()
     with HttpScript([Reply(503), Reply(200)]) as server:
         client(waits, chance=lambda: 0.0).send(get(server))
@@ -105,14 +105,14 @@ def test_jitter_takes_up_to_half_of_a_pause() -> None:
 
 
 @each_row("header", ["4", email.utils.formatdate(NOW + 4, usegmt=True)])
-def test_a_short_retry_after_is_waited_for(header: str) -> None:
+def test_provider_http_short_retry_after_is_awaited(header: str) -> None:
     waits = Waits()
     with HttpScript([Reply(429, headers={"Retry-After": header}), Reply(200)]) as server:
         client(waits).send(get(server))
     assert waits.seconds == [4.0]
 
 
-def test_a_long_retry_after_is_passed_on() -> None:
+def test_provider_http_long_retry_after_is_raised_to_the_caller() -> None:
     waits = Waits()
     with HttpScript(lambda _: Reply(429, headers={"Retry-After": "120"})) as server:
         with pytest.raises(errors.Throttled) as raised:
@@ -136,7 +136,7 @@ def test_a_long_retry_after_is_passed_on() -> None:
         ("Fri, 99 Nov 2026 00:00:00 GMT", 0.0),
     ],
 )
-def test_retry_after(text: str, seconds: float) -> None:
+def test_provider_http_retry_after_formats(text: str, seconds: float) -> None:
     assert retry_after(text, NOW) == seconds
 
 
@@ -163,11 +163,11 @@ def test_retry_after(text: str, seconds: float) -> None:
         (599, "Transient"),
     ],
 )
-def test_status_table(status: int | None, cls: str) -> None:
+def test_provider_http_error_class_by_status(status: int | None, cls: str) -> None:
     assert class_for(status).__name__ == cls
 
 
-def test_a_vendors_own_code_goes_before_the_status() -> None:
+def test_provider_http_vendor_code_takes_precedence_over_the_status() -> None:
     def explain(answer: VendorResponse) -> errors.ProviderError | None:
         return errors.OutOfStock("none left", code="Sold.Out") if b"Sold.Out" in answer.body else None
 
@@ -189,12 +189,12 @@ def test_a_vendors_own_code_goes_before_the_status() -> None:
         (Reply(200, {"title": "a"}), errors.Unknown),
     ],
 )
-def test_what_is_no_proper_answer(reply: Reply, cls: type[errors.ProviderError]) -> None:
+def test_provider_http_malformed_answers(reply: Reply, cls: type[errors.ProviderError]) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(cls):
         client().send(get(server, safe=False)).read(Thing)
 
 
-def test_an_answer_without_end_is_cut_off() -> None:
+def test_provider_http_endless_answer_is_cut_off() -> None:
     with HttpScript(lambda _: Reply(200, b"x" * 5000)) as server, pytest.raises(errors.Transient, match="larger"):
         client(limits=Limits(bytes=1000)).send(get(server, safe=False))
 
@@ -202,7 +202,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
 @each_row(
     "part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"], ids=["headers", "body"]
 )
-def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
+def test_provider_http_trickling_answer_is_cut_off(part: bytes) -> None:
     with ByteScript(lambda: [part, *drip(b"x" * 400, 0.01)]) as server:
         with pytest.raises(errors.Transient, match=r"took longer than 0\.15 s in all"):
             client(limits=Limits(total=0.15)).send(VendorRequest("GET", server.url))
@@ -210,7 +210,7 @@ def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
 
 
 @each_row("status", [200, 302, 403])
-def test_what_is_compressed_was_not_asked_for(status: int) -> None:
+def test_provider_http_unrequested_compression_is_refused(status: int) -> None:
     packed = Reply(status, gzip.compress(b"\0" * 1_000_000), {"Content-Encoding": "gzip", "Location": "/elsewhere"})
     with HttpScript([packed]) as server:
         with pytest.raises(errors.ProviderError) as raised:
@@ -219,13 +219,13 @@ def test_what_is_compressed_was_not_asked_for(status: int) -> None:
     assert type(raised.value).__name__ == {200: "Transient", 302: "Unknown", 403: "Unauthorized"}[status]
 
 
-def test_an_answer_of_two_lengths_is_the_vendors_mistake_and_not_ours() -> None:
+def test_provider_http_answer_with_two_lengths_is_a_vendor_error() -> None:
     odd = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"
     with ByteScript(lambda: [odd]) as server, pytest.raises(errors.Transient, match="not proper HTTP"):
         client().send(VendorRequest("POST", server.url))
 
 
-def test_words_of_a_vendor_are_short_and_on_one_line() -> None:
+def test_provider_http_vendor_messages_are_short_and_on_one_line() -> None:
     def explain(_: VendorResponse) -> errors.ProviderError:
         return errors.Unknown("a\x1b[2J\u202eb\n" + "c" * 400, code="d\x00" * 200, request_id="e\n" * 200)
 
@@ -237,14 +237,14 @@ def test_words_of_a_vendor_are_short_and_on_one_line() -> None:
     assert all(text.isprintable() for text in (found.message, found.code, found.request_id))
 
 
-def test_a_redirect_is_not_followed() -> None:
+def test_provider_http_redirect_is_not_followed() -> None:
     with HttpScript(lambda seen: Reply(302, headers={"Location": "/elsewhere"})) as server:
         with pytest.raises(errors.Unknown):
             client().send(get(server))
         assert [seen.path for seen in server.requests] == ["/things"]
 
 
-def test_every_attempt_is_signed_anew() -> None:
+def test_provider_http_every_attempt_is_signed_again() -> None:
     stamps = iter(["first", "second"])
 
     def sign(call: VendorRequest) -> VendorRequest:
@@ -268,7 +268,7 @@ def echoed(answer: VendorResponse) -> errors.ProviderError:
     ("script", "explain"),
     [(vendor_echo, echoed), (lambda _: Reply(hang_up=True), lambda _: None), (lambda _: Reply(500), lambda _: None)],
 )
-def test_no_error_shows_a_secret(
+def test_provider_http_error_shows_no_secret(
     script: Callable[[object], Reply], explain: Callable[[VendorResponse], errors.ProviderError | None]
 ) -> None:
     with HttpScript(script) as server:
@@ -285,12 +285,12 @@ def test_no_error_shows_a_secret(
 
 
 @each_row("url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"])
-def test_only_tls_leaves_this_machine(url: str) -> None:
+def test_provider_http_only_tls_leaves_this_machine(url: str) -> None:
     with pytest.raises(BadInput, match="https"):
         client().send(VendorRequest("GET", url))
 
 
-def test_a_call_that_cannot_be_sent_is_our_mistake_and_not_repeated() -> None:
+def test_provider_http_unsendable_call_is_our_error_and_not_retried() -> None:
     with HttpScript([]) as server:
         with pytest.raises(errors.InvalidRequest) as raised:
             client().send(get(server, headers={"X-Key": f"{KEY}\nX-More: 1"}))
@@ -298,7 +298,7 @@ def test_a_call_that_cannot_be_sent_is_our_mistake_and_not_repeated() -> None:
     assert KEY not in str(raised.value)
 
 
-def test_a_certificate_nobody_vouches_for_is_refused_whatever_the_environment_says(
+def test_provider_http_untrusted_certificate_is_refused_in_any_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = CertificateAuthority()
@@ -312,7 +312,7 @@ def test_a_certificate_nobody_vouches_for_is_refused_whatever_the_environment_sa
         assert server.requests == []
 
 
-def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_http_ignores_netrc_and_environment_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
     netrc.chmod(0o600)
@@ -326,11 +326,11 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
     with ByteScript(lambda: [b"no TLS"], greets=True) as server:
         with pytest.raises(errors.Transient, match=r"SSLError|ConnectionError"):
             client().send(VendorRequest("GET", f"https://{server.host}/"))
-        assert server.connections == 1  # and not the proxy
+        assert server.connections == 1  # not over the proxy
 
 
 @each_row("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "168.63.129.16"])
-def test_no_vendor_is_a_metadata_service(host: str) -> None:
+def test_provider_http_refuses_metadata_service_addresses(host: str) -> None:
     permitted = Deployment(endpoints=frozenset({host}))
     with pytest.raises(errors.Transient, match="never connected to"):
         client(deployment=permitted).send(VendorRequest("GET", f"https://{host}/latest/meta-data/"))

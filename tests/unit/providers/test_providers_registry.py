@@ -1,4 +1,4 @@
-"""From a name to a provider, and nothing loaded that was not asked for."""
+"""Construction of a provider by name, without loading anything else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def connection(kube: object | None = None, **settings: str) -> Connection:
     return Connection("test", settings, (), lambda name: name, kube, lambda: 0.0)
 
 
-def test_a_provider_is_built_by_its_name() -> None:
+def test_registry_builds_a_provider_by_its_name() -> None:
     assert names() == ("alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud")
     assert build("clusterapi", connection(kube=object())).name == "clusterapi"
     assert build("alicloud", connection(**ALICLOUD)).name == "alicloud"
@@ -44,7 +44,7 @@ def test_a_provider_is_built_by_its_name() -> None:
     ("name", "problem"),
     [("aws", "is no provider"), ("", "no provider")],
 )
-def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, problem: str) -> None:
+def test_registry_refuses_an_unknown_name_and_lists_the_known_ones(name: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         build(name, connection())
     assert raised.value.place == f"providers.{name}"
@@ -52,7 +52,7 @@ def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, p
     assert "clusterapi" in raised.value.remedy
 
 
-def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
+def test_registry_checks_settings_and_connection_before_any_call() -> None:
     with pytest.raises(BadInput, match="no connection"):
         build("clusterapi", connection())
     with pytest.raises(BadInput, match="autoDiscovery"):
@@ -62,7 +62,7 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
 
 
 @each_row(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE), ("huaweicloud", HUAWEICLOUD)])
-def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings: dict[str, str]) -> None:
+def test_registry_builds_a_vendors_provider_without_a_call(name: str, settings: dict[str, str]) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
 
@@ -70,7 +70,7 @@ def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings:
 
 
 @each_row("name", ["alicloud", "exoscale", "huaweicloud"])
-def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
+def test_registry_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
         f"import sys, chalicelib.providers.{name}.provider; "
         "print([m for m in sys.modules"
@@ -81,7 +81,7 @@ def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
+def test_registry_gives_each_provider_its_own_settings_and_groups() -> None:
     policy = Policy(
         "prod",
         providers={"clusterapi": {"namespace": "n"}},
@@ -103,7 +103,7 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
         ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),
     ],
 )
-def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
+def test_registry_replaces_an_unbuildable_provider_by_one_that_says_why(
     name: str, settings: dict[str, str], why: str
 ) -> None:
     policy = Policy("prod", providers={"clusterapi": {}} | {name: settings})
@@ -117,7 +117,7 @@ def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
             question(ANY)
 
 
-def test_the_registry_loads_no_provider_and_no_http() -> None:
+def test_registry_itself_loads_no_provider_and_no_http() -> None:
     code = (
         "import sys, chalicelib.providers.registry; "
         "packages = ('chalicelib.providers.alicloud', 'chalicelib.providers.clusterapi', 'requests', 'urllib3'); "
@@ -127,7 +127,7 @@ def test_the_registry_loads_no_provider_and_no_http() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_cluster_api_needs_no_http_client_of_its_own() -> None:
+def test_registry_builds_cluster_api_without_a_separate_http_client() -> None:
     code = "import sys, chalicelib.providers.clusterapi.provider; print('requests' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

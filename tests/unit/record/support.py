@@ -1,4 +1,4 @@
-"""Doubles for the rooms that record writes to."""
+"""Test doubles for the services that record writes to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ STATUS = "cluster-autoscaler-status"
 
 
 class Pages:
-    """A journal in a list, and its ledger. tables: reads and writes. overtaken: how often `tell` finds a newer one."""
+    """A journal in a list, and its ledger. tables: reads and writes. overtaken: how often a write finds a newer
+    ledger."""
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
@@ -66,7 +67,7 @@ class Pages:
 
 class Wall:
     """A cluster to write to. gone: objects that do not exist; error: what the next posts raise, by object or for all;
-    maps: ConfigMaps by name; conflicts: how many writes of them meet somebody else's."""
+    maps: ConfigMaps by name; conflicts: how many writes of them conflict."""
 
     def __init__(self) -> None:
         self.posted: list[Event] = []
@@ -115,8 +116,8 @@ class Wall:
 
 
 class RecordFixture:
-    """A recorder, what it wrote, and what the last pass left. now: the clock.
-    metrics: what is written for CloudWatch."""
+    """A recorder, its output, and the state that the last pass left. now: the clock. metrics: the output for
+    CloudWatch."""
 
     def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL, **options: Any) -> None:
         self.journal, self.wall, self.now = Pages(), Wall(), now
@@ -139,7 +140,7 @@ class RecordFixture:
         snapshot: Snapshot | None = None,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
-        """A pass, told; what it left is what the next finds."""
+        """Records a pass; the state it leaves is input of the next one."""
         seen = snapshot or Snapshot("c", decided.at)
         self.now = decided.at
         told = record_plan(
@@ -148,15 +149,15 @@ class RecordFixture:
         self.left, self.decision, self.trouble = told.left, told.decision, "; ".join(told.trouble)
 
     def ends(self, operation: Operation, outcome: Succeeded | Failed, **values: Any) -> str:
-        """The end of an operation, told."""
+        """Records the end of an operation."""
         return record_outcome(operation, outcome, self.recorder, **values)
 
     def steps(self, operation: Operation, outcome: InProgress, why: str = "") -> str:
-        """A step of one, told."""
+        """Records a step of an operation."""
         return record_step(OperationStep(operation, outcome, why), self.recorder)
 
     def told(self, *kinds: str) -> list[tuple[str, str, str, str]]:
-        """What was posted about objects of these kinds: name, reason, type, message."""
+        """Returns the events posted about objects of these kinds: name, reason, type, message."""
         return [
             (event.name, event.reason, event.type, event.message)
             for event in self.wall.posted
@@ -164,7 +165,7 @@ class RecordFixture:
         ]
 
     def values(self, name: str) -> dict[str, float]:
-        """What was emitted as this metric, by the labels that are not the cluster."""
+        """Returns the values emitted for this metric, by its labels without the cluster."""
         found: dict[str, float] = {}
         for line in self.lines:
             if f"cluster_autoscaler_{name}" in line:
@@ -179,7 +180,7 @@ def plan(at: float = NOW, **parts: Any) -> Plan:
 
 
 def refused(*pods: str, groups: int = 2) -> UnschedulablePods:
-    """Pods that fit no group: one lacks cpu, the others are at their maximum."""
+    """Pods that fit no group: one group lacks cpu, the others are at their maximum."""
     lacks_cpu = Reason.of(ReasonCode.INSUFFICIENT, resource="cpu", needs=8000, offers=3900)
     reasons: dict[str, tuple[Reason, ...]] = {"g0": (lacks_cpu,)}
     reasons |= {f"g{n}": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=3),) for n in range(1, groups)}

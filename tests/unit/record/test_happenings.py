@@ -1,4 +1,4 @@
-"""What a pass tells beside the pods that got nothing."""
+"""Events of a pass that are not about unschedulable pods."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ STATUS = "cluster-autoscaler-status"
         (Health(registered=2, ready=1), False, ""),
     ],
 )
-def test_a_cluster_that_cannot_be_scaled_is_told_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
+def test_pass_events_unscalable_cluster_is_posted_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
     scene = RecordFixture(scale_up_from_zero=from_zero)
     scene.passes(plan(health=health))
     assert scene.told() == ([(STATUS, "ClusterUnhealthy", "Warning", words)] if words else [])
 
 
-def test_what_begins_is_told_once_its_operation_is_saved() -> None:
+def test_pass_events_started_operation_is_reported_once_saved() -> None:
     scene = RecordFixture()
     decided = plan(
         scale_ups=(ScaleUp("g", "clusterapi", 1, 3, 5), ScaleUp("h", "clusterapi", 0, 1, 2)),
@@ -72,7 +72,7 @@ def repaired(code: ReasonCode, kind: str, **params: str | float) -> Plan:
     return plan(repairs=(Repair("g", kind, 5, 3, reason, ("i-1", "i-2") if kind == "discard" else ()),))
 
 
-def test_nodes_that_never_came_are_told_with_how_long_they_were_waited_for() -> None:
+def test_pass_events_nodes_that_never_came_are_reported_with_the_wait() -> None:
     scene = RecordFixture()
     scene.passes(repaired(ReasonCode.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
     assert scene.told() == [
@@ -81,7 +81,7 @@ def test_nodes_that_never_came_are_told_with_how_long_they_were_waited_for() -> 
     assert scene.left.counts["failed_scale_ups_total;reason=timeout"] == 1
 
 
-def test_instances_that_could_not_be_created_are_told_with_class_and_code() -> None:
+def test_pass_events_failed_instances_are_reported_with_class_and_code() -> None:
     scene = RecordFixture()
     scene.passes(
         repaired(ReasonCode.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry")
@@ -97,7 +97,7 @@ def test_instances_that_could_not_be_created_are_told_with_class_and_code() -> N
     assert scene.left.counts["failed_node_creations_total;reason=OutOfStock"] == 2
 
 
-def test_a_taint_that_was_taken_off_is_told_on_the_node() -> None:
+def test_pass_events_removed_taint_is_reported_on_the_node() -> None:
     scene = RecordFixture()
     scene.passes(
         plan(), marks=(TaintUpdate("n1", "cleanup"), TaintUpdate("n2", "soften"), TaintUpdate("n3", "unsoften"))
@@ -107,7 +107,7 @@ def test_a_taint_that_was_taken_off_is_told_on_the_node() -> None:
     ]
 
 
-def test_what_is_wrong_with_the_priorities_is_told_on_their_config_map() -> None:
+def test_pass_events_priority_errors_are_reported_on_their_config_map() -> None:
     scene = RecordFixture()
     scene.passes(
         plan(
@@ -141,27 +141,27 @@ def growing(at: float, size: int) -> Plan:
     )
 
 
-def test_on_the_status_of_the_default_name_the_message_is_what_counts() -> None:
+def test_pass_events_on_the_default_status_are_deduplicated_by_message() -> None:
     scene = RecordFixture()
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
     assert len(scene.told()) == 2
 
 
-def test_on_a_status_of_another_name_the_reason_is_what_counts() -> None:
+def test_pass_events_on_a_renamed_status_are_deduplicated_by_reason() -> None:
     scene = RecordFixture(status_config_map_name="mine")
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
     assert [(name, words[-24:]) for name, _, _, words in scene.told()] == [("mine", "to 2 instead of 1 (max: 9)"[-24:])]
 
 
-def test_without_a_status_nothing_is_told_on_it() -> None:
+def test_pass_events_without_a_status_are_not_posted_on_it() -> None:
     scene = RecordFixture(write_status_configmap=False)
     scene.passes(unhealthy(NOW))
     assert scene.wall.calls == []
 
 
-def test_the_most_important_is_posted_first_and_no_fact_fills_the_time() -> None:
+def test_pass_events_most_important_come_first_and_none_uses_all_the_time() -> None:
     scene = RecordFixture()
     many = tuple(TaintUpdate(f"n{number:03d}", "cleanup") for number in range(200))
     scene.passes(plan(health=Health(healthy=False)), marks=many)

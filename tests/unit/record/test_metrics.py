@@ -1,4 +1,4 @@
-"""What is measured, under which names and labels, and how it looks to CloudWatch."""
+"""Metrics: names, labels and the CloudWatch format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BACKOFF = Reason(ReasonCode.GROUP_BACKOFF, {"until": NOW, "error": "none left", 
 
 
 def crowded() -> Plan:
-    """A pass in which there is something of everything."""
+    """A pass with at least one value for each metric."""
     full = Reason.of(ReasonCode.RESOURCE_LIMIT, resources="cpu, memory")
     return plan(
         health=Health(
@@ -65,7 +65,7 @@ def crowded() -> Plan:
     )
 
 
-def test_gauges_have_upstreams_names_and_labels() -> None:
+def test_metrics_gauges_have_upstreams_names_and_labels() -> None:
     scene = RecordFixture(max_nodes_total=12, cores_total=(1, 64))
     scene.passes(crowded(), seconds={"main": 2.0, "autoscaling": 0.3})
     shown = {metric: scene.values(metric) for metric in BY_NAME if scene.values(metric)}
@@ -101,7 +101,7 @@ def test_gauges_have_upstreams_names_and_labels() -> None:
     }
 
 
-def test_groups_are_measured_where_the_option_asks_for_it() -> None:
+def test_metrics_per_group_are_emitted_only_with_the_option() -> None:
     assert not [series for series in of_pass(crowded(), Options(), {}) if "node_group=" in series]
     gauges = of_pass(crowded(), Options(emit_per_nodegroup_metrics=True), {})
     assert {series: value for series, value in gauges.items() if "node_group=g" in series} == {
@@ -114,7 +114,7 @@ def test_groups_are_measured_where_the_option_asks_for_it() -> None:
     assert gauges["node_group_healthiness;node_group=h"] == 0
 
 
-def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> None:
+def test_metrics_last_scaling_time_survives_passes_without_scaling() -> None:
     scene = RecordFixture()
     scene.passes(plan(scale_ups=(ScaleUp("g", "clusterapi", 1, 2, 5),)))
     scene.passes(plan(NOW + 10, removals=(Removal("n1", "g", "empty"),)))
@@ -126,7 +126,7 @@ def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> Non
     ]
 
 
-def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_process() -> None:
+def test_metrics_counters_only_grow_across_processes() -> None:
     scene = RecordFixture()
     before: dict[str, float] = {}
     for at in range(5):
@@ -150,7 +150,7 @@ def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_proce
         (ZeroDivisionError(), "internalError"),
     ],
 )
-def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) -> None:
+def test_metrics_failed_pass_is_counted_by_error_type(error: Exception, kind: str) -> None:
     scene = RecordFixture()
     after = record_failure(
         "c", error, scene.recorder, CarryOver(counts={f"errors_total;type={kind}": 2.0}), {"main": 3.0}
@@ -159,7 +159,7 @@ def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) 
     assert scene.values("errors_total") == {kind: 1}
 
 
-def test_a_node_that_goes_unready_is_remembered_for_its_executor() -> None:
+def test_metrics_unready_node_is_remembered_for_its_removal() -> None:
     scene = RecordFixture()
     removals = tuple(Removal(name, "g", "empty") for name in ("n1", "n2"))
     operations = tuple(ended(OperationKind.DELETE_NODES, targets=(RemovalTarget(name, "i"),)) for name in ("n1", "n2"))
@@ -176,7 +176,7 @@ def test_a_node_that_goes_unready_is_remembered_for_its_executor() -> None:
 # -- CloudWatch's format
 
 
-def test_a_line_is_what_powertools_own_front_makes_of_it(capsys: Any) -> None:
+def test_metrics_line_equals_the_output_of_powertools(capsys: Any) -> None:
     [line] = lines("c", {key("nodes_count", state="ready"): 5.0}, NOW, fields={"plan": "p"})
     front = EphemeralMetrics(namespace=metrics.NAMESPACE)
     front.add_dimension("cluster", "c")
@@ -190,7 +190,7 @@ def test_a_line_is_what_powertools_own_front_makes_of_it(capsys: Any) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_the_environments_service_is_no_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_service_name_of_the_environment_is_not_a_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "outscaler")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Other")
     [line] = map(json.loads, lines("c", {"max_nodes_count": 1.0}, NOW))
@@ -206,23 +206,25 @@ def test_the_environments_service_is_no_dimension(monkeypatch: pytest.MonkeyPatc
     }
 
 
-def test_no_line_holds_more_metrics_than_cloudwatch_reads() -> None:
+def test_metrics_line_has_at_most_the_metrics_that_cloudwatch_reads() -> None:
     values = {f"made_up_{number}": 1.0 for number in range(250)}
     sizes = [len(json.loads(line)["_aws"]["CloudWatchMetrics"][0]["Metrics"]) for line in lines("c", values, NOW)]
     assert sizes == [100, 100, 50]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow on busy machines
 @given(st.text(min_size=1), st.text())
-def test_any_label_survives_being_a_key(one: str, other: str) -> None:
+def test_metrics_labels_round_trip_through_keys(one: str, other: str) -> None:
     assert parts(key("m", node_group=one, reason=other)) == ("m", {"node_group": one, "reason": other})
 
 
-# -- how many series
+# -- number of series
 
 
-def test_CA_2622_the_number_of_series_depends_on_neither_nodes_nor_pods_nor_groups() -> None:
-    """KP#2622, AWS#8798: series that grow with the cluster cost more than the machines they watch."""
+def test_metrics_series_count_is_independent_of_nodes_pods_and_groups() -> None:
+    """Series that grow with the cluster cost more than the machines they monitor (Karpenter issue 2622, Karpenter AWS
+    provider
+    issue 8798)."""
     reasons = list(ReasonCode)
     scene = RecordFixture()
     for size in (10, 1000):
@@ -237,7 +239,7 @@ def test_CA_2622_the_number_of_series_depends_on_neither_nodes_nor_pods_nor_grou
     assert labels <= {label for metric in BY_NAME.values() for label in metric.labels} | {"le"}
 
 
-def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> None:
+def test_metrics_every_stored_series_is_in_the_metric_table_with_its_labels() -> None:
     scene = RecordFixture(emit_per_nodegroup_metrics=True)
     scene.passes(crowded(), seconds={"main": 2.0})
     for series in (*scene.left.gauges, *scene.left.counts):
@@ -248,15 +250,15 @@ def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> No
         assert tuple(label for label in labels if label != "le") == BY_NAME[base].labels, series
 
 
-# -- what is left
+# -- state for the next pass
 
 
 @each_row("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(CarryOver())[:-3]])
-def test_what_cannot_be_read_is_as_at_the_first_pass(rubbish: bytes) -> None:
+def test_metrics_unreadable_state_counts_as_a_first_pass(rubbish: bytes) -> None:
     assert carry_over.read(rubbish) == CarryOver()
 
 
-def test_what_is_left_is_small_and_beyond_all_measure_loses_the_single_groups() -> None:
+def test_metrics_state_is_small_and_drops_single_groups_when_too_large() -> None:
     scene = RecordFixture()
     scene.passes(crowded())
     assert len(carry_over.write(scene.left)) < 2500

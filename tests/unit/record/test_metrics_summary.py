@@ -1,4 +1,4 @@
-"""What is written for CloudWatch, by the word of the policy."""
+"""CloudWatch output for each setting of the policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ spec:
 
 
 def busy(scene: RecordFixture) -> None:
-    """A pass with something of everything, a pass that fails, and an end of each kind of operation."""
+    """A pass with a value for each metric, a pass that fails, and an end of each kind of operation."""
     scene.passes(crowded())
     record_failure("c", Forbidden("nodes is forbidden"), scene.recorder, scene.left, {"main": 1.0})
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3), Succeeded())
@@ -40,7 +40,7 @@ def busy(scene: RecordFixture) -> None:
 
 
 def series(scene: RecordFixture) -> dict[tuple[str, ...], list[float]]:
-    """(name, dimensions) -> the values that were written."""
+    """Returns (name, dimensions) -> the written values."""
     found: dict[tuple[str, ...], list[float]] = {}
     for line in scene.lines:
         [metrics] = line["_aws"]["CloudWatchMetrics"]
@@ -51,7 +51,7 @@ def series(scene: RecordFixture) -> dict[tuple[str, ...], list[float]]:
     return found
 
 
-def test_a_quiet_cluster_writes_no_series_in_summary() -> None:
+def test_metrics_summary_of_a_quiet_cluster_writes_no_series() -> None:
     scene = RecordFixture(metrics=Metrics.SUMMARY)
     for minute in range(5):
         scene.passes(
@@ -66,7 +66,7 @@ def test_a_quiet_cluster_writes_no_series_in_summary() -> None:
     assert scene.left.gauges["nodes_count;state=ready"] == 100, "GET /metrics has all of them"
 
 
-def test_a_summary_has_six_series_without_labels_whatever_happens() -> None:
+def test_metrics_summary_always_has_six_series_without_labels() -> None:
     scene = RecordFixture(metrics=Metrics.SUMMARY)
     busy(scene)
     prefix, cluster = "cluster_autoscaler_", "cluster=c"
@@ -82,7 +82,7 @@ def test_a_summary_has_six_series_without_labels_whatever_happens() -> None:
     assert set(SERIES) <= {metric.name for metric in METRICS}
 
 
-def test_the_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
+def test_metrics_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
     scene, whole = RecordFixture(metrics=Metrics.SUMMARY), RecordFixture()
     targets = tuple(RemovalTarget(node=f"n{n}", instance=f"i{n}", evict=("p",) * (n % 2)) for n in range(4))
     for each in (scene, whole):
@@ -91,7 +91,7 @@ def test_the_summary_of_a_counter_is_the_sum_over_its_labels() -> None:
     assert scene.values("scaled_down_nodes_total") == {"": sum(whole.values("scaled_down_nodes_total").values())}
 
 
-def test_off_writes_nothing_and_what_is_kept_for_the_page_is_the_same_in_all_three() -> None:
+def test_metrics_off_writes_nothing_and_page_state_is_the_same_in_all_modes() -> None:
     scenes = {metrics: RecordFixture(metrics=metrics) for metrics in Metrics}
     for scene in scenes.values():
         busy(scene)
@@ -101,7 +101,7 @@ def test_off_writes_nothing_and_what_is_kept_for_the_page_is_the_same_in_all_thr
     assert kept[0] == kept[1] == kept[2]
 
 
-def test_pods_that_the_scheduler_has_not_seen_are_not_in_the_summary() -> None:
+def test_metrics_summary_excludes_pods_not_yet_seen_by_the_scheduler() -> None:
     scene = RecordFixture(metrics=Metrics.SUMMARY)
     scene.passes(plan(ignored=crowded().ignored))
     assert scene.lines == []
@@ -118,11 +118,11 @@ def test_pods_that_the_scheduler_has_not_seen_are_not_in_the_summary() -> None:
         ("  metrics: full\n", Metrics.FULL),
     ],
 )
-def test_a_policy_says_one_of_three_words_and_without_one_means_summary(written: str, meant: Metrics) -> None:
+def test_metrics_policy_setting_has_three_values_and_defaults_to_summary(written: str, meant: Metrics) -> None:
     assert load(POLICY + written, place="p")[0].metrics is meant
 
 
 @each_row("written", ["some", "true", "[full]", "FULL", "none"])
-def test_another_word_for_metrics_is_refused_in_its_line(written: str) -> None:
+def test_metrics_policy_setting_with_another_value_is_refused_in_its_line(written: str) -> None:
     with pytest.raises(InputErrors, match=r"p:7: spec.metrics.*(off, summary or full|did you mean)"):
         load(f"{POLICY}  metrics: {written}\n", place="p")

@@ -15,7 +15,7 @@ STATUS = "cluster-autoscaler-status"
 TARGETS = (RemovalTarget("n1", "i-1", evict=("a/p",)), RemovalTarget("n2", "i-2"))
 
 
-def test_a_growth_is_told_to_its_pods_and_on_the_status_as_upstream_does() -> None:
+def test_record_scale_up_is_reported_on_pods_and_status_as_upstream_does() -> None:
     scene = RecordFixture()
     grown = ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p", "a/q"))
     scene.ends(grown, Succeeded({"from": 1, "to": 3}), largest=5)
@@ -28,11 +28,11 @@ def test_a_growth_is_told_to_its_pods_and_on_the_status_as_upstream_does() -> No
     assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
 
 
-def test_an_unknown_maximum_is_left_out() -> None:
+def test_record_scale_up_omits_an_unknown_maximum() -> None:
     assert triggered("g", 1, 3, None) == "pod triggered scale-up: [{g 1->3}]"
 
 
-def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_vendors_words() -> None:
+def test_record_failed_scale_up_is_reported_to_its_pods_in_the_vendors_words() -> None:
     scene = RecordFixture()
     failed = Failed("OutOfStock", "none left", code="STOCK")
     scene.ends(ended(OperationKind.SCALE_UP, OperationState.FAILED, pods=("a/p",)), failed)
@@ -53,7 +53,7 @@ def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_ven
     assert (scene.lines[0]["code"], scene.lines[0]["node_group"]) == ("STOCK", "g")
 
 
-def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_its_own() -> None:
+def test_record_unknown_error_class_is_counted_as_other_without_its_own_series() -> None:
     scene = RecordFixture()
     for code in range(20):
         scene.ends(ended(OperationKind.SCALE_UP, OperationState.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
@@ -63,7 +63,7 @@ def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_it
     }
 
 
-def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
+def test_record_cancelled_operation_is_not_counted_as_failure() -> None:
     scene = RecordFixture()
     scene.ends(
         ended(OperationKind.SCALE_UP, OperationState.ABANDONED), Failed("Abandoned", "the cluster's mode is shadow")
@@ -75,7 +75,7 @@ def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
     ("evict", "words"),
     [(("a/p",), "failed to drain and delete node"), ((), "failed to delete empty node")],
 )
-def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words: str) -> None:
+def test_record_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words: str) -> None:
     scene = RecordFixture()
     operation = ended(
         OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1", evict=evict),)
@@ -86,7 +86,7 @@ def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words
     assert len(scene.lines) == 1
 
 
-def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> None:
+def test_record_removal_failing_again_within_five_minutes_is_not_repeated() -> None:
     scene = RecordFixture()
     operation = ended(OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1"),))
     for later in (0.0, 200.0, APART):
@@ -95,7 +95,7 @@ def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> N
     assert len(scene.told("Node")) == 2
 
 
-def test_of_several_nodes_each_is_told_its_own_end() -> None:
+def test_record_each_of_several_nodes_gets_its_own_end() -> None:
     scene = RecordFixture()
     scene.ends(
         ended(OperationKind.DELETE_NODES, targets=TARGETS),
@@ -110,7 +110,7 @@ def test_of_several_nodes_each_is_told_its_own_end() -> None:
 
 
 @each_row(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
-def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str, ...], reason: str) -> None:
+def test_record_empty_and_unready_nodes_are_counted_separately(unready: tuple[str, ...], reason: str) -> None:
     scene = RecordFixture()
     scene.ends(
         ended(OperationKind.DELETE_NODES, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready)
@@ -119,7 +119,7 @@ def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str
     assert scene.values("scaled_down_nodes_total") == {reason: 1}
 
 
-def test_instances_that_never_became_nodes_are_told_by_name() -> None:
+def test_record_deleted_unregistered_instances_are_named() -> None:
     scene = RecordFixture()
     scene.ends(
         ended(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2"))), Succeeded()
@@ -142,7 +142,7 @@ def test_instances_that_never_became_nodes_are_told_by_name() -> None:
         ),
     ],
 )
-def test_repairs_that_fail_are_warnings_on_the_status(kind: OperationKind, reason: str, words: str) -> None:
+def test_record_failed_repairs_are_warnings_on_the_status(kind: OperationKind, reason: str, words: str) -> None:
     scene = RecordFixture()
     scene.ends(
         ended(kind, OperationState.FAILED, targets=(RemovalTarget("", "i-1"),)), Failed("Transient", "no answer")
@@ -151,7 +151,7 @@ def test_repairs_that_fail_are_warnings_on_the_status(kind: OperationKind, reaso
     assert scene.values("errors_total") == {"cloudProviderError": 1}
 
 
-def test_there_is_an_event_for_every_end_but_a_target_lowered() -> None:
+def test_record_every_end_except_a_target_decrease_has_an_event() -> None:
     told = {(kind, outcome) for _, kind, outcome, _ in ENDS}
     assert {(kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)} - told == {
         (OperationKind.DECREASE_TARGET, Succeeded)
@@ -165,7 +165,7 @@ def removal(step: str, **parts: Any) -> Any:
     return ended(OperationKind.DELETE_NODES, OperationState.WAITING, step=step, targets=TARGETS, **parts)
 
 
-def test_a_marked_node_is_told_and_its_end_is_another_fact() -> None:
+def test_record_tainted_node_and_its_removal_are_separate_events() -> None:
     scene = RecordFixture()
     scene.steps(removal("taint"), InProgress(5.0, "recheck"))
     scene.ends(removal("confirm"), Succeeded({"removed": 2}))
@@ -175,7 +175,7 @@ def test_a_marked_node_is_told_and_its_end_is_another_fact() -> None:
     ]
 
 
-def test_a_node_that_could_not_be_marked_is_a_warning_that_says_why() -> None:
+def test_record_node_that_could_not_be_tainted_is_a_warning_with_the_reason() -> None:
     scene = RecordFixture()
     scene.steps(removal("taint"), InProgress(0.0, "undo"), "Forbidden: nodes is forbidden")
     assert scene.told("Node")[0] == (
@@ -186,7 +186,7 @@ def test_a_node_that_could_not_be_marked_is_a_warning_that_says_why() -> None:
     )
 
 
-def test_evicted_pods_are_told_and_counted() -> None:
+def test_record_evicted_pods_are_reported_and_counted() -> None:
     scene = RecordFixture()
     scene.steps(removal("evict"), InProgress(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",)))
     assert scene.told() == [
@@ -196,7 +196,7 @@ def test_evicted_pods_are_told_and_counted() -> None:
     assert scene.journal.book.counts == {"evicted_pods_total;eviction_result=succeeded": 2}
 
 
-def test_pods_that_were_refused_are_told_when_the_drain_gives_up() -> None:
+def test_record_refused_evictions_are_reported_when_the_drain_fails() -> None:
     scene = RecordFixture()
     for step in ("evict", "evict", "undo"):
         scene.steps(removal("evict"), InProgress(10.0, step, refused=("a/r",)))
@@ -205,7 +205,7 @@ def test_pods_that_were_refused_are_told_when_the_drain_gives_up() -> None:
 
 
 @each_row("step", ["look", "gone", "delay", "poll"])
-def test_a_step_that_nobody_is_told_of_neither_reads_nor_writes(step: str) -> None:
+def test_record_step_without_events_neither_reads_nor_writes(step: str) -> None:
     scene = RecordFixture()
     scene.steps(removal(step), InProgress(5.0, "poll"))
     assert (scene.journal.reads, scene.journal.writes, scene.wall.calls, scene.lines) == (0, 0, [], [])
@@ -214,13 +214,13 @@ def test_a_step_that_nobody_is_told_of_neither_reads_nor_writes(step: str) -> No
 # -- the ledger
 
 
-def test_counters_and_events_of_an_end_are_one_read_and_one_write_beside_the_entry() -> None:
+def test_record_end_costs_one_read_and_one_write_besides_its_entry() -> None:
     scene = RecordFixture()
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert (scene.journal.reads, scene.journal.writes) == (1, 2)
 
 
-def test_executors_that_write_at_the_same_time_lose_no_count_and_no_event() -> None:
+def test_record_concurrent_writers_lose_no_count_and_no_event() -> None:
     scene = RecordFixture()
     scene.journal.overtaken = 99
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
@@ -228,7 +228,7 @@ def test_executors_that_write_at_the_same_time_lose_no_count_and_no_event() -> N
     assert len(scene.told()) == 2
 
 
-def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
+def test_record_failed_ledger_loses_counts_but_no_event() -> None:
     scene = RecordFixture()
     entries = scene.journal.entries
     scene.journal.append = lambda cluster, entry: entries.append(entry)  # type: ignore[method-assign]
@@ -238,20 +238,20 @@ def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
     assert len(scene.told()) == 2
 
 
-def test_an_api_that_does_not_answer_costs_the_event_and_nothing_else() -> None:
+def test_record_silent_api_loses_only_the_event() -> None:
     scene = RecordFixture()
     scene.wall.errors["*"] = Unavailable("no answer")
     assert scene.ends(ended(OperationKind.SCALE_UP, pods=("a/p",)), Succeeded()) == "events: Unavailable: no answer"
     assert len(scene.journal.entries) == 1
 
 
-def test_a_cluster_that_is_not_to_be_touched_gets_no_event_but_is_counted() -> None:
+def test_record_without_cluster_writes_still_counts_an_operations_end() -> None:
     scene = RecordFixture(wall=False)
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=2, pods=("a/p",)), Succeeded())
     assert (scene.told(), scene.journal.book.counts) == ([], {"scaled_up_nodes_total": 1})
 
 
-def test_without_a_status_there_is_nothing_to_put_its_events_on() -> None:
+def test_record_without_a_status_posts_no_status_events() -> None:
     scene = RecordFixture(write_status_configmap=False)
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert [name for name, *_ in scene.told()] == ["p"]

@@ -13,19 +13,19 @@ from tests.unit.record.support import NOW, RecordFixture, plan, refused
 
 
 def waiting(at: float, since: float) -> Plan:
-    """A node that is not unneeded long enough yet."""
+    """A node that has not been unneeded for long enough."""
     reason = Reason.of(ReasonCode.NOT_UNNEEDED_LONG_ENOUGH, since=since, needs=600)
     return plan(at, unneeded=("n1",), unremovable=(NodeVerdict("n1", reason),))
 
 
-def test_a_decision_is_one_entry_however_often_it_is_taken() -> None:
+def test_record_repeated_decision_is_one_journal_entry() -> None:
     scene = RecordFixture()
     for second in range(0, 600, 10):
         scene.passes(waiting(NOW + second, since=NOW))
     assert (len(scene.journal.entries), scene.journal.reads, scene.journal.writes) == (1, 0, 1)
 
 
-def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_more_and_not_more_often() -> None:
+def test_record_pass_dying_before_releasing_the_lease_adds_at_most_one_entry() -> None:
     scene = RecordFixture()
     scene.passes(waiting(NOW, since=NOW))
     scene.decision = ""  # what the dead pass would have left
@@ -48,7 +48,7 @@ def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_m
         plan(NOW + 10, repairs=(Repair("g", "shrink", 3, 2, Reason.of(ReasonCode.SIZE_ABOVE_REALITY)),)),
     ],
 )
-def test_any_other_decision_is_a_new_entry_and_so_is_the_way_back(other: Plan) -> None:
+def test_record_each_changed_decision_and_its_reversal_is_a_new_entry(other: Plan) -> None:
     scene = RecordFixture()
     first = plan(unschedulable=(refused("a/p"),))
     for each in (first, other, msgspec.structs.replace(first, at=NOW + 20)):
@@ -56,7 +56,7 @@ def test_any_other_decision_is_a_new_entry_and_so_is_the_way_back(other: Plan) -
     assert len(scene.journal.entries) == 3
 
 
-def test_the_entry_holds_counts_and_the_whole_plan() -> None:
+def test_record_entry_contains_counts_and_the_complete_plan() -> None:
     scene = RecordFixture()
     decided = plan(unschedulable=(refused("a/p", "a/q"),), health=Health(registered=7))
     scene.passes(decided)
@@ -65,7 +65,7 @@ def test_the_entry_holds_counts_and_the_whole_plan() -> None:
     assert msgspec.json.decode(entry.body, type=Plan) == decided
 
 
-def test_a_journal_that_fails_is_said_and_tried_again_in_the_next_pass() -> None:
+def test_record_journal_failure_is_reported_and_retried_in_the_next_pass() -> None:
     scene = RecordFixture()
     scene.journal.error = StoreUnavailable("down")
     scene.passes(plan(unschedulable=(refused("a/p"),)))
@@ -79,7 +79,7 @@ def test_a_journal_that_fails_is_said_and_tried_again_in_the_next_pass() -> None
 # -- events about pods
 
 
-def test_a_pod_that_fits_nowhere_is_told_how_many_groups_have_which_reason() -> None:
+def test_record_unschedulable_pod_event_counts_groups_by_reason() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
     [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
@@ -87,7 +87,7 @@ def test_a_pod_that_fits_nowhere_is_told_how_many_groups_have_which_reason() -> 
     assert event.message == "pod didn't trigger scale-up: 3 max node group size reached, 1 Insufficient cpu"
 
 
-def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() -> None:
+def test_record_full_cluster_is_reported_in_upstreams_words_and_on_the_status() -> None:
     scene = RecordFixture(max_nodes_total=9)
     full: dict[str, tuple[Reason, ...]] = {
         group: (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")
@@ -99,7 +99,7 @@ def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() ->
     ]
 
 
-def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_words() -> None:
+def test_record_pod_event_repeats_after_five_minutes_whatever_its_words() -> None:
     scene = RecordFixture()
     for at in (0.0, 10.0, APART - 1):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p", groups=2 + int(at)),)))
@@ -108,21 +108,21 @@ def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_w
     assert len(scene.told("Pod")) == 2
 
 
-def test_another_pod_that_joins_is_told_and_those_that_waited_are_not_told_again() -> None:
+def test_record_new_pod_is_reported_without_repeating_earlier_ones() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     scene.passes(plan(NOW + 10, unschedulable=(refused("a/p", "a/q"),)))
     assert [name for name, *_ in scene.told("Pod")] == ["p", "q"]
 
 
-def test_duplicates_are_told_where_the_option_asks_for_them() -> None:
+def test_record_duplicate_events_are_posted_if_the_option_asks() -> None:
     scene = RecordFixture(record_duplicated_events=True)
     for at in range(3):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p"),)))
     assert len(scene.told("Pod")) == 3
 
 
-def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None:
+def test_record_storm_of_pods_is_fifty_events_and_no_extra_row() -> None:
     scene = RecordFixture()
     many = tuple(refused(*(f"a/p-{n:03d}-{m:02d}" for m in range(20))) for n in range(50))
     for at in (0, 10, 20):
@@ -132,7 +132,7 @@ def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None
     assert len(scene.left.told) == 10 * PODS_TOLD
 
 
-def test_a_pod_that_is_gone_meanwhile_is_passed_over() -> None:
+def test_record_pod_that_vanished_is_skipped() -> None:
     scene = RecordFixture()
     scene.wall.gone.add("p")
     scene.passes(plan(unschedulable=(refused("a/p", "a/q"),)))
@@ -140,7 +140,7 @@ def test_a_pod_that_is_gone_meanwhile_is_passed_over() -> None:
     assert [name for name, *_ in scene.told("Pod")] == ["q"]
 
 
-def test_a_cluster_that_takes_no_events_is_asked_once_per_pass_and_stops_nothing() -> None:
+def test_record_cluster_refusing_events_is_called_once_per_pass() -> None:
     scene = RecordFixture()
     scene.wall.errors["*"] = Forbidden("events is forbidden")
     scene.passes(plan(unschedulable=(refused("a/p", "a/q", "a/r"),)))
@@ -149,7 +149,7 @@ def test_a_cluster_that_takes_no_events_is_asked_once_per_pass_and_stops_nothing
     assert len(scene.journal.entries) == 1
 
 
-def test_one_pod_that_can_have_no_events_does_not_stand_in_front_of_the_others() -> None:
+def test_record_pod_that_refuses_events_does_not_block_other_events() -> None:
     scene = RecordFixture()
     scene.wall.errors["p"] = Forbidden("namespace a is being terminated")
     for at in (0, 10):
@@ -157,7 +157,7 @@ def test_one_pod_that_can_have_no_events_does_not_stand_in_front_of_the_others()
     assert [name for name, *_ in scene.told("Pod")] == ["q"]
 
 
-def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
+def test_record_slow_cluster_gets_few_events_and_the_pass_ends_in_time() -> None:
     scene = RecordFixture()
     post = scene.wall.post
 
@@ -172,7 +172,7 @@ def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
     assert len(scene.told("Pod")) == 8
 
 
-def test_a_cluster_that_is_not_to_be_touched_is_not_written_to_and_has_metrics_all_the_same() -> None:
+def test_record_plan_without_cluster_writes_still_emits_metrics() -> None:
     scene = RecordFixture(wall=False)
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     assert scene.wall.calls == []

@@ -9,44 +9,44 @@ from tests.unit.record.support import NOW
 A, B = digest("a"), digest("b")
 
 
-def test_what_is_new_is_told_and_then_known_for_five_minutes() -> None:
+def test_event_dedup_new_event_is_posted_and_then_known_for_five_minutes() -> None:
     new, told = filter_new(b"", [A], NOW)
     assert new == {A}
     assert filter_new(told, [A, B], NOW + APART - 1)[0] == {B}
     assert filter_new(told, [A], NOW + APART)[0] == {A}
 
 
-def test_nothing_new_is_the_very_same_bytes() -> None:
+def test_event_dedup_without_new_events_returns_identical_bytes() -> None:
     _, told = filter_new(b"", [A, B], NOW)
     assert filter_new(told, [A], NOW + 10) == (frozenset(), told)
 
 
-def test_what_has_run_out_is_forgotten() -> None:
+def test_event_dedup_drops_expired_events() -> None:
     _, told = filter_new(b"", [A], NOW)
     assert filter_new(told, [], NOW + APART) == (frozenset(), b"")
 
 
-def test_a_clock_that_went_back_by_hours_silences_nothing() -> None:
+def test_event_dedup_clock_set_back_by_hours_suppresses_nothing() -> None:
     _, told = filter_new(b"", [A], NOW)
     assert filter_new(told, [A], NOW - 7200)[0] == {A}
 
 
-def test_a_storm_keeps_the_newest_and_the_row_small() -> None:
+def test_event_dedup_storm_keeps_the_newest_and_the_row_small() -> None:
     _, told = filter_new(b"", [A], NOW)
     _, told = filter_new(told, [digest(str(n)) for n in range(MOST)], NOW + 1)
     assert len(told) == 10 * MOST
     assert A not in recent(told, NOW + 1)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # busy machines
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # slow on busy machines
 @given(st.binary(max_size=200), st.lists(st.binary(min_size=6, max_size=6), max_size=20), st.floats(0, 4e9))
-def test_rubbish_in_the_row_is_nothing_told(rubbish: bytes, keys: list[bytes], now: float) -> None:
+def test_event_dedup_unreadable_row_counts_as_empty(rubbish: bytes, keys: list[bytes], now: float) -> None:
     new, told = filter_new(rubbish, keys, now)
     assert new <= set(keys)
     assert filter_new(told, keys, now)[0] == set() or len(told) == 10 * MOST or int(now) <= now - APART
 
 
-def test_a_lasting_fact_is_known_for_a_day_and_no_other_is_taken_for_one() -> None:
+def test_event_dedup_lasting_fact_is_known_for_a_day_and_hides_no_other() -> None:
     lasting = digest("a", lasting=True)
     _, told = filter_new(b"", [lasting, A], NOW)
     assert filter_new(told, [lasting, A], NOW + 301)[0] == {A}

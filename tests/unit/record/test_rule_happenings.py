@@ -1,4 +1,4 @@
-"""What rules came to, told on the objects they are written in; warnings that are told once."""
+"""Results of rules, reported on their objects; warnings that are posted once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def told(scene: RecordFixture) -> list[tuple[str, str, str, str]]:
 
 
 def growing(rule: RuleVerdict) -> dict[str, Any]:
-    """The parts of a plan in which a rule adds nodes, and the operation is saved."""
+    """The parts of a plan in which a rule adds nodes and the operation is saved."""
     key = f"{rule.source}/{rule.rule}" if rule.source else rule.rule
     return {
         "rules": (rule,),
@@ -40,7 +40,7 @@ def growing(rule: RuleVerdict) -> dict[str, Any]:
     }
 
 
-def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> None:
+def test_CCE_A2_refused_object_gets_an_event_with_every_error() -> None:
     scene = RecordFixture()
     bad = msgspec.structs.replace(OBJECT, problems=("spec.a: is wrong; mend it", "spec.b: too"), warnings=("w",))
     scene.passes(plan(), snapshot=seen(bad))
@@ -54,7 +54,7 @@ def test_CCE_A2_a_refused_object_is_told_on_the_object_with_every_mistake() -> N
     assert event.api_version == "autoscaling.cce.io/v1alpha1"
 
 
-def test_CCE_2_an_object_that_others_leave_no_room_for_is_told_too() -> None:
+def test_CCE_2_object_without_room_for_its_rules_gets_an_event() -> None:
     scene, other = RecordFixture(), RuleObject("kube-system", "first", uid="uid-first")
     note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already")
     scene.passes(plan(notes=(note,)), snapshot=seen(other, OBJECT))
@@ -63,14 +63,14 @@ def test_CCE_2_an_object_that_others_leave_no_room_for_is_told_too() -> None:
     assert words.endswith(": pool p has a rule for cpu already")
 
 
-def test_another_mistake_is_told_at_once_and_the_same_one_after_five_minutes() -> None:
+def test_rule_events_new_error_is_posted_at_once_and_same_one_after_five_minutes() -> None:
     scene = RecordFixture()
     for at, problem in ((0.0, "a"), (60.0, "a"), (120.0, "b"), (APART + 1, "a")):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, problems=(problem,))))
     assert [words[-1] for *_, words in told(scene)] == ["a", "b", "a"]
 
 
-def test_what_is_passed_over_in_an_object_is_told_once_a_day() -> None:
+def test_rule_events_ignored_fields_of_an_object_are_reported_once_a_day() -> None:
     scene = RecordFixture()
     for at in (0.0, APART + 1, LASTING - 1, LASTING + 1):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))))
@@ -79,7 +79,7 @@ def test_what_is_passed_over_in_an_object_is_told_once_a_day() -> None:
     ] * 2
 
 
-def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None:
+def test_rule_events_rule_adding_nodes_is_reported_on_its_object_once_saved() -> None:
     rule = RuleVerdict("evening", "pool", KEY, nodes=2, due=1795245600.0)
     unsaved = growing(rule) | {"operations": ()}
     scene = RecordFixture()
@@ -91,7 +91,7 @@ def test_a_rule_that_adds_nodes_is_told_on_its_object_once_it_is_saved() -> None
     ]
 
 
-def test_a_rule_of_the_policy_is_told_on_the_status() -> None:
+def test_rule_events_rule_of_the_policy_is_reported_on_the_status() -> None:
     scene = RecordFixture()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", nodes=1, rate=66.32))))
     assert (
@@ -102,13 +102,13 @@ def test_a_rule_of_the_policy_is_told_on_the_status() -> None:
     ) in told(scene)
 
 
-def test_a_rule_whose_object_is_gone_is_told_on_the_status() -> None:
+def test_rule_events_rule_of_a_deleted_object_is_reported_on_the_status() -> None:
     scene = RecordFixture()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", "kube-system/gone", nodes=1))), snapshot=seen())
     assert [name for name, reason, *_ in told(scene) if reason == "RuleScaledUp"] == ["cluster-autoscaler-status"]
 
 
-def test_CCE_A4_a_dropped_occurrence_and_rules_that_cannot_work_are_warned_of() -> None:
+def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None:
     scene = RecordFixture()
     scene.passes(
         plan(
@@ -133,7 +133,7 @@ def test_CCE_A4_a_dropped_occurrence_and_rules_that_cannot_work_are_warned_of() 
     )
 
 
-def test_CCE_A10_the_taint_and_the_annotation_are_warned_of_once_for_each() -> None:
+def test_CCE_A10_taint_and_annotation_cause_one_warning_each() -> None:
     notes = (
         *(Reason.of(ReasonCode.AVOID_TAINT, node=name, taint="x") for name in ("n1", "n2")),
         Reason.of(ReasonCode.AVOID_ANNOTATION, pod="kube-system/agent-1"),
@@ -152,7 +152,7 @@ def test_CCE_A10_the_taint_and_the_annotation_are_warned_of_once_for_each() -> N
     assert len(told(scene)) == 4, "a day later once more"
 
 
-def test_the_journal_names_the_rules_of_a_pass_and_of_a_growth() -> None:
+def test_rule_events_journal_names_the_rules_of_a_pass_and_of_a_scale_up() -> None:
     facts = of_plan(plan(**growing(RuleVerdict("evening", "pool", KEY, nodes=2)))).facts
     assert facts["rules"] == f"{KEY}/evening"
     assert "rules" not in of_plan(plan()).facts
@@ -160,7 +160,7 @@ def test_the_journal_names_the_rules_of_a_pass_and_of_a_growth() -> None:
     assert of_outcome(operation, Succeeded({}), NOW).facts["rules"] == "evening,busy"
 
 
-def test_a_rule_that_says_something_else_is_another_decision() -> None:
+def test_rule_events_changed_rule_result_is_a_new_decision() -> None:
     verdict = RuleVerdict("busy", "p", reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=30.0, above=40))
     other = msgspec.structs.replace(
         verdict, rate=31.0, reason=Reason.of(ReasonCode.RULE_BELOW, metric="cpu", rate=31.0, above=40)

@@ -1,4 +1,4 @@
-"""The status ConfigMap in upstream's schema (state.md §10)."""
+"""The status ConfigMap in upstream's schema (docs/events.md "Status ConfigMap")."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def stored(scene: RecordFixture) -> Any:
     return yaml.load(scene.wall.maps[NAME]["data"]["status"], Loader=yaml.BaseLoader)
 
 
-def test_the_whole_document_is_as_upstream_has_it() -> None:
+def test_status_complete_document_equals_upstreams() -> None:
     scene = RecordFixture()
     scene.passes(decided(groups=(group(candidates=2, backoff=BACKOFF),)))
     probe = {"lastProbeTime": "2026-11-21T07:20:54Z", "lastTransitionTime": "2026-11-21T07:20:54Z"}
@@ -101,7 +101,7 @@ def test_the_whole_document_is_as_upstream_has_it() -> None:
     assert scene.wall.maps[NAME]["metadata"]["annotations"] == {ANNOTATION: "2026-11-21 07:20:54.000000000 +0000 UTC"}
 
 
-def test_keys_come_in_upstreams_order_and_what_is_nothing_is_left_out() -> None:
+def test_status_keys_are_in_upstreams_order_and_empty_ones_omitted() -> None:
     text = render(document(plan(groups=(group(counts={}),)), {}))
     assert re.findall(r"^(\w+):", text, re.MULTILINE) == ["time", "autoscalerStatus", "clusterWide", "nodeGroups"]
     assert re.search(r"^- name: g$", text, re.MULTILINE)
@@ -119,20 +119,20 @@ def test_keys_come_in_upstreams_order_and_what_is_nothing_is_left_out() -> None:
         ({}, "NoActivity"),
     ],
 )
-def test_what_a_group_is_doing_has_an_order(parts: dict[str, Any], status: str) -> None:
+def test_status_of_a_group_has_an_order_of_precedence(parts: dict[str, Any], status: str) -> None:
     found = document(decided(groups=(group(**parts), group("h"))), {})
     assert found["nodeGroups"][0]["scaleUp"]["status"] == status
     assert ("backoffInfo" in found["nodeGroups"][0]["scaleUp"]) is (status == "Backoff")
     assert found["clusterWide"]["scaleUp"]["status"] == ("InProgress" if status == "InProgress" else "NoActivity")
 
 
-def test_a_long_message_of_a_vendor_is_cut_and_says_so() -> None:
+def test_status_truncates_a_long_vendor_message_and_says_so() -> None:
     assert shortened("x" * 500) == "x" * 500
     cut = shortened("x" * 501)
     assert (len(cut), cut[-12:]) == (500, "x<truncated>")
 
 
-def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
+def test_status_transition_time_is_when_the_status_changed() -> None:
     scene = RecordFixture()
     for at, well in ((0, True), (100, True), (200, False), (300, False)):
         scene.passes(decided(NOW + at, groups=(group(healthy=well),)))
@@ -145,7 +145,7 @@ def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
     assert stored(scene)["clusterWide"]["health"]["lastTransitionTime"] == "2026-11-21T07:20:54Z"
 
 
-def test_a_transition_survives_a_cold_start_and_a_lost_row() -> None:
+def test_status_transition_time_survives_a_cold_start_and_a_lost_row() -> None:
     scene = RecordFixture()
     scene.passes(decided())
     scene.left = type(scene.left)()
@@ -153,21 +153,21 @@ def test_a_transition_survives_a_cold_start_and_a_lost_row() -> None:
     assert stored(scene)["clusterWide"]["health"]["lastTransitionTime"] == "2026-11-21T07:20:54Z"
 
 
-def test_an_unchanged_status_is_written_once_a_minute_and_not_even_read_in_between() -> None:
+def test_status_unchanged_is_written_once_a_minute_and_not_read_in_between() -> None:
     scene = RecordFixture()
     for at in range(0, 121, 10):
         scene.passes(decided(NOW + at))
     assert [call for call in scene.wall.calls if call in ("find", "change")] == ["find", "change"] * 3
 
 
-def test_a_change_is_written_at_once() -> None:
+def test_status_change_is_written_at_once() -> None:
     scene = RecordFixture()
     scene.passes(decided())
     scene.passes(decided(NOW + 1, unneeded=("n1",)))
     assert stored(scene)["clusterWide"]["scaleDown"]["candidates"] == "1"
 
 
-def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
+def test_status_is_written_although_the_clock_goes_back() -> None:
     scene = RecordFixture()
     scene.passes(decided())
     scene.passes(decided(NOW - 3600))
@@ -187,7 +187,7 @@ def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
         "[" * 3000,
     ],
 )
-def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> None:
+def test_status_replaces_only_its_key_in_a_foreign_config_map(rubbish: str) -> None:
     scene = RecordFixture()
     scene.wall.maps[NAME] = {
         "metadata": {"uid": "u", "resourceVersion": "7"},
@@ -199,7 +199,7 @@ def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> N
     assert stored(scene)["clusterWide"]["health"]["status"] == "Healthy"
 
 
-def test_a_config_map_without_data_is_filled() -> None:
+def test_status_config_map_without_data_is_filled() -> None:
     scene = RecordFixture()
     scene.wall.maps[NAME] = {"metadata": {"uid": "u", "resourceVersion": "7"}}
     scene.passes(decided())
@@ -207,7 +207,7 @@ def test_a_config_map_without_data_is_filled() -> None:
 
 
 @each_row(("conflicts", "trouble"), [(2, ""), (3, "status: Conflict: changed meanwhile")])
-def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: int, trouble: str) -> None:
+def test_status_concurrent_write_is_not_overwritten_unread(conflicts: int, trouble: str) -> None:
     scene = RecordFixture()
     scene.wall.conflicts = conflicts
     scene.passes(decided())
@@ -215,7 +215,7 @@ def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: in
     assert scene.wall.calls.count("find") == 3
 
 
-def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
+def test_status_refused_write_is_reported_and_retried_after_a_minute() -> None:
     scene = RecordFixture()
     scene.wall.errors["maps"] = Forbidden("configmaps is forbidden")
     said = []
@@ -226,7 +226,7 @@ def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
     assert len(scene.journal.entries) == 1
 
 
-def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there() -> None:
+def test_status_missing_config_map_is_reported_once_and_filled_when_present() -> None:
     scene = RecordFixture(namespace="scaling", status_config_map_name=NAME)
     there = scene.wall.maps.pop(NAME)
     said = []
@@ -250,22 +250,22 @@ def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there()
 
 
 @each_row("settings", [{"write_status_configmap": False}, {"wall": False}])
-def test_a_status_that_is_not_wanted_is_neither_read_nor_written(settings: dict[str, Any]) -> None:
+def test_status_disabled_is_neither_read_nor_written(settings: dict[str, Any]) -> None:
     scene = RecordFixture(**settings)
     scene.passes(decided())
     assert scene.wall.calls == []
 
 
-def test_times_are_written_as_go_prints_them() -> None:
+def test_status_times_have_gos_format() -> None:
     assert long_time(1_795_245_654.5) == "2026-11-21 07:20:54.500000000 +0000 UTC"
     assert long_time(1_795_245_654.9999999999) == "2026-11-21 07:20:55.000000000 +0000 UTC"
 
 
-def test_what_is_written_reads_back() -> None:
+def test_status_round_trips() -> None:
     written = document(decided(groups=(group(backoff=BACKOFF),)), {})
     assert document(decided(groups=(group(backoff=BACKOFF),)), parse(render(written))) == written
 
 
 @each_row("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
-def test_a_text_that_somebody_made_endlessly_deep_is_no_status(text: str) -> None:
+def test_status_endlessly_nested_text_is_ignored(text: str) -> None:
     assert parse(text) == {}

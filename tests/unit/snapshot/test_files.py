@@ -1,4 +1,5 @@
-"""Saved clusters: good ones read whole; one bad object is a gap; a bad file is an error that names its place."""
+"""Saved clusters: valid ones are read completely; an invalid object is a gap; an invalid file is an error with its
+path."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def _group(**fields: Any) -> dict[str, Any]:
 
 def _write(folder: Path, items: list[Any], groups: list[Any] | None = None) -> Path:
     (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
-    for kind in ("pods", "workloads", "pdbs"):  # saved, and there are none
+    for kind in ("pods", "workloads", "pdbs"):  # saved, with no objects
         (folder / f"{kind}.json").write_text('{"kind": "List", "items": []}')
     (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups if groups is not None else [_group()]}))
     return folder
@@ -51,14 +52,14 @@ def _read(folder: Path) -> Snapshot:
     return read(folder, node_groups=None, cluster="c", taken_at=0.0)
 
 
-def test_a_manifest_may_say_what_a_groups_nodes_cost(tmp_path: Path) -> None:
+def test_files_manifest_may_state_a_groups_node_price(tmp_path: Path) -> None:
     assert _read(_write(tmp_path, [_node()], [_group(price=0.25)])).groups[0].price == 0.25
     assert _read(_write(tmp_path, [_node()])).groups[0].price == 0.0
     with pytest.raises(BadInput, match=r"nodeGroups\[0\]\.price: -1 is negative; write what a node costs per hour"):
         _read(_write(tmp_path, [_node()], [_group(price=-1)]))
 
 
-def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
+def test_files_lists_single_objects_and_gzip_are_read(tmp_path: Path) -> None:
     _write(tmp_path, [_node(), _pod()])
     (tmp_path / "one.json").write_text(json.dumps(_pod("q")))
     (tmp_path / "more.json.gz").write_bytes(
@@ -81,14 +82,14 @@ def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
         ({"allocatable": {}}, {}),
     ],
 )
-def test_a_template_of_which_only_the_capacity_is_known_says_so(tmp_path: Path, given: Any, kept: Any) -> None:
+def test_files_template_with_capacity_only_is_reported_as_such(tmp_path: Path, given: Any, kept: Any) -> None:
     template = _read(_write(tmp_path, [_node()], [_group(template=_node("t", **given))])).groups[0].template
     assert template is not None
     assert template.capacity == {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}
     assert template.allocatable == kept
 
 
-def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
+def test_files_sibling_pods_on_different_nodes_are_one_class(tmp_path: Path) -> None:
     token = {"name": "kube-api-access-{}", "projected": {"sources": []}}
     pods = [
         _pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}]) for at in range(5)
@@ -99,7 +100,7 @@ def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
 
 
 def _daemon(name: str, node: str, *others: str) -> dict[str, Any]:
-    """A pod of a DaemonSet, pinned to its node as its controller does it. others: nodes named in another term."""
+    """A DaemonSet pod, pinned to its node as the controller does it. others: nodes named in another term."""
     fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     terms = [fields, *({"matchExpressions": [{"key": "x", "operator": "In", "values": [other]}]} for other in others)]
     pod = _pod(
@@ -111,13 +112,13 @@ def _daemon(name: str, node: str, *others: str) -> dict[str, Any]:
     return pod
 
 
-def test_daemons_of_different_nodes_are_one_class(tmp_path: Path) -> None:
+def test_files_daemonset_pods_of_different_nodes_are_one_class(tmp_path: Path) -> None:
     snapshot = _read(_write(tmp_path, [_node(), *(_daemon(f"d{at}", f"n{at}", "other") for at in range(4))]))
     assert ({pod.cls for pod in snapshot.pods}, [pod.node for pod in snapshot.pods]) == ({0}, ["n0", "n1", "n2", "n3"])
 
 
-def test_a_daemon_on_the_node_that_all_of_them_name_is_not_like_the_others(tmp_path: Path) -> None:
-    """Which of the two names is its own cannot be told from the text."""
+def test_files_daemonset_pod_on_a_node_that_all_its_siblings_name_is_separate(tmp_path: Path) -> None:
+    """The text does not show which of the two names is its own."""
     pods = [_daemon("d1", "n1", "n3"), _daemon("d2", "n2", "n3"), _daemon("d3", "n3", "n3"), _daemon("d4", "n4", "n3")]
     one, two, three, four = _read(_write(tmp_path, [_node(), *pods])).pods
     assert one.cls == two.cls == four.cls != three.cls
@@ -132,8 +133,8 @@ def test_a_daemon_on_the_node_that_all_of_them_name_is_not_like_the_others(tmp_p
         {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "NODE"}]}]},
     ],
 )
-def test_where_a_spec_names_its_node_elsewhere_too_it_is_read_for_itself(tmp_path: Path, named: dict[str, Any]) -> None:
-    """Siblings are told by their text, and what is read of each is still what it says."""
+def test_files_pod_naming_its_node_twice_in_the_spec_is_read_alone(tmp_path: Path, named: dict[str, Any]) -> None:
+    """Siblings are recognized by their text, and the parsed fields of each must still be its own."""
     pods = [
         json.loads(json.dumps(_pod(f"p-{node}", **named, nodeName=node)).replace("NODE", node))
         for node in ("n1", "n2", "n1", "n2", "n3")
@@ -146,7 +147,7 @@ def test_where_a_spec_names_its_node_elsewhere_too_it_is_read_for_itself(tmp_pat
 
 
 @pytest.mark.parametrize("change", ["labels", "annotations", "namespace", "spec", "owner"])
-def test_siblings_that_differ_in_anything_that_counts_are_not_one_class(tmp_path: Path, change: str) -> None:
+def test_files_siblings_that_differ_in_a_relevant_field_are_separate_classes(tmp_path: Path, change: str) -> None:
     pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(4)]
     for pod in pods:
         pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}]
@@ -178,20 +179,20 @@ def test_siblings_that_differ_in_anything_that_counts_are_not_one_class(tmp_path
     ],
     ids=["of-pods", "kind-last", "of-all-kinds", "misleading", "misleading-and-kind-last"],
 )
-def test_a_list_is_read_whatever_its_beginning_seems_to_say(tmp_path: Path, document: Any) -> None:
+def test_files_list_is_read_whatever_its_first_bytes_suggest(tmp_path: Path, document: Any) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "pods.json").write_text(json.dumps(document))
     snapshot = _read(tmp_path)
     assert ([pod.name for pod in snapshot.pods], snapshot.gaps) == (["p", "q"], ())
 
 
-def test_pods_are_in_the_order_of_namespace_and_name(tmp_path: Path) -> None:
+def test_files_pods_are_ordered_by_namespace_and_name(tmp_path: Path) -> None:
     names = [("a", "z"), ("a-b", "a"), ("a.b", "a"), ("b", "a-b"), ("b", "a.b"), ("b", "a0")]
     pods = [{**_pod(name), "metadata": {"name": name, "namespace": namespace}} for namespace, name in reversed(names)]
     assert [(pod.namespace, pod.name) for pod in _read(_write(tmp_path, [_node(), *pods])).pods] == sorted(names)
 
 
-def test_finished_pods_are_left_out(tmp_path: Path) -> None:
+def test_files_finished_pods_are_omitted(tmp_path: Path) -> None:
     done = {**_pod("done"), "status": {"phase": "Succeeded"}}
     assert [p.name for p in _read(_write(tmp_path, [_node(), _pod(), done])).pods] == ["p"]
 
@@ -229,7 +230,9 @@ def test_finished_pods_are_left_out(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_one_malformed_object_among_many_is_a_gap(tmp_path: Path, bad: Any, kind: str, place: str, detail: str) -> None:
+def test_files_one_malformed_object_among_many_is_a_gap(
+    tmp_path: Path, bad: Any, kind: str, place: str, detail: str
+) -> None:
     snapshot = _read(_write(tmp_path, [_node(), bad, _pod()]))
     assert ([n.name for n in snapshot.nodes if n.allocatable], [p.name for p in snapshot.pods]) == (["a-0"], ["p"])
     assert len(snapshot.gaps) == 1
@@ -244,8 +247,8 @@ MANY = [{"resources": {"requests": {"cpu": "many"}}}]
 
 @pytest.mark.parametrize("others", [[_node()], [_pod("good")]], ids=["of-all-kinds", "of-pods"])
 @pytest.mark.parametrize("status", [{}, {"phase": "Running"}, {"phase": "Running", "containerStatuses": []}])
-def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[Any], status: Any) -> None:
-    """Whatever list it stands in, and however little else is known of it."""
+def test_files_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[Any], status: Any) -> None:
+    """This applies in every list, and however little of the pod is readable."""
     _write(tmp_path, [_node()])
     items = [*others, {**_pod("bad", nodeName="a-0", containers=MANY), "status": status}]
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
@@ -254,7 +257,7 @@ def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[A
     ]
 
 
-def test_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> None:
+def test_files_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> None:
     _write(tmp_path, [_node()])
     pods = [
         _pod("p1", nodeName="n1", containers=MANY),
@@ -262,7 +265,7 @@ def test_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> Non
         _pod("p3", nodeName="n3", containers=MANY),
     ]
     for pod in pods:
-        del pod["kind"]  # as the API's own lists have it
+        del pod["kind"]  # in the form of the API's own lists
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "PodList", "items": pods}))
     snapshot = _read(tmp_path)
     assert [pod.name for pod in snapshot.pods] == ["p2"]
@@ -270,13 +273,13 @@ def test_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("item", ["x", None, 7, {"metadata": {"name": "a"}}])
-def test_an_item_that_is_no_object_is_a_gap(tmp_path: Path, item: Any) -> None:
+def test_files_list_item_that_is_not_an_object_is_a_gap(tmp_path: Path, item: Any) -> None:
     gaps = _read(_write(tmp_path, [_node(), item])).gaps
     assert [(gap.kind, gap.place) for gap in gaps] == [("object", "all.json: items[1]")]
 
 
 @pytest.mark.parametrize("field", ["name", "nodeName", "label"])
-def test_bytes_that_are_no_text_are_a_gap_never_a_crash(tmp_path: Path, field: str) -> None:
+def test_files_bytes_that_are_not_text_are_a_gap_and_never_a_crash(tmp_path: Path, field: str) -> None:
     _write(tmp_path, [_node()])
     pods = {"name": _pod("MARK"), "nodeName": _pod(nodeName="MARK"), "label": _pod()}
     pods["label"]["metadata"]["labels"] = {"a": "MARK"}
@@ -287,7 +290,7 @@ def test_bytes_that_are_no_text_are_a_gap_never_a_crash(tmp_path: Path, field: s
 
 
 @pytest.mark.parametrize("kind", ["PodList", "List"])
-def test_a_pod_with_bytes_that_are_no_text_still_names_its_node(tmp_path: Path, kind: str) -> None:
+def test_files_pod_with_bytes_that_are_not_text_still_names_its_node(tmp_path: Path, kind: str) -> None:
     _write(tmp_path, [_node()])
     bad = _pod("bad", nodeName="a-0")
     bad["metadata"]["labels"] = {"a": "MARK"}
@@ -296,14 +299,14 @@ def test_a_pod_with_bytes_that_are_no_text_still_names_its_node(tmp_path: Path, 
     assert [(gap.name, gap.node) for gap in _read(tmp_path).gaps] == [("ns/bad", "a-0")]
 
 
-def test_endless_nesting_is_an_error(tmp_path: Path) -> None:
+def test_files_endless_nesting_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "pods.json").write_text('{"kind": "List", "items": [{"kind": "Pod", "spec": ' + "[" * 100_000)
     with pytest.raises(BadInput, match=r"pods\.json"):
         _read(tmp_path)
 
 
-def test_what_was_not_saved_is_a_gap_or_for_nodes_and_pods_an_error(tmp_path: Path) -> None:
+def test_files_unsaved_kind_is_a_gap_but_nodes_and_pods_are_required(tmp_path: Path) -> None:
     folder = _write(tmp_path, [_node()])
     (folder / "pdbs.json").unlink()
     assert [gap.kind for gap in _read(folder).gaps] == ["PodDisruptionBudget"]
@@ -333,7 +336,9 @@ def test_what_was_not_saved_is_a_gap_or_for_nodes_and_pods_an_error(tmp_path: Pa
         ),
     ],
 )
-def test_a_bad_manifest_names_its_place(tmp_path: Path, groups: list[Any], place: str, words: str) -> None:
+def test_files_invalid_manifest_error_names_its_place(
+    tmp_path: Path, groups: list[Any], place: str, words: str
+) -> None:
     with pytest.raises(BadInput) as caught:
         _read(_write(tmp_path, [_node()], groups))
     assert place in caught.value.place
@@ -341,26 +346,26 @@ def test_a_bad_manifest_names_its_place(tmp_path: Path, groups: list[Any], place
 
 
 @pytest.mark.parametrize("members", [{"nodes": ["a-0"]}, {"nodeLabels": {"x": "y"}}])
-def test_a_manifest_may_say_whose_nodes_are_whose(tmp_path: Path, members: dict[str, Any]) -> None:
+def test_files_manifest_may_assign_nodes_to_groups(tmp_path: Path, members: dict[str, Any]) -> None:
     stranger = {**_node(), "spec": {"providerID": "aws:///eu-1a/i-1"}}
     snapshot = _read(_write(tmp_path, [stranger], [_group(**members)]))
     assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
 
 
-def test_a_group_without_nodes_has_size_0(tmp_path: Path) -> None:
+def test_files_group_without_nodes_has_size_0(tmp_path: Path) -> None:
     snapshot = _read(_write(tmp_path, [_node()], [_group(), _group(id="empty", size=0)]))
     assert {g.id: g.target for g in snapshot.groups} == {"a": 1, "empty": 0}
 
 
 @pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"a"', "[]"])
-def test_a_broken_file_is_an_error_and_nothing_is_used(tmp_path: Path, text: str) -> None:
+def test_files_broken_file_is_an_error_and_nothing_is_used(tmp_path: Path, text: str) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(BadInput, match=r"broken\.json"):
         _read(tmp_path)
 
 
-def test_a_truncated_gzip_is_an_error(tmp_path: Path) -> None:
+def test_files_truncated_gzip_is_an_error(tmp_path: Path) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "pods.json.gz").write_bytes(gzip.compress(b"x" * 1000)[:-9])
     with pytest.raises(BadInput, match=r"pods\.json\.gz"):
@@ -368,14 +373,14 @@ def test_a_truncated_gzip_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda p: p / "absent", lambda p: p])
-def test_a_folder_that_is_not_there_or_empty_says_what_to_do(tmp_path: Path, make: Any) -> None:
+def test_files_missing_or_empty_folder_error_says_what_to_do(tmp_path: Path, make: Any) -> None:
     with pytest.raises(BadInput, match=r"kubectl|nodes\.json"):
         _read(make(tmp_path))
 
 
 @needs_shared
 @pytest.mark.parametrize(("name", "pods"), [("shop-busy", 121), ("shop-quiet", 49)])
-def test_captures_from_a_real_control_plane_have_no_gaps(name: str, pods: int) -> None:
+def test_files_captures_of_a_real_control_plane_have_no_gaps(name: str, pods: int) -> None:
     snapshot = _read(SHARED / "data" / "captures" / name)
     assert (len(snapshot.nodes), len(snapshot.pods), snapshot.gaps) == (11, pods, ())
     assert {g.id: g.target for g in snapshot.groups} == {
@@ -401,7 +406,7 @@ _ENV = {
         pytest.param({"nodeName": None}, id="null"),
     ],
 )
-def test_only_spec_nodeName_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
+def test_files_only_spec_node_name_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
     pods = [
         _pod("runs", **{**spec, "nodeName": "a-0"}),
         _pod("waits", **spec),
@@ -421,7 +426,7 @@ def test_only_spec_nodeName_says_where_a_pod_runs(tmp_path: Path, spec: dict[str
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_a_node_may_have_any_name_without_changing_what_its_daemons_ask_for(tmp_path: Path, indent: int | None) -> None:
+def test_files_node_name_does_not_change_the_requests_of_its_daemonset_pods(tmp_path: Path, indent: int | None) -> None:
     owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
     pods = []
     for name in ("cpu", "a-1"):
@@ -443,7 +448,7 @@ def test_a_node_may_have_any_name_without_changing_what_its_daemons_ask_for(tmp_
     assert len(snapshot.classes) == 1, "a DaemonSet has one class, however many nodes there are"
 
 
-def test_a_label_beside_spec_nodeName_never_passes_for_it(tmp_path: Path) -> None:
+def test_files_label_next_to_spec_node_name_is_not_mistaken_for_it(tmp_path: Path) -> None:
     def bound(name: str, wants: str, on: str) -> dict[str, Any]:
         pod = _pod(name)
         return {**pod, "spec": {"nodeSelector": {"nodeName": wants}, **pod["spec"], "nodeName": on}}
@@ -459,7 +464,7 @@ def test_a_label_beside_spec_nodeName_never_passes_for_it(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
-def test_however_json_is_spaced_siblings_are_one_class(tmp_path: Path, separators: tuple[str, str]) -> None:
+def test_files_json_spacing_does_not_split_a_pod_class(tmp_path: Path, separators: tuple[str, str]) -> None:
     pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(3)]
     _write(tmp_path, [_node()])
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}, separators=separators))

@@ -1,4 +1,5 @@
-"""Saved objects whose kind is also that of a built-in resource, but whose API group is another: they are not these."""
+"""Saved objects with the kind of a built-in resource but another API group must not be taken for the built-in
+resource."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def _read(folder: Path, *documents: Any) -> Snapshot:
 
 
 def _listed(kind: str, items: list[dict[str, Any]], version: str) -> dict[str, Any]:
-    """As the API itself lists: the items do not repeat what they are."""
+    """A list in the API's own form: the items do not repeat kind and version."""
     bare = [{key: value for key, value in item.items() if key not in {"kind", "apiVersion"}} for item in items]
     return {"kind": f"{kind}List", "apiVersion": version, "items": bare}
 
@@ -57,7 +58,7 @@ def _listed(kind: str, items: list[dict[str, Any]], version: str) -> dict[str, A
         ("Job", "batch.volcano.sh/v1alpha1"),
     ],
 )
-def test_controllers_of_another_group_are_not_taken_for_built_in_ones(
+def test_foreign_api_group_controllers_are_not_taken_for_built_in_ones(
     tmp_path: Path, kind: str, version: str, form: str
 ) -> None:
     foreign = _controller(kind, version, "theirs")
@@ -74,7 +75,7 @@ def test_controllers_of_another_group_are_not_taken_for_built_in_ones(
     assert not found.gaps or {gap.kind for gap in found.gaps} == {"ReplicaSet", "DaemonSet", "PodDisruptionBudget"}
 
 
-def test_both_groups_in_one_list_are_told_apart(tmp_path: Path) -> None:
+def test_foreign_and_built_in_api_groups_in_one_list_are_distinguished(tmp_path: Path) -> None:
     ours, theirs = _controller("DaemonSet", "apps/v1", "ours"), _controller("DaemonSet", "apps.kruise.io/v1", "theirs")
     found = _read(tmp_path, {"kind": "List", "apiVersion": "v1", "items": [theirs, ours]})
     assert [each.name for each in found.daemonsets] == ["ours"]
@@ -82,7 +83,7 @@ def test_both_groups_in_one_list_are_told_apart(tmp_path: Path) -> None:
     assert found.controller_kinds == ("DaemonSet",)
 
 
-def test_a_storage_systems_nodes_are_no_nodes_of_the_cluster(tmp_path: Path) -> None:
+def test_foreign_api_group_nodes_of_a_storage_system_are_not_cluster_nodes(tmp_path: Path) -> None:
     longhorn = _object("Node", "longhorn.io/v1beta2", "a-0", spec={"disks": {}}, status={"conditions": []})
     found = _read(
         tmp_path,
@@ -95,6 +96,6 @@ def test_a_storage_systems_nodes_are_no_nodes_of_the_cluster(tmp_path: Path) -> 
     assert "Node" not in {gap.kind for gap in found.gaps}
 
 
-def test_an_old_version_of_the_right_group_still_counts(tmp_path: Path) -> None:
+def test_old_version_of_the_built_in_api_group_still_counts(tmp_path: Path) -> None:
     found = _read(tmp_path, {"kind": "List", "items": [_controller("StatefulSet", "apps/v1beta2", "s")]})
     assert [each.name for each in found.controllers] == ["s"]

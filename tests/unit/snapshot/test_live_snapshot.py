@@ -1,4 +1,4 @@
-"""A live cluster becomes a snapshot: what is asked for, what is lost where it is refused, and what never is."""
+"""Reading a live cluster: the requests, the gaps caused by refusals, and the errors that stop it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def refused(resource: ListedResource, code: int) -> list[Reply]:
     return [Reply(code, cause)]
 
 
-def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
+def test_live_snapshot_contains_everything_in_the_resource_table() -> None:
     taken, _ = snapshot(LiveSnapshotApi())
     assert (taken.cluster, taken.taken_at) == ("prod", NOW)
     assert [n.name for n in taken.nodes] == ["n1", "n2"]
@@ -134,7 +134,7 @@ def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
     assert taken.gaps == (MissingData("provider/test", "one group is hidden"),)
 
 
-def test_what_is_asked_of_the_server() -> None:
+def test_live_snapshot_requests() -> None:
     _, requests = snapshot(LiveSnapshotApi())
     first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}
     assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "500"}
@@ -146,7 +146,7 @@ def test_what_is_asked_of_the_server() -> None:
 
 @each_row("code", [403, 404])
 @each_row("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
-def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResource, code: int) -> None:
+def test_live_snapshot_refused_resource_is_a_gap_naming_affected_decisions(resource: ListedResource, code: int) -> None:
     taken, _ = snapshot(LiveSnapshotApi(**{resource.kind: refused(resource, code)}))
     gap = taken.gaps[0]
     assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
@@ -181,13 +181,13 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: ListedResour
         ),
     ],
 )
-def test_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
+def test_live_snapshot_reads_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
     taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[answer]))
     assert taken.priorities == expected
     assert [gap.kind for gap in taken.gaps] == ["provider/test"]
 
 
-def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
+def test_live_snapshot_unreadable_config_map_is_a_gap_and_stops_nothing() -> None:
     taken, _ = snapshot(LiveSnapshotApi(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
     assert taken.priorities is None
     gap = taken.gaps[0]
@@ -199,7 +199,7 @@ def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
     assert gap.affected_decisions
 
 
-def test_the_config_map_is_looked_for_where_the_options_say() -> None:
+def test_live_snapshot_reads_the_config_map_named_in_the_options() -> None:
     body = {
         "kind": "ConfigMap",
         "data": {"priorities": "1: [b]"},
@@ -212,7 +212,7 @@ def test_the_config_map_is_looked_for_where_the_options_say() -> None:
     assert taken.priorities == PriorityConfig("1: [b]", ((1, ("b",)),))
 
 
-def test_a_malformed_claim_is_a_gap_that_names_it() -> None:
+def test_live_snapshot_malformed_claim_is_a_gap_that_names_it() -> None:
     bad = plain("bad", resources={"requests": {"storage": "1.5Gii"}})
     items = {"kind": "PersistentVolumeClaimList", "metadata": {}, "items": [*OBJECTS["PersistentVolumeClaim"], bad]}
     taken, _ = snapshot(LiveSnapshotApi(PersistentVolumeClaim=[Reply(body=items)]))
@@ -220,7 +220,7 @@ def test_a_malformed_claim_is_a_gap_that_names_it() -> None:
     assert [(gap.kind, gap.name) for gap in taken.gaps[:1]] == [("PersistentVolumeClaim", "shop/bad")]
 
 
-def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> None:
+def test_live_snapshot_unread_controller_kind_is_not_taken_for_absent() -> None:
     resource = next(r for r in RESOURCES if r.kind == "Job")
     taken, _ = snapshot(LiveSnapshotApi(Job=refused(resource, 403)))
     assert "Job" not in taken.controller_kinds
@@ -229,25 +229,25 @@ def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> Non
 
 @each_row(("code", "cls"), [(403, errors.Forbidden), (404, errors.NotFound)])
 @each_row("kind", ["Node", "Pod"])
-def test_without_nodes_or_pods_there_is_no_snapshot(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
+def test_live_snapshot_needs_nodes_and_pods(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
     resource = next(r for r in RESOURCES if r.kind == kind)
     with pytest.raises(cls, match="is refused"):
         snapshot(LiveSnapshotApi(**{kind: refused(resource, code)}))
 
 
-def test_a_server_in_trouble_is_no_gap() -> None:
+def test_live_snapshot_server_error_is_not_a_gap() -> None:
     with pytest.raises(errors.Unavailable):
         snapshot(LiveSnapshotApi(PodDisruptionBudget=[Reply(500, status(500))] * 4))
 
 
-def test_something_that_answers_without_being_an_api_server_is_noticed() -> None:
+def test_live_snapshot_detects_a_server_that_is_not_an_api_server() -> None:
     with pytest.raises(errors.Unavailable):
         snapshot(LiveSnapshotApi(Pod=[Reply(body={})] * 4))
     with pytest.raises(errors.Unavailable):
         snapshot(LiveSnapshotApi(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})]))
 
 
-def test_a_list_that_expires_half_way_leaves_nothing_twice_and_nothing_old() -> None:
+def test_live_snapshot_restarted_list_leaves_no_duplicate_and_no_stale_object() -> None:
     gone = {"kind": "PodList", "metadata": {"continue": "2"}, "items": [pod("gone", "n1"), pod("web-1", "n1")]}
     expired = Reply(410, status(410, "Expired"))
     taken, _ = snapshot(LiveSnapshotApi(Pod=[Reply(body=gone), expired]))
@@ -256,7 +256,7 @@ def test_a_list_that_expires_half_way_leaves_nothing_twice_and_nothing_old() -> 
     assert len(taken.budgets) == len(undisturbed.budgets)
 
 
-def test_the_snapshot_does_not_depend_on_which_answer_comes_first() -> None:
+def test_live_snapshot_does_not_depend_on_the_order_of_answers() -> None:
     first, _ = snapshot(LiveSnapshotApi())
     gate = threading.Event()
     delayed = Reply(body={"kind": "NodeList", "metadata": {}, "items": OBJECTS["Node"]}, held=gate)
@@ -272,7 +272,7 @@ def test_the_snapshot_does_not_depend_on_which_answer_comes_first() -> None:
     assert late == first
 
 
-def test_one_malformed_object_is_a_gap_that_names_it() -> None:
+def test_live_snapshot_malformed_object_is_a_gap_that_names_it() -> None:
     wrong = {"kind": "NodeList", "metadata": {}, "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}]}
     taken, _ = snapshot(LiveSnapshotApi(Node=[Reply(body=wrong)]))
     assert [n.name for n in taken.nodes if n.allocatable] == ["n1"]

@@ -1,4 +1,5 @@
-"""The shipped RBAC allows exactly what the code does: the reads of the table, and the writes of kube/."""
+"""The shipped RBAC allows exactly the calls that the code makes: the reads of the resource table, and the writes of
+kube/."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, RULE_OB
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
-# (group, resource, verb) -> the call that needs it. Reads of whole kinds are in the table of snapshot/live.py.
+# (group, resource, verb) -> the call that needs it. The table of snapshot/live.py has the reads of complete kinds.
 CALLS = {
     ("", "nodes", "get"): "nodes.get_node",
     ("", "nodes", "patch"): "nodes.add_taint, nodes.remove_taint",
@@ -38,11 +39,11 @@ def granted(kind: str) -> set[tuple[str, str, str]]:
     return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
 
 
-def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
+def test_rbac_cluster_role_equals_the_resource_table_and_the_calls() -> None:
     assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)} | CALLS.keys()
 
 
-def test_the_role_allows_two_config_maps_by_name_and_to_make_none() -> None:
+def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
     [role] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
     namespace = role["metadata"]["namespace"]
     assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in role["rules"])
@@ -54,8 +55,8 @@ def test_the_role_allows_two_config_maps_by_name_and_to_make_none() -> None:
     assert namespace == Options().namespace
 
 
-def test_the_status_config_map_is_shipped_without_data() -> None:
-    """With data in the file, applying it again would put the status back to what the file says."""
+def test_rbac_status_config_map_is_shipped_without_data() -> None:
+    """With data in the file, applying it again would reset the status to the file's."""
     [shipped] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "ConfigMap")
     assert shipped == {
         "apiVersion": "v1",
@@ -64,7 +65,7 @@ def test_the_status_config_map_is_shipped_without_data() -> None:
     }
 
 
-def test_nothing_is_created_but_evictions_and_events() -> None:
+def test_rbac_only_evictions_and_events_are_created() -> None:
     rules = granted("ClusterRole") | granted("Role")
     assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "patch"}} == {
         ("pods/eviction", "create"),
@@ -72,12 +73,12 @@ def test_nothing_is_created_but_evictions_and_events() -> None:
     }
 
 
-def test_nothing_is_granted_by_wildcard() -> None:
+def test_rbac_grants_nothing_by_wildcard() -> None:
     words = {word for kind in ("ClusterRole", "Role") for rule in granted(kind) for word in rule}
     assert "*" not in words
 
 
-def test_the_bindings_and_the_token_belong_to_the_service_account() -> None:
+def test_rbac_bindings_and_token_belong_to_the_service_account() -> None:
     rbac = documents("rbac-workload.yaml")
     account = next(doc["metadata"] for doc in rbac if doc["kind"] == "ServiceAccount")
     for binding in (doc for doc in rbac if doc["kind"].endswith("Binding")):

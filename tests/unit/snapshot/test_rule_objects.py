@@ -1,4 +1,4 @@
-"""HorizontalNodeAutoscaler objects in a snapshot: from a cluster and from files, and what their absence means."""
+"""HorizontalNodeAutoscaler objects in a snapshot, from a cluster and from files, and the meaning of their absence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.snapshot.test_live_snapshot import NOW, LiveSnapshotApi, observe
 
 
 def rule_object(name: str, **spec: Any) -> dict[str, Any]:
-    """One that adds two nodes above 40 %, as an item of a list: without kind."""
+    """A rule object that adds two nodes above 40 %, as an item of a list: without kind."""
     rule = {
         "ruleName": "busy",
         "type": "Metric",
@@ -33,7 +33,7 @@ def rule_object(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def taken(*replies: Reply, rules: bool = True) -> tuple[Snapshot, list[Seen]]:
-    """A cluster that answers so when it is asked for rule objects."""
+    """Reads a snapshot of a cluster that gives this answer for rule objects."""
     api, waiting = LiveSnapshotApi(), list(replies)
     with HttpScript(lambda seen: waiting.pop(0) if seen.path == RULE_OBJECTS.path else api(seen)) as server:
         return read_live_cluster("prod", client(server), observe, NOW, rules=rules), server.requests
@@ -53,7 +53,7 @@ def gaps(snapshot: Snapshot) -> list[MissingData]:
     return [gap for gap in snapshot.gaps if gap.kind == RULE_OBJECTS.kind]
 
 
-def test_CCE_A2_objects_are_read_with_everything_else_in_pages() -> None:
+def test_CCE_A2_objects_are_read_in_pages_with_all_other_kinds() -> None:
     snapshot, requests = taken(page(rule_object("b"), more="2"), page(rule_object("a", disable=True)))
     assert [(each.key, each.uid, each.disabled) for each in found(snapshot)] == [
         ("kube-system/a", "uid-a", True),
@@ -65,7 +65,7 @@ def test_CCE_A2_objects_are_read_with_everything_else_in_pages() -> None:
     assert gaps(snapshot) == []
 
 
-def test_CCE_A2_a_bad_object_is_read_as_refused_and_is_no_gap() -> None:
+def test_CCE_A2_invalid_object_is_read_as_refused_and_is_not_a_gap() -> None:
     snapshot, _ = taken(page(rule_object("good"), rule_object("bad", rules=[{}])))
     bad, good = found(snapshot)
     assert (bad.name, bad.rules, len(bad.problems)) == ("bad", (), 2)
@@ -74,13 +74,13 @@ def test_CCE_A2_a_bad_object_is_read_as_refused_and_is_no_gap() -> None:
     assert gaps(snapshot) == []
 
 
-def test_objects_nobody_wants_are_not_asked_for_and_there_are_none() -> None:
+def test_rule_objects_are_not_requested_if_the_policy_excludes_them() -> None:
     snapshot, requests = taken(rules=False)
     assert found(snapshot) == ()
     assert RULE_OBJECTS.path not in {seen.path for seen in requests}
 
 
-def test_a_cluster_that_does_not_know_the_kind_has_none_and_nothing_is_said() -> None:
+def test_rule_objects_of_an_unknown_kind_are_none_without_a_gap() -> None:
     snapshot, _ = taken(Reply(404, status(404, "NotFound", "the server could not find the requested resource")))
     assert found(snapshot) == ()
     assert gaps(snapshot) == []
@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_know_the_kind_has_none_and_nothing_is_said() ->
     ],
     ids=["forbidden", "broken", "no list"],
 )
-def test_CCE_A2_objects_that_cannot_be_read_are_a_gap_and_count_as_not_read(reply: Reply) -> None:
+def test_CCE_A2_unreadable_objects_are_a_gap_and_count_as_not_read(reply: Reply) -> None:
     snapshot, _ = taken(reply)
     assert snapshot.rule_objects is None, "so that the last good ones stay in force"
     [gap] = gaps(snapshot)
@@ -103,19 +103,19 @@ def test_CCE_A2_objects_that_cannot_be_read_are_a_gap_and_count_as_not_read(repl
     assert len(snapshot.pods) == 3, "everything else goes on"
 
 
-def test_a_list_that_is_refused_on_its_second_page_is_not_read() -> None:
+def test_rule_objects_refused_on_the_second_page_count_as_not_read() -> None:
     snapshot, _ = taken(page(rule_object("a"), more="2"), Reply(403, status(403, "Forbidden", "no more")))
     assert snapshot.rule_objects is None
 
 
-def test_an_object_without_a_name_is_a_gap_and_the_others_count() -> None:
+def test_rule_object_without_a_name_is_a_gap_and_others_count() -> None:
     snapshot, _ = taken(page({"metadata": {}, "spec": {}}, rule_object("a")))
     assert [each.name for each in found(snapshot)] == ["a"]
     assert [gap.place for gap in gaps(snapshot)] == [f"{RULE_OBJECTS.path}: items[0]"]
 
 
 @pytest.mark.parametrize("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
-def test_CCE_A2_saved_objects_are_picked_up_whatever_their_kinds_spelling(tmp_path: Path, kind: str) -> None:
+def test_CCE_A2_saved_objects_are_read_in_any_spelling_of_their_kind(tmp_path: Path, kind: str) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "rules.json").write_text(
         json.dumps(
@@ -125,7 +125,7 @@ def test_CCE_A2_saved_objects_are_picked_up_whatever_their_kinds_spelling(tmp_pa
     assert [each.key for each in found(_read(tmp_path))] == ["kube-system/a"]
 
 
-def test_a_saved_empty_list_of_objects_is_one_that_was_read(tmp_path: Path) -> None:
+def test_rule_objects_saved_empty_list_counts_as_read(tmp_path: Path) -> None:
     assert _read(_write(tmp_path, [_node()])).rule_objects is None
     (tmp_path / "rules.json").write_text(json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": []}))
     assert found(_read(tmp_path)) == ()

@@ -1,5 +1,4 @@
-"""Volumes, claims and soft preferences as they are read from saved clusters: what each field becomes, and what is said
-where storage was not saved."""
+"""Parsing of volumes, claims and soft preferences from saved clusters, and the gap where storage was not saved."""
 
 from __future__ import annotations
 
@@ -102,7 +101,7 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
         ),
     ],
 )
-def test_a_claim(saved: Any, raw: dict[str, Any], expected: Claim) -> None:
+def test_storage_claim_is_parsed(saved: Any, raw: dict[str, Any], expected: Claim) -> None:
     assert saved(raw).storage.claims == (expected,)
 
 
@@ -149,12 +148,12 @@ def test_a_claim(saved: Any, raw: dict[str, Any], expected: Claim) -> None:
         pytest.param({"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}, {"node_terms": ()}, id="nowhere"),
     ],
 )
-def test_a_volume(saved: Any, spec: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_storage_volume_is_parsed(saved: Any, spec: dict[str, Any], expected: dict[str, Any]) -> None:
     raw = thing("PersistentVolume", "v", metadata={"labels": {ZONE: "a"}}, spec=spec, status={"phase": "Available"})
     assert saved(raw).storage.volumes == (PersistentVolume("v", {ZONE: "a"}, phase="Available", **expected),)
 
 
-def test_a_storage_class_and_what_is_left_of_it(saved: Any) -> None:
+def test_storage_class_and_its_remaining_capacity_are_parsed(saved: Any) -> None:
     stored = saved(
         thing(
             "StorageClass",
@@ -241,11 +240,11 @@ def test_a_storage_class_and_what_is_left_of_it(saved: Any) -> None:
         ),
     ],
 )
-def test_a_volume_of_a_pod(saved: Any, raw: dict[str, Any], expected: Volume) -> None:
+def test_storage_volume_of_a_pod_is_parsed(saved: Any, raw: dict[str, Any], expected: Volume) -> None:
     assert only(saved(pod(volumes=[{"name": "v", **raw}]))).volumes == (expected,)
 
 
-def test_ephemeral_volumes_are_of_one_class_until_a_claim_is_special(saved: Any) -> None:
+def test_storage_ephemeral_volumes_share_a_pod_class_unless_a_claim_differs(saved: Any) -> None:
     asks = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
     pods = [pod(f"p{at}", volumes=asks) for at in range(5)]
     pods.append(pod("runs", volumes=asks, nodeName="n1"))
@@ -261,7 +260,7 @@ def test_ephemeral_volumes_are_of_one_class_until_a_claim_is_special(saved: Any)
     assert len({p.cls for p in taken.pods if p.name in {"p0", "p1", "runs"}}) == 1
 
 
-def test_a_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None:
+def test_storage_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None:
     bad = {"volumeClaimTemplate": {"spec": {"resources": {"requests": {"storage": "much"}}}}}
     taken = saved(pod("bad", volumes=[{"name": "v", "ephemeral": bad}]), pod("good"))
     assert ([p.name for p in taken.pods], [g.name for g in taken.gaps]) == (["good"], ["ns/bad"])
@@ -275,7 +274,7 @@ def test_a_malformed_claim_template_is_a_malformed_pod(saved: Any) -> None:
         pytest.param({"ephemeral": {}}, ["PersistentVolumeClaim"], id="ephemeral"),
     ],
 )
-def test_storage_that_was_not_saved_is_one_gap_and_only_where_it_matters(saved: Any, volume: Any, kinds: Any) -> None:
+def test_storage_not_saved_is_one_gap_only_where_it_matters(saved: Any, volume: Any, kinds: Any) -> None:
     taken = saved(pod(volumes=[{"name": "v", **volume}]))
     assert [gap.kind for gap in taken.gaps] == kinds
     assert all(gap.affected_decisions for gap in taken.gaps)
@@ -291,7 +290,7 @@ def test_storage_that_was_not_saved_is_one_gap_and_only_where_it_matters(saved: 
         ("elsewhere", {"priorities": "10: [a]"}, None),
     ],
 )
-def test_the_priority_config_map_of_a_saved_cluster(saved: Any, namespace: str, data: Any, expected: Any) -> None:
+def test_files_saved_priority_config_map_is_read(saved: Any, namespace: str, data: Any, expected: Any) -> None:
     others = thing("ConfigMap", "other", "kube-system", data={"priorities": "1: [b]"}, binaryData={"x": "AA=="})
     assert (
         saved(thing("ConfigMap", "cluster-autoscaler-priority-expander", namespace, data=data), others).priorities
@@ -299,7 +298,7 @@ def test_the_priority_config_map_of_a_saved_cluster(saved: Any, namespace: str, 
     )
 
 
-def test_soft_preferences_are_read_beside_the_hard_ones(saved: Any) -> None:
+def test_files_soft_preferences_are_read_with_the_hard_constraints(saved: Any) -> None:
     wanted = {"key": "disk", "operator": "In", "values": ["ssd"]}
     spread: list[dict[str, Any]] = [
         {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": when, "labelSelector": {}}
@@ -333,7 +332,7 @@ def test_soft_preferences_are_read_beside_the_hard_ones(saved: Any) -> None:
         pytest.param("Ready", {"allocatedResources": {"cpu": "3"}}, 2100, id="no-resize"),
     ],
 )
-def test_a_pod_being_resized_counts_the_larger(saved: Any, condition: str, status: Any, cpu: int) -> None:
+def test_files_pod_being_resized_counts_the_larger_request(saved: Any, condition: str, status: Any, cpu: int) -> None:
     resized = pod(
         "r",
         nodeName="n1",

@@ -1,4 +1,4 @@
-"""What becomes of objects that cannot be read: a Node keeps its identity, a pod keeps its node from being touched."""
+"""Unreadable objects: a Node keeps its identity, and a pod blocks its node from removal."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LAST = f"n{hostile_tenants.NODES - 1}"
         {"allocatable": {f"r{at}": "1" for at in range(600)}},
     ],
 )
-def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
-    """Without its Node its machine would count as one that never joined, and would be discarded."""
+def test_unreadable_node_counts_as_joined_and_is_blocked(status: Any) -> None:
+    """Without its Node, its machine would count as one that never joined, and would be deleted."""
     plan = hostile_tenants.planned([{**hostile_tenants.node(hostile_tenants.NODES - 1), "status": status}])
     [gap] = plan.gaps
     assert (gap.kind, gap.node) == ("Node", LAST)
@@ -53,7 +53,7 @@ def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
         {"tolerations": {}},
     ],
 )
-def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
+def test_unreadable_pod_blocks_its_node(spec: Any) -> None:
     plan = hostile_tenants.planned([hostile_tenants.pod("odd", node=LAST, **spec)])
     [gap] = plan.gaps
     assert (gap.kind, gap.name, gap.node) == ("Pod", "tenant/odd", LAST)
@@ -73,7 +73,7 @@ def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
         (b'{"nodeName": "n1"' + b"[" * 5_000, "n1"),
     ],
 )
-def test_the_node_of_a_wreck_is_found_as_long_as_it_is_written(raw: bytes, node: str) -> None:
+def test_unreadable_object_names_its_node_as_long_as_it_is_legible(raw: bytes, node: str) -> None:
     assert unreadable_objects.of(raw).node == node
 
 
@@ -105,7 +105,7 @@ class _Working:
         AttributeError("a"),
     ],
 )
-def test_a_provider_that_meets_what_nobody_foresaw_costs_its_own_groups_only(error: Exception) -> None:
+def test_provider_with_an_unexpected_error_loses_only_its_own_groups(error: Exception) -> None:
     groups, gaps = read_node_groups((_Failing(error), _Working()), ())  # type: ignore[arg-type]
     assert isinstance(error, MALFORMED)
     assert [group.id for group in groups] == ["g"]

@@ -1,4 +1,4 @@
-"""The store's suite runs on moto and on the in-memory table, or on what OUTSCALER_TEST_DYNAMODB names instead
+"""The store's suite runs on moto and on infra/local/dynamodb, or on the endpoint in OUTSCALER_TEST_DYNAMODB
 (make test-strict: Amazon's DynamoDB Local).
 """
 
@@ -22,7 +22,7 @@ NOWHERE = "http://127.0.0.1:9"  # the table in memory has no address
 
 @pytest.fixture(scope="session", params=KINDS, ids=lambda kind: "strict" if "://" in kind else kind)
 def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """One client for all stores: making one takes longer than most of these tests."""
+    """One client for all stores: creating one takes longer than most of these tests."""
     if request.param == "memory":
         yield MemoryAccount()
     elif request.param == "moto":
@@ -33,13 +33,13 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def table(connected: Any) -> str:
-    """A table of the module's own: moto copies the whole table for every transaction."""
+    """One table per module, because moto copies the whole table for every transaction."""
     return new_table(connected)
 
 
 @pytest.fixture
 def bench(connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> StoreFixture:
-    """Stores, a clock and faults, for a cluster that no other test knows."""
+    """Stores, a clock and faults, for a cluster name that no other test uses."""
     for name, value in environment(getattr(connected.meta, "endpoint_url", NOWHERE)).items():
         monkeypatch.setenv(name, value)
     return StoreFixture(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), AwsFaults())

@@ -1,4 +1,4 @@
-"""What the store's tests share: stores over one table, counted requests, and a full memory."""
+"""Shared parts of the store's tests: stores over one table, counted requests, and a complete memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
 
 @dataclass
 class StoreFixture:
-    """One cluster in one table. `store` is made once; `fresh` gives another, as a new process would have."""
+    """One cluster in one table. `store` is created once; `fresh` creates another, as a new process would have."""
 
     table: str
     cluster: str
@@ -59,13 +59,13 @@ class StoreFixture:
 
     @property
     def store(self) -> Store:
-        """The store that most of a test uses."""
+        """The store for most of a test."""
         if self._store is None:
             self._store = self.fresh()
         return self._store
 
     def fresh(self, *, faults: AwsFaults | None = None) -> Store:
-        """A store with nothing remembered in the process. It waits by noting how long."""
+        """Returns a store without cached state. Its waits only record their length."""
         return Store(
             self.table,
             clock=self.clock,
@@ -77,21 +77,21 @@ class StoreFixture:
         )
 
     def lease(self, owner: str = "reconcile-1") -> Lease:
-        """The cluster's lease, for a minute."""
+        """Takes the cluster's lease, for a minute."""
         return self.store.leases.acquire(self.cluster, owner, 60.0)
 
     def save(self, before: Memory, after: Memory, *operations: Operation, owner: str = "reconcile-1") -> None:
-        """One save under a lease of its own."""
+        """Saves once under its own lease."""
         lease = self.lease(owner)
         self.store.memory.save(self.cluster, before, after, operations, lease)
         self.store.leases.release(lease)
 
     def load(self) -> Memory:
-        """As the next pass would find it."""
+        """Loads as the next pass would."""
         return self.store.memory.load(self.cluster)
 
     def operation(self, name: str, **values: Any) -> Operation:
-        """A planned growth of group `workers`."""
+        """A planned scale-up of group `workers`."""
         given: dict[str, Any] = {
             "id": f"grow-{name}",
             "cluster": self.cluster,
@@ -127,7 +127,7 @@ def table_class(client: Any) -> type[Table]:
 
 
 class RequestCounter:
-    """Counts what really goes to DynamoDB, by botocore's own events: `with Counter(bench) as counter:`."""
+    """Counts the requests that reach DynamoDB, by botocore's own events: `with Counter(bench) as counter:`."""
 
     def __init__(self, bench: StoreFixture) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
@@ -157,7 +157,7 @@ class RequestCounter:
 
     def _answered(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
         if model.name == "GetItem":
-            self.items_read += 1  # also one that is not there is paid for
+            self.items_read += 1  # an absent row costs as well
         elif model.name in READS:
             self.items_read += len(parsed.get("Items", [])) + sum(map(len, parsed.get("Responses", {}).values()))
 
@@ -169,7 +169,7 @@ class RequestCounter:
 
 
 def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
-    """Run them in threads that begin together; each one's result or the exception it raised."""
+    """Runs the calls in threads that begin together; returns each one's result or the exception it raised."""
     barrier = Barrier(len(calls))
 
     def run(call: Callable[[], T]) -> T | Exception:
@@ -184,7 +184,7 @@ def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
 
 
 def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
-    """One with every field used, whole seconds and fractions."""
+    """A memory with every field set, in whole seconds and fractions."""
     node = Node(
         name="template-workers",
         labels={"b": "2", "a": "1"},

@@ -1,4 +1,4 @@
-"""What a pass leaves lies in the lease's row while it is small, else in a row of its own, and releases may change."""
+"""State for the next pass is in the lease's row while it is small, otherwise in its own row; releases may alternate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" 
 
 
 def leave(bench: StoreFixture, left: bytes, owner: str) -> None:
-    """A pass that leaves this."""
+    """Runs a pass that leaves this state."""
     bench.store.leases.release(bench.lease(owner), passed_at=START, left=left)
 
 
 def inside(bench: StoreFixture) -> bytes | None:
-    """What the lease's own row has."""
+    """Returns the content of the lease's own row."""
     row = bench.store.table.get(LeaseRow, bench.cluster, LEASE)
     assert row is not None
     return row.left
@@ -36,9 +36,7 @@ def inside(bench: StoreFixture) -> bytes | None:
     ],
     ids=["grows", "shrinks", "stays large", "to and fro"],
 )
-def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
-    bench: StoreFixture, order: tuple[bytes, ...]
-) -> None:
+def test_carry_over_is_found_whatever_its_size(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
         assert bench.store.scan_states.passed_by([bench.cluster]) == {bench.cluster: Passed(START, left)}
@@ -48,7 +46,7 @@ def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
         assert (inside(bench) is None) == (len(left) > LARGEST_INSIDE)
 
 
-def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(bench: StoreFixture) -> None:
+def test_carry_over_of_a_release_knowing_only_the_lease_row_is_newer(bench: StoreFixture) -> None:
     leave(bench, LARGE, "new release")
     lease = bench.lease("old release")
     of_the_old = LeaseRow.left.set(LARGER), LeaseRow.owner.remove(), LeaseRow.until.remove()
@@ -57,7 +55,7 @@ def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(
     assert bench.lease("new release again").left == LARGER
 
 
-def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench: StoreFixture) -> None:
+def test_carry_over_of_an_overtaken_pass_does_not_replace_a_later_one(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
@@ -66,7 +64,7 @@ def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench:
     assert bench.lease("next").left == LARGER
 
 
-def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: StoreFixture) -> None:
+def test_carry_over_keeps_the_older_value_if_the_process_dies_between_rows(bench: StoreFixture) -> None:
     leave(bench, SMALL, "first")
     lease = bench.lease("dies")
     bench.store.table.write(bench.store.table.put(LeftRow(bench.cluster, LEFT, left=LARGE, token=lease.token)))
@@ -74,7 +72,7 @@ def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: 
     assert bench.lease("next").left == SMALL
 
 
-def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: StoreFixture) -> None:
+def test_carry_over_growth_keeps_the_lease_row_within_one_capacity_unit(bench: StoreFixture) -> None:
     leave(bench, LARGER, "x")
     with pytest.raises(ConditionFailed) as refused:
         bench.store.table.write(
@@ -83,7 +81,7 @@ def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: Stor
     assert len(str(refused.value.old)) < 1000
 
 
-def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: StoreFixture) -> None:
+def test_carry_over_writes_only_the_changed_part_of_a_joined_value(bench: StoreFixture) -> None:
     leave(bench, joined(b"o1", LARGE), "first")
     lease = bench.lease("second")
     assert lease.left == joined(b"o1", LARGE)
@@ -102,7 +100,7 @@ def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: StoreFix
         (joined(b"o", LARGE), LARGER, joined(b"o", LARGE)),
     ],
 )
-def test_joined_values_and_others_may_follow_each_other(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
+def test_carry_over_joined_and_plain_values_may_alternate(bench: StoreFixture, order: tuple[bytes, ...]) -> None:
     for number, left in enumerate(order):
         leave(bench, left, f"pass-{number}")
         lease = bench.lease(f"looks-{number}")
@@ -110,7 +108,7 @@ def test_joined_values_and_others_may_follow_each_other(bench: StoreFixture, ord
         bench.store.leases.release(lease)
 
 
-def test_a_row_that_cannot_be_written_does_not_keep_the_lease(bench: StoreFixture) -> None:
+def test_carry_over_write_failure_does_not_keep_the_lease(bench: StoreFixture) -> None:
     lease = bench.lease("first")
     bench.faults.instead("put_item", *[lost_answer()] * 9)
     assert bench.store.leases.release(lease, passed_at=START, left=LARGE)

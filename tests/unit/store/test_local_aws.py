@@ -1,4 +1,4 @@
-"""The emulated AWS: it loses nothing under concurrent transactions, and it needs no global settings."""
+"""The emulated AWS loses nothing under concurrent transactions and needs no global settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def aws() -> Iterator[LocalAws]:
 @pytest.mark.parametrize(
     ("target", "together"), [("DynamoDB_20120810.PutItem", False), ("AmazonSQS.SendMessage", True)]
 )
-def test_only_dynamodbs_requests_wait_for_each_other(target: str, *, together: bool) -> None:
+def test_local_aws_serializes_only_dynamodb_requests(target: str, *, together: bool) -> None:
     met = Barrier(2)
 
     def app(environ: object, start_response: object) -> list[bytes]:
@@ -47,7 +47,7 @@ def test_only_dynamodbs_requests_wait_for_each_other(target: str, *, together: b
     assert all_at_once([call, call]) == [[b"together" if together else b"alone"]] * 2
 
 
-def test_who_hangs_up_in_the_middle_of_a_request_is_no_error_of_the_emulation(
+def test_local_aws_client_disconnect_during_a_request_is_not_an_error(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalAws() as local:
@@ -65,7 +65,7 @@ def test_who_hangs_up_in_the_middle_of_a_request_is_no_error_of_the_emulation(
     assert (capfd.readouterr().err, caplog.text) == ("", "")
 
 
-def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
+def test_local_aws_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
     dynamodb = aws.client("dynamodb")
     aws.create_table("counted")
     key = {"cluster": {"S": "c"}, "item": {"S": "counter"}}
@@ -90,7 +90,7 @@ def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
     assert dynamodb.scan(TableName="counted", Select="COUNT")["Count"] == 81
 
 
-def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
+def test_local_aws_cancelled_transaction_drops_no_foreign_rows(aws: LocalAws) -> None:
     dynamodb = aws.client("dynamodb")
     aws.create_table("cancelled")
     impossible = {
@@ -102,7 +102,7 @@ def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
         }
     }
 
-    # Looked up once: botocore makes these classes on first use, and two threads would make two of each.
+    # Created once here: botocore creates these classes on first use, and two threads would create two of each.
     cancelled = dynamodb.exceptions.TransactionCanceledException
 
     def fail() -> None:
@@ -119,7 +119,7 @@ def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
     assert dynamodb.scan(TableName="cancelled", Select="COUNT")["Count"] == 80
 
 
-def test_queues_have_a_dead_letter_queue_each(aws: LocalAws) -> None:
+def test_local_aws_queues_have_a_dead_letter_queue_each(aws: LocalAws) -> None:
     urls = aws.create_queues({"reconcile": Queue(visibility=90, max_receives=3), "act_clusterapi": Queue()})
     assert set(urls) == {"reconcile", "act_clusterapi"}
     sqs = aws.client("sqs")
@@ -129,14 +129,14 @@ def test_queues_have_a_dead_letter_queue_each(aws: LocalAws) -> None:
     assert redrive["deadLetterTargetArn"].endswith(":reconcile-dead")
 
 
-def test_a_secret_can_be_put_and_changed(aws: LocalAws) -> None:
+def test_local_aws_secret_can_be_created_and_changed(aws: LocalAws) -> None:
     for text in ("first", "second"):
         aws.put_secret("outscaler/geneva/webhook", text)
         secrets = aws.client("secretsmanager")
         assert secrets.get_secret_value(SecretId="outscaler/geneva/webhook")["SecretString"] == text
 
 
-def test_another_process_finds_it_through_the_environment_alone(aws: LocalAws) -> None:
+def test_local_aws_is_found_by_another_process_through_the_environment(aws: LocalAws) -> None:
     aws.create_table("found")
     program = (
         "import time; from chalicelib.store import Store; "
@@ -149,7 +149,7 @@ def test_another_process_finds_it_through_the_environment_alone(aws: LocalAws) -
     assert os.environ.get("AWS_ENDPOINT_URL") != aws.endpoint
 
 
-def test_without_npm_the_strict_run_is_skipped_with_a_sentence(
+def test_strict_run_without_npm_is_skipped_with_a_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -157,6 +157,6 @@ def test_without_npm_the_strict_run_is_skipped_with_a_sentence(
     assert capsys.readouterr().out == "skipped: npm is not installed\n"
 
 
-def test_the_strict_run_without_a_command_says_how_to_call_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_strict_run_without_a_command_prints_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--"]) == 2
     assert "usage:" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""One budget of calls for all functions: never more than burst + rate · time, whoever asks, in whatever order."""
+"""One call budget for all functions: never more than burst + rate · time, in any order of callers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at
 
 
 def _at(bench: StoreFixture, instant: float) -> StoreFixture:
-    """The same table, by another clock."""
+    """Returns the same table with another clock."""
     return dataclasses.replace(bench, clock=ManualClock(instant), _store=None)
 
 
@@ -29,7 +29,7 @@ def _pace(bench: StoreFixture, rate: float = 2.0, burst: int = 10) -> RateLimit:
     return RateLimit(f"vendor/{bench.cluster}/region/api", rate, burst)
 
 
-def test_a_burst_is_granted_at_once_and_then_the_rate(bench: StoreFixture) -> None:
+def test_rate_limit_grants_a_burst_at_once_and_then_the_rate(bench: StoreFixture) -> None:
     pacer: RateLimiter = bench.store.rate_limits
     pace = _pace(bench)
     assert [pacer.take(pace, 5), pacer.take(pace, 5)] == [0.0, 0.0]
@@ -42,7 +42,7 @@ def test_a_burst_is_granted_at_once_and_then_the_rate(bench: StoreFixture) -> No
     assert pacer.take(pace, 1) > 0
 
 
-def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: StoreFixture) -> None:
+def test_rate_limit_grants_the_calls_after_the_stated_wait(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench, rate=3.0, burst=4)
     for lot in (4, 1, 2, 3, 4, 1):
         bench.clock.advance(pacer.take(pace, lot) and pacer.take(pace, lot) + 1e-3)
@@ -50,7 +50,7 @@ def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: StoreFixture) 
         assert pacer.take(pace, 1) == 0.0
 
 
-def test_budgets_are_apart(bench: StoreFixture) -> None:
+def test_rate_limits_of_different_budgets_are_independent(bench: StoreFixture) -> None:
     pacer, one = bench.store.rate_limits, _pace(bench)
     other = RateLimit(one.key + "/another", 2.0, 10)
     assert pacer.take(one, 10) == 0.0
@@ -58,7 +58,7 @@ def test_budgets_are_apart(bench: StoreFixture) -> None:
     assert pacer.take(one, 1) > 0
 
 
-def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench: StoreFixture) -> None:
+def test_rate_limit_costs_one_write_two_under_contention_and_none_if_refused(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench)
     costs = []
     for lot in (5, 5, 1):
@@ -68,7 +68,7 @@ def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench
     assert costs == [(1, 0), (2, 0), (1, 0)]
 
 
-def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwards(bench: StoreFixture) -> None:
+def test_rate_limit_request_above_the_burst_waits_for_a_full_bucket(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench, rate=1.0, burst=2)
     assert pacer.take(pace, 1) == 0.0
     assert pacer.take(pace, 5) == pytest.approx(1.0)
@@ -77,7 +77,7 @@ def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwa
     assert pacer.take(pace, 1) == pytest.approx(4.0)
 
 
-def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: StoreFixture) -> None:
+def test_rate_limit_pause_of_the_vendor_applies_to_all_callers(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.store.rate_limits.hold(pace, 7.0)
     other = bench.fresh().rate_limits
@@ -88,7 +88,7 @@ def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: StoreFixture) 
     assert other.take(pace, 1) == 0.0
 
 
-def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(bench: StoreFixture) -> None:
+def test_rate_limit_pause_applies_to_a_budget_in_use_and_lasts_at_most_an_hour(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench)
     assert pacer.take(pace, 3) == 0.0
     pacer.hold(pace, 10 * LONGEST_HOLD)
@@ -98,25 +98,25 @@ def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(benc
 
 
 @pytest.mark.parametrize("seconds", [0.0, -5.0, math.nan])
-def test_a_pause_that_is_none_holds_nobody(bench: StoreFixture, seconds: float) -> None:
+def test_rate_limit_ignores_an_invalid_pause(bench: StoreFixture, seconds: float) -> None:
     bench.store.rate_limits.hold(_pace(bench), seconds)
     assert bench.store.rate_limits.take(_pace(bench), 1) == 0.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan, 5e-324])
-def test_a_rate_that_is_none_sets_no_limit(bench: StoreFixture, rate: float) -> None:
+def test_rate_limit_ignores_an_invalid_rate(bench: StoreFixture, rate: float) -> None:
     pace = _pace(bench, rate=rate)
     assert bench.store.rate_limits.take(pace, 1) == 0.0
     bench.store.rate_limits.hold(pace, 0.0)
 
 
-def test_no_calls_cost_nothing(bench: StoreFixture) -> None:
+def test_rate_limit_zero_calls_cost_nothing(bench: StoreFixture) -> None:
     with RequestCounter(bench) as counter:
         assert bench.store.rate_limits.take(_pace(bench), 0) == 0.0
     assert not counter.requests
 
 
-def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: StoreFixture) -> None:
+def test_rate_limit_clock_that_goes_back_waits_for_the_difference_only(bench: StoreFixture) -> None:
     pace = _pace(bench)
     assert bench.store.rate_limits.take(pace, 10) == 0.0
     behind = _at(bench, START - 30.0)
@@ -125,12 +125,12 @@ def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: S
     assert behind.store.rate_limits.take(pace, 1) == 0.0
 
 
-def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: StoreFixture) -> None:
+def test_rate_limit_row_with_an_impossible_time_blocks_no_caller(bench: StoreFixture) -> None:
     pace, ahead = _pace(bench), _at(bench, START + 86_400 * 365)
     ahead.store.rate_limits.take(pace, 1)
     ahead.store.rate_limits.hold(pace, 600.0)
     pacer = bench.store.rate_limits
-    assert pacer.take(pace, 1) == pytest.approx(0.5)  # thrown away, and an empty bucket in its place
+    assert pacer.take(pace, 1) == pytest.approx(0.5)  # discarded and replaced by an empty bucket
     bench.clock.advance(0.5)
     assert pacer.take(pace, 1) == 0.0
     assert pacer.take(pace, 1) > 0.0
@@ -138,22 +138,22 @@ def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: StoreFixture) -> N
     assert pacer.take(pace, 1) == pytest.approx(3.0)
 
 
-def test_a_table_that_does_not_answer_is_no_limit(bench: StoreFixture) -> None:
+def test_rate_limit_without_an_answer_from_the_table_does_not_limit(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
     bench.store.rate_limits.hold(pace, 60.0)
     assert [bench.store.rate_limits.take(pace, 10), bench.store.rate_limits.take(pace, 10)] == [0.0, 0.0]
-    assert bench.store.rate_limits.take(pace, 10) == 0.0  # and nothing had been booked
+    assert bench.store.rate_limits.take(pace, 10) == 0.0  # and nothing was booked
 
 
-def test_a_booking_whose_answer_got_lost_counts(bench: StoreFixture) -> None:
+def test_rate_limit_booking_with_a_lost_answer_counts(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench)
     bench.faults.after("update_item", lost_answer())
     assert pacer.take(pace, 10) == 0.0
     assert pacer.take(pace, 1) > 0
 
 
-def test_somebody_quicker_between_two_writes_is_counted(bench: StoreFixture) -> None:
+def test_rate_limit_counts_a_concurrent_booking_between_two_writes(bench: StoreFixture) -> None:
     pacer, pace = bench.store.rate_limits, _pace(bench, burst=10)
     other = bench.fresh(faults=AwsFaults()).rate_limits
     assert pacer.take(pace, 1) == 0.0
@@ -161,7 +161,7 @@ def test_somebody_quicker_between_two_writes_is_counted(bench: StoreFixture) -> 
     assert pacer.take(pace, 1) == pytest.approx(0.5)
 
 
-def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: StoreFixture) -> None:
+def test_rate_limit_row_expires_once_unused(bench: StoreFixture) -> None:
     pace = _pace(bench)
     bench.store.rate_limits.take(pace, 10)
     row = bench.store.table.get(PaceRow, PACES, pace.key)
@@ -169,13 +169,13 @@ def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: StoreFixture
     assert START + 5 < row.expires_at < START + 5 + 2 * 3600
 
 
-def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
+def test_rate_limit_key_too_long_for_the_table_still_works(bench: StoreFixture) -> None:
     pace = RateLimit("x" * 5000 + bench.cluster, 1.0, 1)
     assert bench.store.rate_limits.take(pace, 1) == 0.0
     assert bench.store.rate_limits.take(pace, 1) == pytest.approx(1.0)
 
 
-def test_threads_at_once_get_the_burst_and_no_more(bench: StoreFixture) -> None:
+def test_rate_limit_concurrent_threads_get_exactly_the_burst(bench: StoreFixture) -> None:
     pace = _pace(bench, rate=0.001, burst=8)
     stores = [bench.fresh() for _ in range(4)]
 
@@ -189,7 +189,7 @@ def test_threads_at_once_get_the_burst_and_no_more(bench: StoreFixture) -> None:
 
 
 class _Callers:
-    """Functions with clocks of their own before one table, each of whose writes another may come before."""
+    """Functions with separate clocks and one table; a write of another function may precede each of their writes."""
 
     def __init__(self, seed: int, skew: float) -> None:
         self.random, self.now = random.Random(seed), START
@@ -225,7 +225,7 @@ class _Callers:
             self.now += self.random.choice([0.0, 0.0, 0.01, 0.3, 2.0, 30.0])
 
     def most_above_the_rate(self) -> float:
-        """The largest number of calls in any stretch of time, less what the rate gives in it."""
+        """The largest number of calls in any interval, less the number that the rate allows in it."""
         best = level = 0.0
         for (before, _), (at, calls) in pairwise([(START, 0), *self.granted]):
             level = max(0.0, level - (at - before) * self.pace.rate) + calls
@@ -234,7 +234,7 @@ class _Callers:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_over_any_interleaving_no_more_than_burst_and_rate_is_granted(seed: int) -> None:
+def test_rate_limit_holds_for_any_interleaving(seed: int) -> None:
     callers = _Callers(seed, skew=0.0)
     callers.run(120)
     assert len(callers.granted) > 5
@@ -242,7 +242,7 @@ def test_over_any_interleaving_no_more_than_burst_and_rate_is_granted(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_clocks_that_differ_cost_no_more_than_the_rate_in_their_difference(seed: int) -> None:
+def test_rate_limit_clock_differences_cost_at_most_the_rate_in_them(seed: int) -> None:
     skew = 5.0
     assert 2 * skew < DIFFERENCE
     callers = _Callers(seed, skew)
@@ -251,8 +251,8 @@ def test_clocks_that_differ_cost_no_more_than_the_rate_in_their_difference(seed:
     assert callers.most_above_the_rate() <= callers.pace.burst + callers.pace.rate * 2 * skew + 1e-6
 
 
-def test_the_clock_of_the_tests_is_virtual() -> None:
-    """The budget asks the clock it was given, and no other."""
+def test_rate_limit_uses_only_the_given_clock() -> None:
+    """The budget reads the clock it was given, and no other."""
     clock = ManualClock(1_000.0)
     store = MemoryAccount().store("t", clock=clock)
     assert store.rate_limits.take(RateLimit("k", 1.0, 1), 1) == 0.0

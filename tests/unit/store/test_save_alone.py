@@ -1,4 +1,4 @@
-"""Timers of nodes are saved by one conditional write where a transaction is not needed."""
+"""Node timers are saved by one conditional write where a transaction is not needed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ replace = msgspec.structs.replace
 
 
 def timers(confirmed: float, count: int = 3) -> Memory:
-    """A memory of so many unneeded nodes."""
+    """A memory with that many unneeded nodes."""
     return Memory(nodes={f"n{number}": NodeMemory(START, confirmed) for number in range(count)})
 
 
 def saved(bench: StoreFixture, before: Memory, after: Memory, lease: Lease) -> list[str]:
-    """Save; the names of the requests that wrote."""
+    """Saves; returns the names of the requests that wrote."""
     with RequestCounter(bench) as counter:
         bench.store.memory.save(bench.cluster, before, after, (), lease)
     return [name for name, _ in counter.requests if name in ("PutItem", "UpdateItem", "TransactWriteItems")]
 
 
-def test_confirmed_timers_are_one_write_and_no_transaction(bench: StoreFixture) -> None:
+def test_save_confirmed_timers_are_one_write_and_no_transaction(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     assert saved(bench, bench.load(), timers(START + 60), lease) == ["PutItem"]
@@ -43,14 +43,14 @@ def test_confirmed_timers_are_one_write_and_no_transaction(bench: StoreFixture) 
     ],
     ids=["no timer is left", "a group too", "an instant too"],
 )
-def test_whatever_else_changes_is_saved_in_a_transaction(bench: StoreFixture, after: Memory) -> None:
+def test_save_any_other_change_uses_a_transaction(bench: StoreFixture, after: Memory) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     assert saved(bench, bench.load(), after, lease) == ["TransactWriteItems"]
     assert bench.load() == after
 
 
-def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: StoreFixture) -> None:
+def test_save_checks_a_lease_that_ends_soon_in_the_transaction(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     bench.clock.advance(100.0)
     assert saved(bench, Memory(), timers(START), lease) == ["TransactWriteItems"]
@@ -64,19 +64,19 @@ def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: StoreFixtur
     ],
     ids=["overtaken", "given back"],
 )
-def test_a_pass_without_its_lease_writes_no_timers(
+def test_save_without_the_lease_writes_no_timers(
     bench: StoreFixture, overtake: Callable[[StoreFixture, Lease], object]
 ) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     bench.clock.advance(151.0)
     overtake(bench, lease)
-    longer = replace(lease, until=bench.clock() + 150.0)  # even where its clock is wrong
+    longer = replace(lease, until=bench.clock() + 150.0)  # even if its clock is wrong
     with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), timers(START), (), longer)
     assert bench.load() == Memory()
 
 
-def test_timers_that_somebody_else_changed_make_the_save_stale(bench: StoreFixture) -> None:
+def test_save_of_timers_changed_by_others_is_stale(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
@@ -86,10 +86,10 @@ def test_timers_that_somebody_else_changed_make_the_save_stale(bench: StoreFixtu
     assert bench.load() == timers(START + 60)
 
 
-def test_a_save_whose_answer_was_lost_is_no_stale_one(bench: StoreFixture) -> None:
+def test_save_with_a_lost_answer_is_not_stale(bench: StoreFixture) -> None:
     lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
     saved(bench, Memory(), timers(START), lease)
     before = bench.load()
     saved(bench, before, timers(START + 60), lease)
-    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)  # the same once more
+    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)  # the same again
     assert bench.load() == timers(START + 60)

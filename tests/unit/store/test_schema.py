@@ -1,4 +1,4 @@
-"""The row that says which form all other rows have, and what an older release makes of it."""
+"""The schema row, which states the format of all other rows, and the behaviour of older releases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = {"cluster": {"S": SCHEMA_PARTITION}, "item": {"S": SCHEMA_ITEM}}
 
 
 class SchemaLocation:
-    """A table, a clock, and releases that come to it."""
+    """A table, a clock, and releases that use them."""
 
     def __init__(self) -> None:
         self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), AwsFaults()
@@ -29,7 +29,7 @@ class SchemaLocation:
         )
 
     def release(self, schema: int, name: str = "") -> Schemas:
-        """A process of a release that knows this schema."""
+        """Returns a process of a release that knows this schema."""
         return Schemas(self.store.table, self.clock, name or f"0.{schema}.0", schema)
 
     def row(self) -> dict[str, Any]:
@@ -45,13 +45,13 @@ def place() -> SchemaLocation:
     return SchemaLocation()
 
 
-def test_a_table_without_the_row_is_of_the_first_schema(place: SchemaLocation) -> None:
+def test_schema_table_without_the_row_has_the_first_schema(place: SchemaLocation) -> None:
     place.release(1).check()
     place.release(7).check()
     assert place.row() == {}, "a check writes nothing"
 
 
-def test_the_first_pass_writes_down_the_schema_and_its_release(place: SchemaLocation) -> None:
+def test_schema_first_pass_writes_the_schema_and_its_release(place: SchemaLocation) -> None:
     place.release(1, "0.1.0").raise_to_own()
     assert place.row()["schema"] == {"N": "1"}
     assert place.row()["release"] == {"S": "0.1.0"}
@@ -60,7 +60,7 @@ def test_the_first_pass_writes_down_the_schema_and_its_release(place: SchemaLoca
     assert place.row()["release"] == {"S": "0.1.0"}, "who wrote it first"
 
 
-def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: SchemaLocation) -> None:
+def test_schema_older_release_refuses_in_one_line_naming_the_newer_one(place: SchemaLocation) -> None:
     place.release(2, "0.4.0").raise_to_own()
     for work in (place.release(1).check, place.release(1).raise_to_own):
         with pytest.raises(NewerSchema) as refused:
@@ -72,7 +72,7 @@ def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: 
     assert place.row()["schema"] == {"N": "2"}
 
 
-def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: SchemaLocation) -> None:
+def test_schema_is_raised_by_a_newer_release_and_never_lowered(place: SchemaLocation) -> None:
     place.release(1).raise_to_own()
     place.release(3).raise_to_own()
     assert place.row()["schema"] == {"N": "3"}
@@ -81,7 +81,7 @@ def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: SchemaLoca
     assert (place.row()["schema"], place.row()["release"]) == ({"N": "3"}, {"S": "0.3.0"})
 
 
-def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: SchemaLocation) -> None:
+def test_schema_warm_process_of_an_older_release_stops_within_a_minute(place: SchemaLocation) -> None:
     warm = place.release(1)
     warm.raise_to_own()
     place.release(2).raise_to_own()
@@ -90,7 +90,7 @@ def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: Schema
         warm.check()
 
 
-def test_a_process_asks_once_a_minute(place: SchemaLocation) -> None:
+def test_schema_is_read_once_a_minute_per_process(place: SchemaLocation) -> None:
     warm = place.release(1)
     warm.raise_to_own()
     place.write(schema={"N": "2"}, release={"S": "0.2.0"})
@@ -101,7 +101,7 @@ def test_a_process_asks_once_a_minute(place: SchemaLocation) -> None:
         warm.check()
 
 
-def test_a_process_that_refused_works_again_when_the_row_is_right(place: SchemaLocation) -> None:
+def test_schema_refusal_ends_once_the_row_is_valid(place: SchemaLocation) -> None:
     place.write(schema={"N": "2"})
     warm = place.release(1)
     with pytest.raises(NewerSchema, match="release unknown"):
@@ -111,10 +111,10 @@ def test_a_process_that_refused_works_again_when_the_row_is_right(place: SchemaL
     warm.check()
 
 
-def test_two_releases_at_once_leave_the_newer_schema(place: SchemaLocation) -> None:
+def test_schema_concurrent_releases_leave_the_newer_one(place: SchemaLocation) -> None:
     old, new = place.release(1), place.release(2)
     old.check()
-    new.check()  # both have read that there is no row
+    new.check()  # both have read that the row is absent
     new.raise_to_own()
     with pytest.raises(NewerSchema):
         old.raise_to_own()
@@ -123,7 +123,7 @@ def test_two_releases_at_once_leave_the_newer_schema(place: SchemaLocation) -> N
     new.raise_to_own()
 
 
-def test_two_processes_of_one_release_at_once_are_both_right(place: SchemaLocation) -> None:
+def test_schema_concurrent_processes_of_one_release_both_succeed(place: SchemaLocation) -> None:
     one, other = place.release(2, "0.2.0"), place.release(2, "0.2.1")
     one.check()
     other.check()
@@ -132,7 +132,7 @@ def test_two_processes_of_one_release_at_once_are_both_right(place: SchemaLocati
     assert place.row()["release"] == {"S": "0.2.0"}
 
 
-def test_while_the_table_gives_no_answer_the_last_one_holds(place: SchemaLocation) -> None:
+def test_schema_last_value_applies_while_the_table_does_not_answer(place: SchemaLocation) -> None:
     warm, cold = place.release(1), place.release(1)
     warm.check()
     place.clock.advance(CHECKED_FOR)
@@ -152,13 +152,13 @@ def test_while_the_table_gives_no_answer_the_last_one_holds(place: SchemaLocatio
         {"schema": {"N": "1"}, "release": {"N": "1"}},
     ],
 )
-def test_a_row_that_cannot_be_read_is_refused_as_well(place: SchemaLocation, attributes: dict[str, Any]) -> None:
+def test_schema_unreadable_row_is_refused(place: SchemaLocation, attributes: dict[str, Any]) -> None:
     place.write(**attributes)
     with pytest.raises(StoreError):
         place.release(1).check()
 
 
-def test_what_the_row_says_is_shown_short_and_on_one_line(place: SchemaLocation) -> None:
+def test_schema_row_is_shown_shortened_on_one_line(place: SchemaLocation) -> None:
     place.write(schema={"N": "9"}, release={"S": "evil\n\x1b[31m" + "x" * 5000})
     with pytest.raises(NewerSchema) as refused:
         place.release(1).check()
@@ -167,7 +167,7 @@ def test_what_the_row_says_is_shown_short_and_on_one_line(place: SchemaLocation)
     assert "\x1b" not in str(refused.value)
 
 
-def test_no_cluster_can_have_the_rows_key() -> None:
+def test_schema_row_key_cannot_be_a_cluster_name() -> None:
     assert not cluster_name_ok(SCHEMA_PARTITION)
     with pytest.raises(BadInput):
         load(
@@ -177,7 +177,8 @@ def test_no_cluster_can_have_the_rows_key() -> None:
         )
 
 
-def test_this_release_knows_the_first_schema() -> None:
-    """A change that an older release would misread raises it; docs/architecture.md says which changes those are."""
+def test_schema_of_this_release_is_the_first() -> None:
+    """A change that an older release would misread raises it; docs/architecture.md "Table schema" lists those
+    changes."""
     assert SCHEMA == 1
     assert SchemaRow.expires_at.attr_name == TTL_ATTRIBUTE

@@ -1,4 +1,4 @@
-"""What is kept is found again for as long as it was meant to be, and nothing that goes wrong with it is told."""
+"""Cached values are found until they expire, and no failure of the cache is reported."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ DAY = 86_400.0
 TYPES = b'[{"InstanceTypeId":"ecs.g7.large","CpuCoreCount":2,"MemorySize":8.0}]' * 400
 
 
-def test_what_was_put_there_is_found_again_by_another_function(bench: StoreFixture) -> None:
+def test_cache_value_is_found_by_another_function(bench: StoreFixture) -> None:
     shelf: Cache = bench.store.cache
     shelf.put(f"types/{bench.cluster}", TYPES, DAY)
     assert bench.fresh().cache.get(f"types/{bench.cluster}") == TYPES
     assert bench.fresh().cache.get(f"types/{bench.cluster}/other") is None
 
 
-def test_it_is_kept_compressed_in_one_row(bench: StoreFixture) -> None:
+def test_cache_value_is_stored_compressed_in_one_row(bench: StoreFixture) -> None:
     with RequestCounter(bench) as counter:
         bench.store.cache.put(bench.cluster, TYPES, DAY)
         bench.store.cache.get(bench.cluster)
@@ -35,7 +35,7 @@ def test_it_is_kept_compressed_in_one_row(bench: StoreFixture) -> None:
     assert len(row.blob) < len(TYPES) / 10
 
 
-def test_time_is_compared_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
+def test_cache_expiry_is_checked_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
     bench.store.cache.put(bench.cluster, TYPES, 100.0)
     bench.clock.advance(99.9)
     assert bench.store.cache.get(bench.cluster) == TYPES
@@ -46,7 +46,7 @@ def test_time_is_compared_and_not_left_to_dynamodb(bench: StoreFixture) -> None:
     assert START + 100 < row.expires_at < START + 100 + 2 * 3600
 
 
-def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: StoreFixture) -> None:
+def test_cache_value_with_a_time_far_ahead_is_ignored(bench: StoreFixture) -> None:
     ahead, behind = (dataclasses.replace(bench, clock=ManualClock(START + by), _store=None) for by in (10 * DAY, -5.0))
     ahead.store.cache.put(bench.cluster, TYPES, DAY)
     assert bench.store.cache.get(bench.cluster) is None
@@ -55,12 +55,12 @@ def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: StoreFixtur
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
-def test_a_time_that_is_none_keeps_nothing(bench: StoreFixture, seconds: float) -> None:
+def test_cache_invalid_lifetime_stores_nothing(bench: StoreFixture, seconds: float) -> None:
     bench.store.cache.put(bench.cluster, TYPES, seconds)
     assert bench.store.cache.get(bench.cluster) is None
 
 
-def test_what_is_too_large_for_a_row_is_not_kept(bench: StoreFixture) -> None:
+def test_cache_value_too_large_for_a_row_is_not_stored(bench: StoreFixture) -> None:
     noise = random.Random(1).randbytes(400_000)
     bench.store.cache.put(bench.cluster, noise, DAY)
     assert bench.store.cache.get(bench.cluster) is None
@@ -71,7 +71,7 @@ def test_what_is_too_large_for_a_row_is_not_kept(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "rubbish", "missing"])
-def test_a_row_that_cannot_be_read_counts_as_none(bench: StoreFixture, damage: str) -> None:
+def test_cache_unreadable_row_counts_as_missing(bench: StoreFixture, damage: str) -> None:
     bench.store.cache.put(bench.cluster, TYPES, DAY)
     row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
     assert row is not None
@@ -80,7 +80,7 @@ def test_a_row_that_cannot_be_read_counts_as_none(bench: StoreFixture, damage: s
     assert bench.store.cache.get(bench.cluster) is None
 
 
-def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: StoreFixture) -> None:
+def test_cache_without_an_answer_from_the_table_stores_nothing_and_is_silent(bench: StoreFixture) -> None:
     bench.faults.instead("put_item", lost_answer())
     bench.store.cache.put(bench.cluster, TYPES, DAY)
     bench.faults.instead("get_item", busy("AccessDeniedException"))
@@ -90,7 +90,7 @@ def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: Stor
     assert bench.store.cache.get(bench.cluster) == TYPES
 
 
-def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: StoreFixture) -> None:
+def test_cache_key_too_long_for_the_table_still_works(bench: StoreFixture) -> None:
     key = "k" * 3000 + bench.cluster
     bench.store.cache.put(key, b"", DAY)
     assert bench.store.cache.get(key) == b""

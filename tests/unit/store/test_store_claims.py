@@ -14,7 +14,7 @@ from tests.operations import new_operation
 from tests.unit.store.support import RequestCounter, StoreFixture, all_at_once
 
 
-def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: StoreFixture) -> None:
+def test_group_ownership_each_of_two_clusters_learns_the_owners(bench: StoreFixture) -> None:
     claims, geneva, zurich = bench.store.group_ownership, f"{bench.cluster}-geneva", f"{bench.cluster}-zurich"
     shared, mine, theirs = ("exoscale", f"{geneva}/1"), ("exoscale", f"{geneva}/2"), ("exoscale", f"{zurich}/1")
     assert claims.claim_groups(geneva, [shared, mine]) == {}
@@ -24,7 +24,7 @@ def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: StoreFixture
     assert (owners[shared], owners[mine], owners[theirs]) == (geneva, geneva, zurich)
 
 
-def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_whose_it_is(bench: StoreFixture) -> None:
+def test_group_ownership_concurrent_claims_have_one_winner_known_to_both(bench: StoreFixture) -> None:
     group, clusters = ("clusterapi", f"{bench.cluster}/g"), [f"{bench.cluster}-{n}" for n in range(6)]
     results = all_at_once([partial(bench.store.group_ownership.claim_groups, name, [group]) for name in clusters])
     assert results.count({}) == 1
@@ -32,13 +32,13 @@ def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_who
     assert results.count({group: owner}) == 5
 
 
-def test_the_same_key_at_two_providers_is_two_groups(bench: StoreFixture) -> None:
+def test_group_ownership_same_key_at_two_providers_is_two_groups(bench: StoreFixture) -> None:
     key = f"{bench.cluster}/pool"
     assert bench.store.group_ownership.claim_groups("a", [("exoscale", key)]) == {}
     assert bench.store.group_ownership.claim_groups("b", [("alicloud", key)]) == {}
 
 
-def test_only_the_owner_gives_a_group_back(bench: StoreFixture) -> None:
+def test_group_ownership_is_released_only_by_the_owner(bench: StoreFixture) -> None:
     claims, group = bench.store.group_ownership, ("clusterapi", f"{bench.cluster}/g")
     claims.claim_groups("a", [group])
     claims.release("b", [group])
@@ -47,7 +47,7 @@ def test_only_the_owner_gives_a_group_back(bench: StoreFixture) -> None:
     assert claims.claim_groups("b", [group]) == {}
 
 
-def test_what_is_claimed_already_costs_no_write(bench: StoreFixture) -> None:
+def test_group_ownership_existing_claim_costs_no_write(bench: StoreFixture) -> None:
     groups = [("clusterapi", f"{bench.cluster}/{n}") for n in range(3)]
     bench.store.group_ownership.claim_groups(bench.cluster, groups)
     with RequestCounter(bench) as counter:
@@ -55,20 +55,20 @@ def test_what_is_claimed_already_costs_no_write(bench: StoreFixture) -> None:
     assert (counter.items_written, len(counter.requests)) == (0, 1)
 
 
-# -- how a claim ends
+# -- end of a claim
 
 DAY = 86400.0
 GROUP = ("exoscale", "ch-gva-2#pool")
 
 
 def _passed(bench: StoreFixture, cluster: str) -> None:
-    """A pass of a cluster, now."""
+    """Records a pass of a cluster, now."""
     lease = bench.store.leases.acquire(cluster, f"pass-{bench.clock()}", 150.0)
     bench.store.leases.release(lease, passed_at=bench.clock())
 
 
 def _pair(bench: StoreFixture, *, policy: bool = True) -> tuple[str, str, tuple[str, str]]:
-    """Two clusters that scale, and a group of this test's own."""
+    """Two active clusters, and a group used only by this test."""
     old, new = f"{bench.cluster}-old", f"{bench.cluster}-new"
     for name in (old, new):
         _passed(bench, name)
@@ -87,7 +87,9 @@ def _pair(bench: StoreFixture, *, policy: bool = True) -> tuple[str, str, tuple[
         (False, 3700.0, True),
     ],
 )
-def test_a_claim_ends_when_its_cluster_is_gone(bench: StoreFixture, policy: bool, silent: float, taken: bool) -> None:
+def test_group_ownership_ends_when_its_cluster_is_gone(
+    bench: StoreFixture, policy: bool, silent: float, taken: bool
+) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench, policy=policy)
     claims.claim_groups(old, [group])
     bench.clock.advance(silent)
@@ -97,7 +99,7 @@ def test_a_claim_ends_when_its_cluster_is_gone(bench: StoreFixture, policy: bool
     assert claims.owners()[group] == (new if taken else old)
 
 
-def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: StoreFixture) -> None:
+def test_group_ownership_lasts_as_long_as_its_cluster_makes_passes(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     for _ in range(4):
@@ -106,7 +108,7 @@ def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: StoreFixtur
         assert claims.claim_groups(new, [group]) == {group: old}
 
 
-def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: StoreFixture) -> None:
+def test_group_ownership_lost_during_a_stalled_pass_makes_its_save_fail(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     lease = bench.store.leases.acquire(old, "sleeper", 150.0)
@@ -118,7 +120,7 @@ def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: S
     assert claims.claim_groups(old, [group]) == {group: new}
 
 
-def test_who_names_a_group_beats_who_only_discovered_it(bench: StoreFixture) -> None:
+def test_group_ownership_by_name_overrides_ownership_by_discovery(bench: StoreFixture) -> None:
     claims, (thief, owner, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     assert claims.claim_groups(owner, [group], discovered=[group]) == {group: thief}
@@ -126,14 +128,14 @@ def test_who_names_a_group_beats_who_only_discovered_it(bench: StoreFixture) -> 
     assert claims.claim_groups(thief, [group]) == {group: owner}, "of two that name it the first one keeps it"
 
 
-def test_a_discovered_claim_that_is_named_later_is_as_strong(bench: StoreFixture) -> None:
+def test_group_ownership_by_discovery_becomes_strong_once_named(bench: StoreFixture) -> None:
     claims, (first, second, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(first, [group], discovered=[group])
     claims.claim_groups(first, [group])
     assert claims.claim_groups(second, [group]) == {group: first}
 
 
-def test_a_claim_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> None:
+def test_group_ownership_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     bench.store.table.write(bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock())))
     assert claims.claim_groups(new, [group]) == {group: old}
@@ -141,7 +143,7 @@ def test_a_claim_of_an_earlier_release_counts_as_named(bench: StoreFixture) -> N
 
 
 @pytest.mark.parametrize("busy", ["a pass", "an operation", "an operation of another group"])
-def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: StoreFixture, busy: str) -> None:
+def test_group_ownership_does_not_change_while_its_cluster_works_on_it(bench: StoreFixture, busy: str) -> None:
     claims, (thief, owner, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(thief, [group], discovered=[group])
     lease = bench.store.leases.acquire(thief, "pass", 150.0)
@@ -166,7 +168,7 @@ def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: StoreFixture
     assert claims.claim_groups(owner, [group]) == {}
 
 
-def test_one_of_many_that_take_over_at_once_has_it(bench: StoreFixture) -> None:
+def test_group_ownership_concurrent_takeovers_have_one_winner(bench: StoreFixture) -> None:
     thief, _, group = _pair(bench)
     bench.store.group_ownership.claim_groups(thief, [group], discovered=[group])
     clusters = [f"{bench.cluster}-{n}" for n in range(6)]
@@ -175,7 +177,7 @@ def test_one_of_many_that_take_over_at_once_has_it(bench: StoreFixture) -> None:
     assert bench.store.group_ownership.owners()[group] == clusters[results.index({})]
 
 
-def test_a_person_gives_a_claim_back(bench: StoreFixture) -> None:
+def test_group_ownership_can_be_released_by_an_operator(bench: StoreFixture) -> None:
     claims, (old, new, group) = bench.store.group_ownership, _pair(bench)
     claims.claim_groups(old, [group])
     assert "no claim" in claims.give_back(new, group)

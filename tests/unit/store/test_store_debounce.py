@@ -1,4 +1,4 @@
-"""What counts once can be taken back by whoever used it, and by nobody else."""
+"""A one-time use (a signature, a debounce window) can be cancelled only by the request that made it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.unit.store.support import StoreFixture
 
 
-def test_a_use_is_taken_back_by_whoever_used_it(bench: StoreFixture) -> None:
+def test_debounce_use_is_cancelled_by_the_request_that_made_it(bench: StoreFixture) -> None:
     debounce = bench.store.debounce
     assert debounce.first_use(bench.cluster, "sig", 600, by="one")
     debounce.forget(bench.cluster, "sig", by="two")
@@ -19,7 +19,7 @@ def test_a_use_is_taken_back_by_whoever_used_it(bench: StoreFixture) -> None:
     assert debounce.first_use(bench.cluster, "sig", 600, by="two")
 
 
-def test_an_unsigned_use_and_none_at_all_stay_as_they_are(bench: StoreFixture) -> None:
+def test_debounce_unsigned_and_missing_uses_stay_unchanged(bench: StoreFixture) -> None:
     debounce = bench.store.debounce
     debounce.forget(bench.cluster, "never", by="one")
     assert debounce.first_use(bench.cluster, "sig", 600)
@@ -27,7 +27,7 @@ def test_an_unsigned_use_and_none_at_all_stay_as_they_are(bench: StoreFixture) -
     assert debounce.used(bench.cluster, "sig")
 
 
-def test_a_window_closes_for_whoever_opened_it_only(bench: StoreFixture) -> None:
+def test_debounce_window_is_closed_only_by_the_request_that_opened_it(bench: StoreFixture) -> None:
     debounce = bench.store.debounce
     assert debounce.wake(bench.cluster, 2.0, by="one")
     debounce.forget_wake(bench.cluster, by="two")
@@ -36,8 +36,8 @@ def test_a_window_closes_for_whoever_opened_it_only(bench: StoreFixture) -> None
     assert debounce.wake(bench.cluster, 2.0, by="two")
 
 
-def test_a_write_that_was_sent_twice_is_still_the_first(bench: StoreFixture) -> None:
-    """botocore repeats a call whose answer got lost, and then meets its own row."""
+def test_debounce_write_sent_twice_still_counts_as_the_first(bench: StoreFixture) -> None:
+    """botocore repeats a call whose answer was lost, and then finds its own row."""
     debounce, other = bench.store.debounce, bench.fresh(faults=AwsFaults()).debounce
     bench.faults.before("put_item", lambda: other.note(bench.cluster, "sig", 600, by="one"))
     assert debounce.first_use(bench.cluster, "sig", 600, by="one")
@@ -45,7 +45,7 @@ def test_a_write_that_was_sent_twice_is_still_the_first(bench: StoreFixture) -> 
     assert not debounce.note(bench.cluster, "sig", 600)
 
 
-def test_what_may_have_been_written_can_be_forgotten(bench: StoreFixture) -> None:
+def test_debounce_use_with_an_unknown_write_result_can_be_cancelled(bench: StoreFixture) -> None:
     debounce = bench.store.debounce
     bench.faults.after("put_item", lost_answer())
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""What happened can be read for a while, and no entry can break a pass."""
+"""The journal can be read for a limited time, and no entry can fail a pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chalicelib.store.tables import JOURNAL
 from tests.unit.store.support import START, RequestCounter, StoreFixture
 
 
-def test_the_newest_come_first(bench: StoreFixture) -> None:
+def test_journal_lists_the_newest_first(bench: StoreFixture) -> None:
     entries = [
         JournalEntry(START + n, "plan", plan=f"plan-{n}", group="g", facts={"pods": n, "ok": True}, body='{"a":1}')
         for n in range(5)
@@ -23,7 +23,7 @@ def test_the_newest_come_first(bench: StoreFixture) -> None:
     assert bench.store.journal.recent(bench.cluster + "-other", 3) == ()
 
 
-def test_the_same_entry_twice_is_one_and_two_at_one_instant_are_two(bench: StoreFixture) -> None:
+def test_journal_repeated_entry_is_one_and_two_at_one_time_are_two(bench: StoreFixture) -> None:
     once, other = JournalEntry(START, "wake", facts={"n": 1}), JournalEntry(START, "wake", facts={"n": 2})
     for entry in (once, once, other):
         bench.store.journal.append(bench.cluster, entry)
@@ -33,7 +33,7 @@ def test_the_same_entry_twice_is_one_and_two_at_one_instant_are_two(bench: Store
     }
 
 
-def test_entries_are_forgotten_by_the_clock_and_tidied_away_later(bench: StoreFixture) -> None:
+def test_journal_entries_expire_by_the_clock_and_are_deleted_later(bench: StoreFixture) -> None:
     bench.store.journal.append(bench.cluster, JournalEntry(START, "wake"))
     (row,) = bench.store.table.query(bench.cluster, JOURNAL)
     assert row["expires_at"] == {"N": str(int(START + KEPT))}
@@ -43,7 +43,7 @@ def test_entries_are_forgotten_by_the_clock_and_tidied_away_later(bench: StoreFi
     assert bench.store.journal.recent(bench.cluster) == ()
 
 
-def test_a_body_too_large_for_a_row_is_left_out_and_its_facts_stay(bench: StoreFixture) -> None:
+def test_journal_body_too_large_for_a_row_is_omitted_and_its_facts_stay(bench: StoreFixture) -> None:
     noise = random.Random(7).randbytes(700_000).hex()
     bench.store.journal.append(bench.cluster, JournalEntry(START, "plan", plan="p", facts={"pods": 3}, body=noise))
     (entry,) = bench.store.journal.recent(bench.cluster)
@@ -51,11 +51,11 @@ def test_a_body_too_large_for_a_row_is_left_out_and_its_facts_stay(bench: StoreF
     assert "1400000 characters" in str(entry.facts["body_left_out"])
 
 
-def test_what_happened_before_an_instant_is_read_from_there_on(bench: StoreFixture) -> None:
+def test_journal_can_be_read_backwards_from_a_time(bench: StoreFixture) -> None:
     entries = [JournalEntry(START + n / 8, "plan", plan=f"plan-{n}") for n in range(30)]
     for entry in entries:
         bench.store.journal.append(bench.cluster, entry)
-    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))  # at one instant with entries[16]
+    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))  # at the same time as entries[16]
     recent = bench.store.journal.recent
     with RequestCounter(bench) as counter:
         assert recent(bench.cluster, 3, before=START + 2) == (entries[15], entries[14], entries[13])

@@ -1,4 +1,4 @@
-"""One pass per cluster at a time, and an overtaken one can do no harm."""
+"""One pass per cluster at a time; an overtaken pass can do no harm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import READS, START, RequestCounter, StoreFixture, all_at_once
 
 
-def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: StoreFixture) -> None:
+def test_lease_goes_to_exactly_one_of_eight_concurrent_requests(bench: StoreFixture) -> None:
     calls = [lambda n=n: bench.store.leases.acquire(bench.cluster, f"owner-{n}", 60) for n in range(8)]
     results = all_at_once(calls)
     leases = [result for result in results if isinstance(result, Lease)]
@@ -23,7 +23,7 @@ def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: StoreFixtur
     assert {other.until for other in others} == {leases[0].until}
 
 
-def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(bench: StoreFixture) -> None:
+def test_lease_can_be_taken_exactly_when_it_expires(bench: StoreFixture) -> None:
     first = bench.lease("a")
     bench.clock.advance(60.0)
     with pytest.raises(LeaseHeld):
@@ -32,7 +32,7 @@ def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(benc
     assert bench.lease("b").token == first.token + 1
 
 
-def test_tokens_grow_through_releases_and_take_overs(bench: StoreFixture) -> None:
+def test_lease_tokens_grow_through_releases_and_takeovers(bench: StoreFixture) -> None:
     tokens = []
     for number in range(4):
         lease = bench.lease(f"owner-{number}")
@@ -54,7 +54,7 @@ def test_a_zombie_neither_releases_nor_saves(bench: StoreFixture) -> None:
     assert bench.load() == Memory()
 
 
-def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: StoreFixture) -> None:
+def test_lease_loss_is_reported_to_a_holder_with_nothing_to_save(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
@@ -62,39 +62,39 @@ def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: StoreFixture) -> No
         bench.store.memory.save(bench.cluster, Memory(), Memory(), (), zombie)
 
 
-def test_who_was_late_but_was_not_overtaken_may_go_on(bench: StoreFixture) -> None:
+def test_lease_expired_but_not_overtaken_holder_may_continue(bench: StoreFixture) -> None:
     lease = bench.lease()
     bench.clock.advance(300)
     bench.store.memory.save(bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease)
     assert bench.load().groups == {"g": GroupMemory(target=1)}
 
 
-def test_after_giving_it_back_nothing_can_be_saved_under_it(bench: StoreFixture) -> None:
+def test_lease_after_its_release_allows_no_save(bench: StoreFixture) -> None:
     lease = bench.lease()
     bench.store.leases.release(lease)
     with pytest.raises(LeaseLost):
         bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), lease)
 
 
-def test_clusters_do_not_share_a_lease(bench: StoreFixture) -> None:
+def test_lease_is_separate_for_each_cluster(bench: StoreFixture) -> None:
     bench.lease()
     assert bench.store.leases.acquire(bench.cluster + "-other", "x", 60).token == 1
 
 
-def test_when_the_answer_is_lost_the_owner_finds_that_he_has_it(bench: StoreFixture) -> None:
+def test_lease_request_with_a_lost_answer_finds_its_own_lease(bench: StoreFixture) -> None:
     first = bench.lease("a")
     again = bench.lease("a")
     assert again == first
 
 
-def test_a_lost_answer_is_reported_as_such(bench: StoreFixture) -> None:
+def test_lease_lost_answer_is_reported_as_such(bench: StoreFixture) -> None:
     bench.faults.after("update_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.lease("a")
     assert bench.lease("a").token == 1
 
 
-def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(bench: StoreFixture) -> None:
+def test_lease_passes_carry_over_to_the_next_holder_at_no_cost(bench: StoreFixture) -> None:
     lease = bench.lease("a")
     assert (lease.decision, lease.left) == ("", b"")
     with RequestCounter(bench) as counter:
@@ -106,7 +106,7 @@ def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(b
     assert bench.lease("c").decision == "d1", "who leaves nothing leaves what there is"
 
 
-def test_an_overtaken_pass_leaves_nothing(bench: StoreFixture) -> None:
+def test_lease_overtaken_pass_leaves_no_carry_over(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     newer = bench.lease("newer")
@@ -115,7 +115,7 @@ def test_an_overtaken_pass_leaves_nothing(bench: StoreFixture) -> None:
     assert bench.lease("next").left == b"new"
 
 
-def test_those_who_look_see_what_was_left(bench: StoreFixture) -> None:
+def test_lease_carry_over_is_visible_to_readers(bench: StoreFixture) -> None:
     other = bench.cluster + "-other"
     bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
     bench.store.leases.acquire(other, "x", 60)

@@ -1,4 +1,4 @@
-"""Counters never lose, whoever counts; what was told is replaced only by who has read it."""
+"""Counters are never lost, whoever counts; the list of posted events is replaced only by a writer that has read it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at
 SERIES = "failed_scale_ups_total;reason=Out.Of/Stock"
 
 
-def test_a_cluster_that_nothing_was_counted_of_has_an_empty_one(bench: StoreFixture) -> None:
+def test_counter_totals_are_empty_for_an_uncounted_cluster(bench: StoreFixture) -> None:
     assert bench.store.journal.ledger(bench.cluster) == CounterTotals()
     assert bench.store.journal.ledgers([bench.cluster, "other"]) == {}
 
 
-def test_counts_of_many_at_once_all_arrive(bench: StoreFixture) -> None:
+def test_counter_totals_concurrent_counts_are_all_added(bench: StoreFixture) -> None:
     def count() -> None:
         for _ in range(10):
             bench.fresh().journal.count(bench.cluster, {SERIES: 1.0, "scaled_up_nodes_total": 2.5})
@@ -27,7 +27,7 @@ def test_counts_of_many_at_once_all_arrive(bench: StoreFixture) -> None:
     assert bench.store.journal.ledger(bench.cluster).counts == {SERIES: 40.0, "scaled_up_nodes_total": 100.0}
 
 
-def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench: StoreFixture) -> None:
+def test_counter_totals_posted_events_are_replaced_together_with_the_counts(bench: StoreFixture) -> None:
     journal = bench.store.journal
     assert journal.tell(bench.cluster, {"n": 1.0}, b"first", expected="")
     assert not journal.tell(bench.cluster, {"n": 1.0}, b"late", expected="")
@@ -38,7 +38,7 @@ def test_what_was_told_is_replaced_together_with_the_counts_or_not_at_all(bench:
     assert journal.ledger(bench.cluster).state == b"second"
 
 
-def test_counting_does_not_stand_in_the_way_of_telling(bench: StoreFixture) -> None:
+def test_counter_totals_counting_does_not_block_a_replacement_of_events(bench: StoreFixture) -> None:
     journal = bench.store.journal
     journal.count(bench.cluster, {"n": 1.0})
     assert journal.tell(bench.cluster, {"n": 1.0}, b"told", expected="")
@@ -48,7 +48,7 @@ def test_counting_does_not_stand_in_the_way_of_telling(bench: StoreFixture) -> N
     assert journal.ledger(bench.cluster).counts == {"n": 4.0}
 
 
-def test_of_several_who_have_read_the_same_one_writes(bench: StoreFixture) -> None:
+def test_counter_totals_one_of_several_concurrent_replacements_succeeds(bench: StoreFixture) -> None:
     def tell(word: bytes) -> bool:
         return bench.fresh().journal.tell(bench.cluster, {"n": 1.0}, word, expected="")
 
@@ -57,7 +57,7 @@ def test_of_several_who_have_read_the_same_one_writes(bench: StoreFixture) -> No
     assert bench.store.journal.ledger(bench.cluster).counts == {"n": 1.0}
 
 
-def test_a_first_try_of_which_only_the_answer_was_lost_is_found_out(bench: StoreFixture) -> None:
+def test_counter_totals_first_write_with_a_lost_answer_is_recognized(bench: StoreFixture) -> None:
     bench.faults.after("update_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.store.journal.tell(bench.cluster, {"n": 1.0}, b"told", expected="")
@@ -65,7 +65,7 @@ def test_a_first_try_of_which_only_the_answer_was_lost_is_found_out(bench: Store
     assert bench.store.journal.ledger(bench.cluster).counts == {"n": 1.0}
 
 
-def test_it_is_one_write_and_no_entry_of_the_journal(bench: StoreFixture) -> None:
+def test_counter_totals_cost_one_write_and_no_journal_entry(bench: StoreFixture) -> None:
     with RequestCounter(bench) as counter:
         bench.store.journal.tell(bench.cluster, {"a": 1.0, "b": 2.0}, b"told", expected="")
     assert counter.items_written == 1

@@ -1,4 +1,4 @@
-"""What only shows memory writes nothing, and sees a large save whole or not at all."""
+"""Readers that only show memory write nothing, and see a large save completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ replace = msgspec.structs.replace
 
 @pytest.fixture
 def table(connected: Any) -> str:
-    """One per test: moto copies the table for every item of a transaction, so it must be small."""
+    """One table per test: moto copies the table for every item of a transaction, so it must be small."""
     return new_table(connected)
 
 
 def _large(bench: StoreFixture, *cut: Exception | None) -> None:
-    """A large save that changes, adds and takes away rows; cut: what becomes of its transactions."""
+    """Makes a large save that changes, adds and deletes rows; cut: what happens to its transactions."""
     before = bench.load()
     groups = {f"g{n:02d}": GroupMemory(target=n + 2) for n in range(GROUPS)}
     after = replace(before, groups=groups, nodes={"n9": NodeMemory(START)}, unregistered={}, last_scale_up=START + 1)
@@ -48,7 +48,7 @@ def _begun(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3, 4, 5])
-def test_who_looks_at_a_save_cut_off_anywhere_sees_what_its_finisher_leaves(bench: StoreFixture, after: int) -> None:
+def test_memory_view_of_an_interrupted_save_equals_its_completion(bench: StoreFixture, after: int) -> None:
     _begun(bench)
     untouched = bench.load()
     _large(bench, *[None] * after, *([lost_answer()] if after < 4 else []))
@@ -60,7 +60,7 @@ def test_who_looks_at_a_save_cut_off_anywhere_sees_what_its_finisher_leaves(benc
     assert (finished == untouched) is (after == 0)
 
 
-def test_an_operation_that_ended_while_the_save_was_open_is_not_seen_again(bench: StoreFixture) -> None:
+def test_memory_view_omits_an_operation_that_ended_during_the_save(bench: StoreFixture) -> None:
     _begun(bench)
     _large(bench, None, None, lost_answer())
     mine = bench.store.operations.claim(bench.cluster, "grow-00", "act", 30)
@@ -68,7 +68,7 @@ def test_an_operation_that_ended_while_the_save_was_open_is_not_seen_again(bench
     assert "grow-00" not in {operation.spec.id for operation in bench.fresh().operations.look(bench.cluster)}
 
 
-def test_a_save_that_is_finished_while_somebody_looks_is_seen_whole(bench: StoreFixture) -> None:
+def test_memory_view_during_the_completion_of_a_save_is_consistent(bench: StoreFixture) -> None:
     _begun(bench)
     _large(bench, None, lost_answer())
     faults = AwsFaults()
@@ -77,7 +77,7 @@ def test_a_save_that_is_finished_while_somebody_looks_is_seen_whole(bench: Store
 
 
 @pytest.mark.parametrize("prefix", [MEMORY, OPEN])
-def test_looking_gives_the_rows_in_the_order_of_their_keys(bench: StoreFixture, prefix: str) -> None:
+def test_memory_view_rows_are_in_key_order(bench: StoreFixture, prefix: str) -> None:
     _begun(bench)
     _large(bench, None, lost_answer())
     store = bench.fresh()
@@ -87,7 +87,7 @@ def test_looking_gives_the_rows_in_the_order_of_their_keys(bench: StoreFixture, 
     assert items == [raw["item"]["S"] for raw in store.memory._staging.view(bench.cluster, prefix)]
 
 
-def test_rows_of_another_release_are_shown_and_not_adopted(bench: StoreFixture) -> None:
+def test_memory_view_shows_rows_of_another_release_without_adopting_them(bench: StoreFixture) -> None:
     bench.save(Memory(), Memory(groups={"g": GroupMemory(target=3)}))
     [row] = list(bench.store.table.query(bench.cluster, "memory#group#"))
     text = row["text"]["S"].replace("{", '{"fieldOfTomorrow":1,', 1)

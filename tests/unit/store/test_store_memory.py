@@ -1,4 +1,4 @@
-"""What is saved is what is loaded, and what did not change is not written."""
+"""Memory is loaded as it was saved, and unchanged rows are not written."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from tests.unit.store.support import START, RequestCounter, StoreFixture, full_m
 replace = msgspec.structs.replace
 
 
-def test_a_cluster_never_seen_has_an_empty_memory(bench: StoreFixture) -> None:
+def test_memory_of_an_unknown_cluster_is_empty(bench: StoreFixture) -> None:
     assert bench.load() == Memory()
 
 
-def test_a_full_memory_comes_back_as_it_was(bench: StoreFixture) -> None:
+def test_memory_with_every_field_round_trips(bench: StoreFixture) -> None:
     operations = (bench.operation("a"), bench.operation("b", data={"uid": "x"}, created_at=START + 1))
     bench.save(Memory(), full_memory(), *operations)
     assert bench.load() == full_memory(operations)
     assert bench.fresh().memory.load(bench.cluster) == full_memory(operations)
 
 
-def test_everything_can_be_forgotten_again(bench: StoreFixture) -> None:
+def test_memory_entries_can_all_be_deleted(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     bench.save(bench.load(), Memory())
     assert bench.load() == Memory()
@@ -38,7 +38,7 @@ def test_everything_can_be_forgotten_again(bench: StoreFixture) -> None:
     assert bench.load() == full_memory()
 
 
-def test_restarts_between_all_steps_make_no_difference(bench: StoreFixture) -> None:
+def test_memory_is_unaffected_by_restarts_between_all_steps(bench: StoreFixture) -> None:
     kept = Memory()
     for step in range(6):
         store = bench.fresh()
@@ -54,7 +54,7 @@ def test_restarts_between_all_steps_make_no_difference(bench: StoreFixture) -> N
 
 
 @pytest.mark.parametrize("count", [10, 5000])
-def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: StoreFixture, count: int) -> None:
+def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(bench: StoreFixture, count: int) -> None:
     nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
     groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
     model = Node(
@@ -87,7 +87,7 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Stor
     assert bench.load().nodes == confirmed
 
 
-def test_only_what_changed_is_written(bench: StoreFixture) -> None:
+def test_memory_writes_only_changed_rows(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     before = bench.load()
     after = replace(before, groups=before.groups | {"workers": GroupMemory(target=9)})
@@ -98,7 +98,7 @@ def test_only_what_changed_is_written(bench: StoreFixture) -> None:
     assert bench.load() == after
 
 
-def test_nothing_is_written_where_nothing_changed(bench: StoreFixture) -> None:
+def test_memory_without_changes_writes_nothing(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     before = bench.load()
     lease = bench.lease()
@@ -107,8 +107,8 @@ def test_nothing_is_written_where_nothing_changed(bench: StoreFixture) -> None:
     assert counter.items_written == 0
 
 
-def test_a_template_is_written_when_it_tells_something_new_or_is_younger(bench: StoreFixture) -> None:
-    """How seldom one that says the same becomes younger, the planner decides (plan/template.learn)."""
+def test_memory_node_template_is_written_when_changed_or_refreshed(bench: StoreFixture) -> None:
+    """The planner decides how rarely an unchanged template is refreshed (plan/template.learn)."""
     bench.save(Memory(), full_memory())
     before = bench.load()
     template = before.templates["workers"]
@@ -119,7 +119,7 @@ def test_a_template_is_written_when_it_tells_something_new_or_is_younger(bench: 
         assert bench.load().templates == {"workers": changed}
 
 
-def test_an_overtaken_plan_is_stale_and_writes_nothing(bench: StoreFixture) -> None:
+def test_memory_save_of_an_overtaken_plan_is_stale_and_writes_nothing(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     old = bench.load()
     bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
@@ -132,8 +132,8 @@ def test_an_overtaken_plan_is_stale_and_writes_nothing(bench: StoreFixture) -> N
     assert bench.load() == current
 
 
-def test_operations_rest_on_the_group_that_the_plan_saw(bench: StoreFixture) -> None:
-    """The group is not written by this plan, but what was decided for it may be wrong by now."""
+def test_memory_save_of_operations_requires_the_group_version_of_the_plan(bench: StoreFixture) -> None:
+    """This plan does not write the group, but its decision for the group may be wrong by now."""
     bench.save(Memory(), full_memory())
     old = bench.load()
     bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
@@ -143,7 +143,7 @@ def test_operations_rest_on_the_group_that_the_plan_saw(bench: StoreFixture) -> 
     assert bench.load().operations == ()
 
 
-def test_an_overtaken_pass_leaves_no_operations_behind(bench: StoreFixture) -> None:
+def test_memory_save_of_an_overtaken_pass_leaves_no_operations(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
@@ -152,9 +152,9 @@ def test_an_overtaken_pass_leaves_no_operations_behind(bench: StoreFixture) -> N
     assert bench.store.operations.list_open(bench.cluster) == ()
 
 
-def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: StoreFixture) -> None:
+def test_memory_many_nodes_are_stored_in_several_rows_and_fewer_in_one(bench: StoreFixture) -> None:
     def nodes(count: int) -> dict[str, NodeMemory]:
-        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))  # as good as incompressible
+        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))  # nearly incompressible
         return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
 
     many, few = Memory(nodes=nodes(12_000)), Memory(nodes=nodes(10))
@@ -166,8 +166,8 @@ def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench
     assert sum(1 for _ in bench.store.table.query(bench.cluster, "memory#nodes#")) == 1
 
 
-def test_rows_of_another_release_can_be_read_and_written_over(bench: StoreFixture) -> None:
-    """A field that this release does not know is passed over; the next save must not be stale for ever."""
+def test_memory_rows_of_another_release_can_be_read_and_overwritten(bench: StoreFixture) -> None:
+    """A field that this release does not know is ignored; the next save must not be stale forever."""
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")))
     table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")))
@@ -178,7 +178,7 @@ def test_rows_of_another_release_can_be_read_and_written_over(bench: StoreFixtur
     assert bench.load() == after
 
 
-def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench: StoreFixture) -> None:
+def test_memory_breaker_state_is_written_on_change_and_deleted_when_over(bench: StoreFixture) -> None:
     taken = Memory(breaker=BreakerState(((START, 2, 7),)))
     bench.save(Memory(), taken)
     assert bench.load() == taken
@@ -192,8 +192,8 @@ def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench:
     assert list(bench.store.table.query(bench.cluster, BRAKE)) == []
 
 
-def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: StoreFixture) -> None:
-    """Two passes that both count from the old brake would let twice the limit go."""
+def test_memory_breaker_state_changed_by_others_makes_the_plan_stale(bench: StoreFixture) -> None:
+    """Two passes that both count from the old breaker state would allow twice the limit."""
     bench.save(Memory(), Memory(breaker=BreakerState(((START, 2, 7),))))
     old = bench.load()
     bench.save(old, replace(old, breaker=BreakerState(((START, 2, 7), (START + 1, 1, 1)))))
@@ -205,7 +205,7 @@ def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: StoreFix
     assert stale.value.items == (BRAKE,)
 
 
-def test_a_brake_that_another_release_wrote_can_be_read_and_written_over(bench: StoreFixture) -> None:
+def test_memory_breaker_state_of_another_release_can_be_read_and_overwritten(bench: StoreFixture) -> None:
     table = bench.store.table
     text = '{"taken":[[5.0,1,2]],"why":"x"}'
     table.write(table.put(MemoryRow(bench.cluster, BRAKE, text=text, version="other")))

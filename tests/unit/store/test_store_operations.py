@@ -1,4 +1,4 @@
-"""Each arrow of the state machine is taken once, by one, and no other arrow exists."""
+"""Each transition of the operation state machine is made once, by one executor, and no other transition exists."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ENDS = (OperationState.SUCCEEDED, OperationState.FAILED, OperationState.ABANDONE
 
 
 def claimed(bench: StoreFixture, name: str = "a", owner: str = "act-1") -> Operation:
-    """A new operation in the hands of an executor."""
+    """A new operation claimed by an executor."""
     bench.planned(bench.operation(name))
     return bench.store.operations.claim(bench.cluster, f"grow-{name}", owner, 30)
 
 
-def test_of_eight_executors_exactly_one_gets_the_claim(bench: StoreFixture) -> None:
+def test_operation_claim_goes_to_exactly_one_of_eight_executors(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a"))
     calls = [lambda n=n: bench.store.operations.claim(bench.cluster, "grow-a", f"act-{n}", 30) for n in range(8)]
     results = all_at_once(calls)
@@ -41,7 +41,7 @@ def test_of_eight_executors_exactly_one_gets_the_claim(bench: StoreFixture) -> N
     assert bench.store.operations.get(bench.cluster, "grow-a") == winners[0]
 
 
-def test_a_claim_is_a_step_of_its_own(bench: StoreFixture) -> None:
+def test_operation_claim_is_a_transition_of_its_own(bench: StoreFixture) -> None:
     bench.clock.advance(5)
     operation = claimed(bench)
     assert operation == bench.operation("a").with_status(
@@ -53,7 +53,7 @@ def test_a_claim_is_a_step_of_its_own(bench: StoreFixture) -> None:
     )
 
 
-def test_what_waits_cannot_be_claimed_before_it_is_due(bench: StoreFixture) -> None:
+def test_operation_that_waits_cannot_be_claimed_before_it_is_due(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a", due_at=START + 10))
     with pytest.raises(OperationNotDue) as early:
         bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30)
@@ -62,7 +62,7 @@ def test_what_waits_cannot_be_claimed_before_it_is_due(bench: StoreFixture) -> N
     assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30).status.state is OperationState.RUNNING
 
 
-def test_a_dead_executors_claim_runs_out(bench: StoreFixture) -> None:
+def test_operation_claim_of_a_dead_executor_expires(bench: StoreFixture) -> None:
     claimed(bench, owner="dead")
     bench.clock.advance(30)
     with pytest.raises(OperationClaimed) as taken:
@@ -73,7 +73,7 @@ def test_a_dead_executors_claim_runs_out(bench: StoreFixture) -> None:
     assert (again.status.claimed_by, again.status.attempt) == ("next", 2)
 
 
-def test_a_dead_executor_that_wakes_up_writes_nothing(bench: StoreFixture) -> None:
+def test_operation_executor_with_an_expired_claim_writes_nothing(bench: StoreFixture) -> None:
     before = claimed(bench, owner="dead")
     bench.clock.advance(31)
     now_held = bench.store.operations.claim(bench.cluster, "grow-a", "next", 30)
@@ -82,7 +82,7 @@ def test_a_dead_executor_that_wakes_up_writes_nothing(bench: StoreFixture) -> No
     assert bench.store.operations.get(bench.cluster, "grow-a") == now_held
 
 
-def test_an_attempt_is_not_taken_for_a_later_one_of_the_same_name(bench: StoreFixture) -> None:
+def test_operation_attempt_is_not_confused_with_a_later_one_of_the_same_name(bench: StoreFixture) -> None:
     first = claimed(bench, owner="same")
     bench.clock.advance(31)
     second = bench.store.operations.claim(bench.cluster, "grow-a", "same", 30)
@@ -91,7 +91,7 @@ def test_an_attempt_is_not_taken_for_a_later_one_of_the_same_name(bench: StoreFi
     assert bench.store.operations.get(bench.cluster, "grow-a") == second
 
 
-def test_waiting_and_claiming_again_until_it_is_done(bench: StoreFixture) -> None:
+def test_operation_waits_and_is_claimed_again_until_it_is_done(bench: StoreFixture) -> None:
     operation = claimed(bench)
     waiting = operation.with_status(
         state=OperationState.WAITING, step="confirm", data={"request": "r-1"}, due_at=START + 20
@@ -112,7 +112,7 @@ def test_waiting_and_claiming_again_until_it_is_done(bench: StoreFixture) -> Non
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_is_over_is_out_of_the_list_but_can_still_be_read(bench: StoreFixture, end: OperationState) -> None:
+def test_operation_that_ended_is_not_listed_but_can_be_read(bench: StoreFixture, end: OperationState) -> None:
     operation = claimed(bench)
     ended = bench.store.operations.advance(operation, operation.with_status(state=end, error_class="Unknown"), "act-1")
     assert bench.store.operations.list_open(bench.cluster) == ()
@@ -123,7 +123,7 @@ def test_what_is_over_is_out_of_the_list_but_can_still_be_read(bench: StoreFixtu
     assert over.value.state == end.value
 
 
-def test_what_is_over_is_tidied_away_some_day(bench: StoreFixture) -> None:
+def test_operation_that_ended_expires_eventually(bench: StoreFixture) -> None:
     operation = claimed(bench)
     bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-1")
     (row,) = bench.store.table.query(bench.cluster, OVER)
@@ -139,7 +139,7 @@ ILLEGAL = [
 
 
 @pytest.mark.parametrize(("before", "after"), ILLEGAL)
-def test_no_other_arrow_can_be_taken_by_a_step(
+def test_operation_step_can_make_no_other_transition(
     bench: StoreFixture, before: OperationState, after: OperationState
 ) -> None:
     operation = bench.operation("a", state=before, claimed_by="act-1", attempt=1)
@@ -149,8 +149,10 @@ def test_no_other_arrow_can_be_taken_by_a_step(
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("after", [OperationState.WAITING, *ENDS])
-def test_no_arrow_leads_out_of_an_end(bench: StoreFixture, end: OperationState, after: OperationState) -> None:
-    """Not even for an executor who believes that he still has it in hand."""
+def test_operation_final_states_have_no_transitions(
+    bench: StoreFixture, end: OperationState, after: OperationState
+) -> None:
+    """This also applies to an executor that still considers the operation claimed."""
     operation = claimed(bench)
     ended = bench.store.operations.advance(operation, operation.with_status(state=end, outcome="first"), "act-1")
     with pytest.raises(OperationFinished):
@@ -160,7 +162,7 @@ def test_no_arrow_leads_out_of_an_end(bench: StoreFixture, end: OperationState, 
 
 @pytest.mark.parametrize("after", [OperationState.WAITING, *ENDS])
 @pytest.mark.parametrize("in_the_table", [OperationState.PLANNED, OperationState.WAITING])
-def test_what_is_in_nobodys_hands_cannot_be_advanced(
+def test_operation_that_is_not_claimed_cannot_be_advanced(
     bench: StoreFixture, in_the_table: OperationState, after: OperationState
 ) -> None:
     operation = bench.operation("a", state=in_the_table, attempt=1)
@@ -175,7 +177,7 @@ def test_what_is_in_nobodys_hands_cannot_be_advanced(
     "change",
     [{"spec": {"to_size": 9}}, {"spec": {"group": "other"}}, {"spec": {"id": "grow-b"}}, {"status": {"attempt": 7}}],
 )
-def test_a_step_cannot_change_what_the_operation_does(
+def test_operation_step_cannot_change_the_operations_intent(
     bench: StoreFixture, change: dict[str, dict[str, object]]
 ) -> None:
     operation = claimed(bench)
@@ -186,13 +188,13 @@ def test_a_step_cannot_change_what_the_operation_does(
         bench.store.operations.advance(operation, changed, "act-1")
 
 
-def test_an_executor_cannot_advance_what_another_claimed(bench: StoreFixture) -> None:
+def test_operation_claimed_by_another_executor_cannot_be_advanced(bench: StoreFixture) -> None:
     operation = claimed(bench)
     with pytest.raises(IllegalTransition):
         bench.store.operations.advance(operation, operation.with_status(state=OperationState.WAITING), "act-2")
 
 
-def test_the_same_thing_is_never_planned_twice(bench: StoreFixture) -> None:
+def test_operation_is_never_planned_twice(bench: StoreFixture) -> None:
     running = claimed(bench)
     bench.planned(bench.operation("a"), bench.operation("b"))
     assert bench.store.operations.get(bench.cluster, "grow-a") == running
@@ -201,15 +203,15 @@ def test_the_same_thing_is_never_planned_twice(bench: StoreFixture) -> None:
     assert [operation.spec.id for operation in bench.store.operations.list_open(bench.cluster)] == ["grow-b"]
 
 
-def test_an_unknown_operation_is_nobodys(bench: StoreFixture) -> None:
+def test_operation_that_is_unknown_cannot_be_claimed(bench: StoreFixture) -> None:
     assert bench.store.operations.get(bench.cluster, "grow-x") is None
     with pytest.raises(OperationFinished):
         bench.store.operations.claim(bench.cluster, "grow-x", "act-1", 30)
     assert not bench.store.operations.mark_sent(bench.cluster, "grow-x", START)
 
 
-def test_that_a_message_was_sent_is_not_forgotten_by_a_step(bench: StoreFixture) -> None:
-    """The pass marks what it sent while the executor is already at work."""
+def test_operation_step_keeps_the_record_that_a_message_was_sent(bench: StoreFixture) -> None:
+    """The pass records the sent message while the executor is already working."""
     operation = claimed(bench)
     assert bench.store.operations.mark_sent(bench.cluster, "grow-a", START + 1)
     stored = bench.store.operations.advance(operation, operation.with_status(state=OperationState.WAITING), "act-1")
@@ -218,7 +220,7 @@ def test_that_a_message_was_sent_is_not_forgotten_by_a_step(bench: StoreFixture)
     assert listed.status.sent_at == START + 1
 
 
-def test_listing_what_is_open_does_not_read_what_is_over(bench: StoreFixture) -> None:
+def test_operation_list_of_open_ones_does_not_read_ended_ones(bench: StoreFixture) -> None:
     for name in "abc":
         operation = claimed(bench, name)
         bench.store.operations.advance(operation, operation.with_status(state=OperationState.SUCCEEDED), "act-1")
@@ -226,11 +228,11 @@ def test_listing_what_is_open_does_not_read_what_is_over(bench: StoreFixture) ->
     with RequestCounter(bench) as counter:
         assert [each.spec.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
     assert [name for name, _ in counter.requests].count("Query") == 1
-    assert counter.items_read == 3  # the operation, and the gate before and after
+    assert counter.items_read == 3  # the operation, and the save marker before and after
 
 
 @pytest.mark.parametrize("after", [OperationState.WAITING, OperationState.SUCCEEDED])
-def test_a_step_whose_answer_was_lost_is_recognised_when_it_is_repeated(
+def test_operation_step_with_a_lost_answer_is_recognized_when_repeated(
     bench: StoreFixture, after: OperationState
 ) -> None:
     operation = claimed(bench)
@@ -243,6 +245,6 @@ def test_a_step_whose_answer_was_lost_is_recognised_when_it_is_repeated(
     assert (again.status.state, again.status.step) == (after, "confirm")
 
 
-def test_a_claim_whose_answer_was_lost_is_found_again_by_its_owner(bench: StoreFixture) -> None:
+def test_operation_claim_with_a_lost_answer_is_found_again_by_its_owner(bench: StoreFixture) -> None:
     first = claimed(bench)
     assert bench.store.operations.claim(bench.cluster, "grow-a", "act-1", 30) == first

@@ -1,4 +1,5 @@
-"""What an executor learns is written with the operation, and neither it nor a plan loses the other's words."""
+"""An executor's memory updates are written together with the operation; neither they nor a plan overwrite each
+other."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def scaled_up(memory: Memory) -> Memory:
 
 
 def growing(bench: StoreFixture, name: str = "a", **values: object) -> Operation:
-    """A claimed growth of a group that has a live request."""
+    """A claimed scale-up of a group with a live request."""
     before = bench.load()
     group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
     operation = bench.operation(name, **values)
@@ -36,7 +37,7 @@ def growing(bench: StoreFixture, name: str = "a", **values: object) -> Operation
     return bench.store.operations.claim(bench.cluster, operation.spec.id, f"act-{name}", 30)
 
 
-def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: StoreFixture) -> None:
+def test_memory_patch_and_the_operations_end_are_one_write(bench: StoreFixture) -> None:
     operation = growing(bench)
     failed = operation.with_status(state=OperationState.FAILED, error_class="OutOfStock")
     bench.store.operations.advance(operation, failed, "act-a", back_off, scaled_up)
@@ -46,7 +47,7 @@ def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: StoreFix
     assert memory.operations == ()
 
 
-def test_a_step_that_is_refused_leaves_memory_alone(bench: StoreFixture) -> None:
+def test_memory_patch_of_a_refused_step_is_not_applied(bench: StoreFixture) -> None:
     operation = growing(bench)
     bench.clock.advance(31)
     bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
@@ -58,14 +59,14 @@ def test_a_step_that_is_refused_leaves_memory_alone(bench: StoreFixture) -> None
     assert bench.load() == before
 
 
-def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: StoreFixture) -> None:
+def test_memory_patch_can_add_an_unknown_group(bench: StoreFixture) -> None:
     bench.planned(bench.operation("a", group="new"))
     operation = bench.store.operations.claim(bench.cluster, "grow-a", "act-a", 30)
     bench.store.operations.advance(operation, operation.with_status(state=OperationState.FAILED), "act-a", back_off)
     assert bench.load().groups == {"new": GroupMemory(backoff=BACKOFF, last_failure=START)}
 
 
-def test_a_patch_that_changes_nothing_writes_nothing(bench: StoreFixture) -> None:
+def test_memory_patch_without_changes_writes_nothing(bench: StoreFixture) -> None:
     operation = growing(bench)
     before = bench.load()
     bench.store.operations.advance(
@@ -79,7 +80,7 @@ def test_a_patch_that_changes_nothing_writes_nothing(bench: StoreFixture) -> Non
     assert replace(after, operations=()) == replace(before, operations=())
 
 
-def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: StoreFixture) -> None:
+def test_memory_patch_during_a_pass_makes_its_plan_stale_and_survives(bench: StoreFixture) -> None:
     operation = growing(bench)
     lease = bench.lease("reconcile-2")
     seen = bench.load()
@@ -99,7 +100,7 @@ def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: StoreFixt
     assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
 
 
-def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: StoreFixture) -> None:
+def test_memory_patch_applies_to_a_plan_saved_meanwhile(bench: StoreFixture) -> None:
     operation = growing(bench)
 
     def plan() -> None:
@@ -120,7 +121,7 @@ def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: StoreFixtu
     assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
 
 
-def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: StoreFixture) -> None:
+def test_memory_save_does_not_touch_operations_advanced_meanwhile(bench: StoreFixture) -> None:
     operation = growing(bench)
     seen = bench.load()
     waiting = operation.with_status(state=OperationState.WAITING, step="confirm", due_at=START + 5)
@@ -129,7 +130,7 @@ def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: StoreFix
     assert bench.load().operations == (stored, bench.operation("b"))
 
 
-def test_rows_that_another_release_wrote_can_be_patched(bench: StoreFixture) -> None:
+def test_memory_patch_applies_to_rows_of_another_release(bench: StoreFixture) -> None:
     operation = growing(bench)
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other")))
@@ -142,7 +143,7 @@ def test_rows_that_another_release_wrote_can_be_patched(bench: StoreFixture) -> 
     assert (memory.last_scale_up, memory.first_seen) == (START, 5.0)
 
 
-def test_six_executors_patch_the_same_group_and_none_is_lost(bench: StoreFixture) -> None:
+def test_memory_patches_of_six_concurrent_executors_are_all_kept(bench: StoreFixture) -> None:
     operations = [growing(bench, name) for name in "abcdef"]
 
     def end(operation: Operation) -> Operation:

@@ -1,4 +1,4 @@
-"""Every version is kept, and nobody overwrites what he has not read."""
+"""Every policy version is kept, and no writer overwrites a version that it has not read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.store.errors import PolicyChanged
 from tests.unit.store.support import START, StoreFixture, all_at_once
 
 
-def test_versions_follow_each_other_and_all_are_kept(bench: StoreFixture) -> None:
+def test_policy_versions_are_consecutive_and_all_kept(bench: StoreFixture) -> None:
     policies, name = bench.store.policies, bench.cluster
     assert policies.current(name) is None
     assert policies.put(name, "mode: off", "d1", None) == 1
@@ -26,7 +26,7 @@ def test_versions_follow_each_other_and_all_are_kept(bench: StoreFixture) -> Non
 
 
 @pytest.mark.parametrize("expected", [None, 1, 3])
-def test_an_unexpected_version_is_refused_and_nothing_is_stored(bench: StoreFixture, expected: int | None) -> None:
+def test_policy_unexpected_version_is_refused_and_nothing_is_stored(bench: StoreFixture, expected: int | None) -> None:
     policies, name = bench.store.policies, bench.cluster
     policies.put(name, "a", "d1", None)
     policies.put(name, "b", "d2", 1)
@@ -36,21 +36,21 @@ def test_an_unexpected_version_is_refused_and_nothing_is_stored(bench: StoreFixt
     assert [policy.text for policy in policies.history(name)] == ["b", "a"]
 
 
-def test_where_there_is_none_a_version_cannot_be_replaced(bench: StoreFixture) -> None:
+def test_policy_that_does_not_exist_cannot_be_replaced(bench: StoreFixture) -> None:
     with pytest.raises(PolicyChanged) as changed:
         bench.store.policies.put(bench.cluster, "a", "d", 4)
     assert (changed.value.expected, changed.value.actual) == (4, None)
     assert bench.store.policies.current(bench.cluster) is None
 
 
-def test_of_four_that_apply_at_once_exactly_one_succeeds(bench: StoreFixture) -> None:
+def test_policy_concurrent_apply_succeeds_for_exactly_one_of_four(bench: StoreFixture) -> None:
     calls = [lambda n=n: bench.store.policies.put(bench.cluster, f"text-{n}", "d", None) for n in range(4)]
     results = all_at_once(calls)
     assert results.count(1) == 1
     assert sum(isinstance(result, PolicyChanged) for result in results) == 3
 
 
-def test_all_clusters_are_found(bench: StoreFixture) -> None:
+def test_policy_list_finds_all_clusters(bench: StoreFixture) -> None:
     names = [f"{bench.cluster}-{letter}" for letter in "ab"]
     for name in names:
         bench.store.policies.put(name, "a", "d", None)
@@ -59,6 +59,6 @@ def test_all_clusters_are_found(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "!claims"])
-def test_a_name_that_could_meet_a_common_partition_is_refused(bench: StoreFixture, name: str) -> None:
+def test_policy_cluster_name_equal_to_a_shared_partition_is_refused(bench: StoreFixture, name: str) -> None:
     with pytest.raises(BadInput):
         bench.store.policies.put(name, "a", "d", None)

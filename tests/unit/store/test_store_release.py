@@ -1,4 +1,4 @@
-"""A person's word about the brake: no save overwrites it, and it makes no save stale."""
+"""The operator's override of the circuit breaker: no save overwrites it, and it makes no save stale."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ replace = msgspec.structs.replace
 PULLED = Memory(breaker=BreakerState(tripped_at=START, wanted=12), groups={"g": GroupMemory(target=3)})
 
 
-def test_the_word_comes_with_the_memory(bench: StoreFixture) -> None:
+def test_breaker_override_is_loaded_with_the_memory(bench: StoreFixture) -> None:
     bench.save(Memory(), full_memory())
     bench.store.breaker_overrides.release(bench.cluster, START + 3600.5)
     with RequestCounter(bench) as counter:
@@ -23,18 +23,18 @@ def test_the_word_comes_with_the_memory(bench: StoreFixture) -> None:
     assert [name for name, _ in counter.requests].count("Query") == 1
 
 
-def test_a_cluster_without_any_memory_can_be_released(bench: StoreFixture) -> None:
+def test_breaker_override_works_without_any_memory(bench: StoreFixture) -> None:
     bench.store.breaker_overrides.release(bench.cluster, START)
     assert bench.load() == Memory(released_until=START)
 
 
-def test_the_last_word_counts(bench: StoreFixture) -> None:
+def test_breaker_override_last_one_applies(bench: StoreFixture) -> None:
     for until in (START + 3600, START + 60):
         bench.store.breaker_overrides.release(bench.cluster, until)
     assert bench.load().released_until == START + 60
 
 
-def test_a_word_given_while_a_pass_plans_is_neither_lost_nor_in_its_way(bench: StoreFixture) -> None:
+def test_breaker_override_given_during_a_pass_is_kept_and_blocks_nothing(bench: StoreFixture) -> None:
     bench.save(Memory(), PULLED)
     seen, lease = bench.load(), bench.lease()
     bench.store.breaker_overrides.release(bench.cluster, START + 3600)
@@ -47,7 +47,7 @@ def test_a_word_given_while_a_pass_plans_is_neither_lost_nor_in_its_way(bench: S
 
 
 @pytest.mark.parametrize("planned", [0.0, START + 9999])
-def test_a_save_never_writes_it(bench: StoreFixture, planned: float) -> None:
+def test_breaker_override_is_never_written_by_a_save(bench: StoreFixture, planned: float) -> None:
     bench.store.breaker_overrides.release(bench.cluster, START + 3600)
     seen = bench.load()
     lease = bench.lease()
@@ -57,7 +57,7 @@ def test_a_save_never_writes_it(bench: StoreFixture, planned: float) -> None:
     assert bench.load().released_until == START + 3600
 
 
-def test_a_large_save_goes_by_it_too(bench: StoreFixture) -> None:
+def test_breaker_override_is_not_touched_by_a_large_save(bench: StoreFixture) -> None:
     bench.store.breaker_overrides.release(bench.cluster, START + 3600)
     seen, lease = bench.load(), bench.lease()
     after = replace(
@@ -67,7 +67,7 @@ def test_a_large_save_goes_by_it_too(bench: StoreFixture) -> None:
     assert bench.load() == after
 
 
-def test_a_lost_answer_can_be_repeated(bench: StoreFixture) -> None:
+def test_breaker_override_with_a_lost_answer_can_be_repeated(bench: StoreFixture) -> None:
     bench.faults.instead("put_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.store.breaker_overrides.release(bench.cluster, START + 60)
@@ -75,7 +75,7 @@ def test_a_lost_answer_can_be_repeated(bench: StoreFixture) -> None:
     assert bench.load().released_until == START + 60
 
 
-def test_a_row_of_another_release_can_be_read(bench: StoreFixture) -> None:
+def test_breaker_override_row_of_another_release_can_be_read(bench: StoreFixture) -> None:
     bench.client.put_item(
         TableName=bench.table,
         Item={"cluster": {"S": bench.cluster}, "item": {"S": RELEASE}, "until": {"N": "12.5"}, "by": {"S": "somebody"}},
@@ -83,7 +83,7 @@ def test_a_row_of_another_release_can_be_read(bench: StoreFixture) -> None:
     assert bench.load().released_until == 12.5
 
 
-def test_it_is_tidied_away_long_after_its_end(bench: StoreFixture) -> None:
+def test_breaker_override_row_expires_long_after_its_end(bench: StoreFixture) -> None:
     bench.store.breaker_overrides.release(bench.cluster, START + 60)
     row = bench.store.table.get(ReleaseRow, bench.cluster, RELEASE)
     assert row is not None

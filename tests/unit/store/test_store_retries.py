@@ -1,4 +1,4 @@
-"""What DynamoDB asks to be tried again is tried again, not for ever, and without anything happening twice."""
+"""Requests that DynamoDB asks to retry are retried a limited number of times, without duplicate effects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUSY = [
 
 
 @pytest.mark.parametrize("error", BUSY, ids=lambda error: str(error.response)[:70])
-def test_a_save_is_tried_again(bench: StoreFixture, error: Exception) -> None:
+def test_dynamodb_save_is_retried(bench: StoreFixture, error: Exception) -> None:
     bench.faults.instead("transact_write_items", error, error)
     bench.save(Memory(), AFTER)
     assert bench.load() == AFTER
@@ -33,7 +33,7 @@ def test_a_save_is_tried_again(bench: StoreFixture, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
-def test_single_writes_and_reads_are_tried_again(bench: StoreFixture, code: str) -> None:
+def test_dynamodb_single_writes_and_reads_are_retried(bench: StoreFixture, code: str) -> None:
     for method in ("update_item", "query", "get_item"):
         bench.faults.instead(method, busy(code))
     bench.lease()
@@ -41,7 +41,7 @@ def test_single_writes_and_reads_are_tried_again(bench: StoreFixture, code: str)
     assert len(bench.waits) == 3
 
 
-def test_it_is_not_tried_for_ever(bench: StoreFixture) -> None:
+def test_dynamodb_retries_are_bounded(bench: StoreFixture) -> None:
     bench.faults.instead("transact_write_items", *[cancelled("TransactionConflict")] * ATTEMPTS)
     lease = bench.lease()
     with pytest.raises(StoreThrottled):
@@ -52,7 +52,7 @@ def test_it_is_not_tried_for_ever(bench: StoreFixture) -> None:
     assert bench.waits[-1] <= LONGEST_WAIT
 
 
-def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: StoreFixture) -> None:
+def test_dynamodb_failed_condition_is_an_answer_even_among_conflicts(bench: StoreFixture) -> None:
     bench.faults.instead("transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict"))
     lease = bench.lease()
     with pytest.raises(LeaseLost):
@@ -60,26 +60,26 @@ def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: StoreF
     assert bench.waits == []
 
 
-def test_other_refusals_are_not_repeated_and_say_what_the_service_said(bench: StoreFixture) -> None:
+def test_dynamodb_other_errors_are_not_retried_and_quote_the_service(bench: StoreFixture) -> None:
     bench.faults.instead("query", busy("AccessDeniedException"))
     with pytest.raises(StoreUnavailable, match="AccessDenied"):
         bench.load()
     assert bench.waits == []
 
 
-def test_an_endpoint_that_does_not_answer_is_unavailable(bench: StoreFixture) -> None:
+def test_dynamodb_endpoint_without_an_answer_is_unavailable(bench: StoreFixture) -> None:
     store = Store(bench.table, clock=bench.clock, endpoint="http://127.0.0.1:9")
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9"):
         store.policies.current("x")
 
 
-def test_a_table_that_is_not_there_is_unavailable(bench: StoreFixture) -> None:
+def test_dynamodb_missing_table_is_unavailable(bench: StoreFixture) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFound"):
         Store("no-such-table", clock=bench.clock, client=bench.client).policies.current("x")
 
 
-def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: StoreFixture) -> None:
-    """DynamoDB may leave out keys of a batch for load; here also a batch of more than 100."""
+def test_dynamodb_unprocessed_keys_of_a_batch_are_requested_again(bench: StoreFixture) -> None:
+    """DynamoDB may omit keys of a batch under load; the test also covers more than 100 keys."""
     groups = [("clusterapi", f"g{n}") for n in range(130)]
     bench.store.group_ownership.claim_groups(bench.cluster, groups)
     try:

@@ -1,4 +1,4 @@
-"""A due cluster is queued once; a lost message silences nobody; a storm of events is one wake-up."""
+"""A due cluster is queued once; a lost message blocks no cluster; many events cause one reconcile request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chalicelib.store.tables import SEEN, WEB
 from tests.unit.store.support import START, RequestCounter, StoreFixture, all_at_once
 
 
-def test_a_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture) -> None:
+def test_scan_state_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture) -> None:
     schedule = bench.store.scan_states
     assert schedule.mark_queued(bench.cluster, START + 120)
     assert not schedule.mark_queued(bench.cluster, START + 120)
@@ -15,12 +15,12 @@ def test_a_cluster_is_queued_once_until_its_message_arrives(bench: StoreFixture)
     assert schedule.mark_queued(bench.cluster, START + 120), "what happens during a pass deserves another"
 
 
-def test_of_eight_ticks_exactly_one_queues_it(bench: StoreFixture) -> None:
+def test_scan_state_exactly_one_of_eight_ticks_queues_a_cluster(bench: StoreFixture) -> None:
     results = all_at_once([lambda: bench.store.scan_states.mark_queued(bench.cluster, START + 120)] * 8)
     assert sorted(results, key=str) == [False] * 7 + [True]
 
 
-def test_a_lost_message_frees_itself(bench: StoreFixture) -> None:
+def test_scan_state_queued_marker_of_a_lost_message_expires(bench: StoreFixture) -> None:
     bench.store.scan_states.mark_queued(bench.cluster, START + 120)
     bench.clock.advance(120)
     assert not bench.store.scan_states.mark_queued(bench.cluster, START + 240)
@@ -28,7 +28,7 @@ def test_a_lost_message_frees_itself(bench: StoreFixture) -> None:
     assert bench.store.scan_states.mark_queued(bench.cluster, START + 240)
 
 
-def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: StoreFixture) -> None:
+def test_scan_state_queued_marker_can_be_cancelled_by_its_writer(bench: StoreFixture) -> None:
     schedule = bench.store.scan_states
     schedule.mark_queued(bench.cluster, START + 120)
     schedule.clear_queued(bench.cluster, START + 60)
@@ -39,7 +39,7 @@ def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: StoreFixture) 
     assert schedule.mark_queued(bench.cluster, START + 180)
 
 
-def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way(bench: StoreFixture) -> None:
+def test_scan_state_cluster_is_due_after_its_interval_unless_queued(bench: StoreFixture) -> None:
     assert bench.store.scan_states.due(bench.cluster) == ScanState()
     lease = bench.lease()
     bench.store.leases.release(lease, passed_at=START)
@@ -53,7 +53,7 @@ def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way
     assert bench.store.scan_states.due(bench.cluster).last_pass == START + 61
 
 
-def test_an_overtaken_pass_does_not_count_as_one(bench: StoreFixture) -> None:
+def test_scan_state_overtaken_pass_is_not_counted(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")
@@ -61,7 +61,7 @@ def test_an_overtaken_pass_does_not_count_as_one(bench: StoreFixture) -> None:
     assert bench.store.scan_states.due(bench.cluster).last_pass == 0.0
 
 
-def test_a_thousand_wakes_in_a_window_are_one(bench: StoreFixture) -> None:
+def test_debounce_thousand_requests_in_a_window_are_one(bench: StoreFixture) -> None:
     def storm() -> int:
         return sum(bench.store.debounce.wake(bench.cluster, 2.0) for _ in range(125))
 
@@ -71,7 +71,7 @@ def test_a_thousand_wakes_in_a_window_are_one(bench: StoreFixture) -> None:
     assert counter.items_written <= 8, "nearly all are answered by a read"
 
 
-def test_the_next_window_wakes_again(bench: StoreFixture) -> None:
+def test_debounce_next_window_requests_a_pass_again(bench: StoreFixture) -> None:
     assert bench.store.debounce.wake(bench.cluster, 2.0)
     bench.clock.advance(1.75)
     assert not bench.store.debounce.wake(bench.cluster, 2.0)
@@ -80,7 +80,7 @@ def test_the_next_window_wakes_again(bench: StoreFixture) -> None:
     assert bench.store.debounce.wake(bench.cluster + "-other", 2.0)
 
 
-def test_a_signature_can_be_used_once(bench: StoreFixture) -> None:
+def test_webhook_signature_can_be_used_once(bench: StoreFixture) -> None:
     first_use = bench.store.debounce.first_use
     assert all_at_once([lambda: first_use(bench.cluster, "sig-1", 600)] * 4).count(True) == 1
     assert not first_use(bench.cluster, "sig-1", 600)
@@ -90,7 +90,7 @@ def test_a_signature_can_be_used_once(bench: StoreFixture) -> None:
     assert first_use(bench.cluster, "sig-1", 600)
 
 
-def test_what_was_seen_is_tidied_away_and_does_not_tell_the_signature(bench: StoreFixture) -> None:
+def test_webhook_used_signature_row_expires_and_does_not_show_the_signature(bench: StoreFixture) -> None:
     bench.store.debounce.first_use(bench.cluster, "sig-secret", 600)
     (row,) = bench.store.table.query(WEB, f"{SEEN}signature#{bench.cluster}#")
     assert list(bench.store.table.query(bench.cluster, SEEN)) == []

@@ -1,4 +1,4 @@
-"""A save larger than one transaction is seen whole or not at all, whatever dies in between."""
+"""A save larger than one transaction is visible completely or not at all, whatever process dies meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.store.support import START, StoreFixture, all_at_once, new_table
 
 @pytest.fixture
 def table(connected: Any) -> str:
-    """One per test: moto copies the table for every item of a transaction, so it must be small."""
+    """One table per test: moto copies the table for every item of a transaction, so it must be small."""
     return new_table(connected)
 
 
@@ -29,14 +29,14 @@ GROUPS = 52
 
 
 def large(bench: StoreFixture, before: Memory) -> tuple[Memory, tuple[Operation, ...]]:
-    """52 groups and 52 operations, 105 rows with the head, where a transaction takes 100."""
+    """52 groups and 52 operations: 105 rows with the head, where a transaction takes 100."""
     groups = {f"g{n}": GroupMemory(target=n + 1, last_add=START) for n in range(GROUPS)}
     operations = tuple(bench.operation(f"{n:02d}", group=f"g{n}") for n in range(GROUPS))
     return replace(before, groups=before.groups | groups, last_scale_up=START), operations
 
 
 def save(bench: StoreFixture, store: Store, owner: str = "reconcile-1") -> tuple[Memory, Memory]:
-    """A large save through that store; what was before and what is to be seen after."""
+    """Makes a large save with that store; returns the previous and the expected memory."""
     lease = store.leases.acquire(bench.cluster, owner, 60)
     before = store.memory.load(bench.cluster)
     after, operations = large(bench, before)
@@ -46,12 +46,12 @@ def save(bench: StoreFixture, store: Store, owner: str = "reconcile-1") -> tuple
 
 
 def small(bench: StoreFixture) -> Memory:
-    """Something to begin with."""
+    """A small initial memory."""
     bench.save(Memory(), Memory(groups={"g0": GroupMemory(target=99), "kept": GroupMemory(target=1)}, first_seen=START))
     return bench.load()
 
 
-def test_a_large_save_comes_back_as_it_was(bench: StoreFixture) -> None:
+def test_staged_save_round_trips(bench: StoreFixture) -> None:
     small(bench)
     _, expected = save(bench, bench.store)
     assert bench.load() == expected
@@ -60,7 +60,7 @@ def test_a_large_save_comes_back_as_it_was(bench: StoreFixture) -> None:
 
 
 @pytest.mark.parametrize("call", ["put_item", "transact_write_items"])
-def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: StoreFixture, call: str) -> None:
+def test_staged_save_crash_before_the_decision_leaves_the_old_view(bench: StoreFixture, call: str) -> None:
     before = small(bench)
     faults = AwsFaults()
     faults.instead(call, lost_answer())
@@ -85,7 +85,7 @@ READERS: dict[str, Callable[[StoreFixture], object]] = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("carried_out", [0, 1])
-def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
+def test_staged_save_crash_after_the_decision_is_completed_by_the_next_reader(
     bench: StoreFixture, reader: str, carried_out: int
 ) -> None:
     small(bench)
@@ -102,7 +102,7 @@ def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
     assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
 
 
-def test_an_overtaken_large_save_is_fenced_and_leaves_nothing_to_see(bench: StoreFixture) -> None:
+def test_staged_save_of_an_overtaken_pass_is_fenced_and_stays_invisible(bench: StoreFixture) -> None:
     before = small(bench)
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
@@ -114,7 +114,7 @@ def test_an_overtaken_large_save_is_fenced_and_leaves_nothing_to_see(bench: Stor
 
 
 @pytest.mark.parametrize("moment", ["before", "between comparing and deciding"])
-def test_a_patch_under_way_makes_a_large_save_stale(bench: StoreFixture, moment: str) -> None:
+def test_staged_save_is_stale_after_a_concurrent_patch(bench: StoreFixture, moment: str) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
@@ -136,7 +136,7 @@ def test_a_patch_under_way_makes_a_large_save_stale(bench: StoreFixture, moment:
     assert memory.operations == ()
 
 
-def test_a_patch_waits_for_a_large_save_that_is_decided(bench: StoreFixture) -> None:
+def test_staged_save_that_is_decided_delays_a_patch(bench: StoreFixture) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
@@ -152,7 +152,7 @@ def test_a_patch_waits_for_a_large_save_that_is_decided(bench: StoreFixture) -> 
     assert len(memory.operations) == GROUPS
 
 
-def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: StoreFixture) -> None:
+def test_staged_save_completed_by_four_processes_at_once_is_correct(bench: StoreFixture) -> None:
     small(bench)
     faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
@@ -163,8 +163,8 @@ def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: StoreFixture) 
     assert all(isinstance(result, Memory) and len(result.operations) == GROUPS for result in results)
 
 
-def test_a_sleeper_does_not_bring_back_what_is_over(bench: StoreFixture) -> None:
-    """He read what is left to do, slept, and meanwhile the save was finished and one of its operations ended."""
+def test_staged_save_late_finisher_does_not_restore_ended_operations(bench: StoreFixture) -> None:
+    """A process reads the remaining work and stalls; meanwhile the save is completed and one of its operations ends."""
     small(bench)
     faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
@@ -189,8 +189,8 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: StoreFixture) -> None
     assert len(memory.operations) == GROUPS - 1
 
 
-def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: StoreFixture) -> None:
-    """As before, but meanwhile everything went back to what it was: only the gate can tell him."""
+def test_staged_save_late_finisher_does_not_restore_deleted_rows(bench: StoreFixture) -> None:
+    """As before, but meanwhile everything returned to its previous value: only the save marker reveals the change."""
     groups = Memory(groups={f"g{n:03d}": GroupMemory(target=n + 1) for n in range(105)})
     faults = AwsFaults()
     faults.instead("transact_write_items", None, lost_answer())
@@ -208,7 +208,7 @@ def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: StoreFixture) -
     assert bench.fresh(faults=sleeper).memory.load(bench.cluster) == Memory()
 
 
-def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: StoreFixture) -> None:
+def test_staged_save_decided_during_an_executors_write_is_not_lost(bench: StoreFixture) -> None:
     before = small(bench)
     bench.save(before, before, bench.operation("old", group="g0"))
     mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
@@ -227,7 +227,7 @@ def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: S
     assert bench.load().groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
 
 
-def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(bench: StoreFixture) -> None:
+def test_staged_save_decided_between_pages_makes_a_list_start_again(bench: StoreFixture) -> None:
     many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))  # 1.5 MB, a page is 1 MB
     bench.save(Memory(), Memory(), *many)
     faults = AwsFaults()
@@ -237,7 +237,7 @@ def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(
     assert len(listed) == len(many) + GROUPS
 
 
-def test_readers_never_see_a_part_of_it(bench: StoreFixture) -> None:
+def test_staged_save_readers_never_see_a_part_of_it(bench: StoreFixture) -> None:
     small(bench)
     done = Event()
 

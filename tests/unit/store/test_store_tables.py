@@ -1,4 +1,4 @@
-"""The table is what store/tables.py says, and only tidying is left to DynamoDB's own expiry."""
+"""The table matches store/tables.py, and DynamoDB's expiry only deletes rows that are already ignored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.unit.store.support import StoreFixture, over_the_wire
 
 
 @over_the_wire
-def test_the_table_in_use_has_the_stated_shape(bench: StoreFixture) -> None:
+def test_table_in_use_has_the_declared_shape(bench: StoreFixture) -> None:
     real = bench.client.describe_table(TableName=bench.table)["Table"]
     stated = definition(bench.table)
     assert real["KeySchema"] == stated["KeySchema"]
@@ -16,12 +16,12 @@ def test_the_table_in_use_has_the_stated_shape(bench: StoreFixture) -> None:
 
 
 @over_the_wire
-def test_the_expiry_attribute_is_switched_on(bench: StoreFixture) -> None:
+def test_table_expiry_attribute_is_enabled(bench: StoreFixture) -> None:
     real = bench.client.describe_time_to_live(TableName=bench.table)["TimeToLiveDescription"]
     assert (real["AttributeName"], real["TimeToLiveStatus"]) == (TTL_ATTRIBUTE, "ENABLED")
     assert time_to_live() == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
 
 
-def test_every_row_has_the_tables_keys_and_the_expiry_attribute() -> None:
+def test_table_rows_have_the_declared_keys_and_expiry_attribute() -> None:
     names = {schema["AttributeName"] for schema in definition("t")["KeySchema"]} | {TTL_ATTRIBUTE}
     assert {attribute.attr_name for attribute in RowKey.get_attributes().values()} == names

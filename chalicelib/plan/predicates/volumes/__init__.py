@@ -1,8 +1,8 @@
-"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: where volumes let a pod run (scale-up.md §5.5).
+"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: on which nodes volumes let a pod run.
 
-One object per snapshot, asked per class, because all of it hangs on claims and volumes that do not change while a plan
-is made. What pods placed in this pass have taken of the free volumes is handed in (held.py). Most pods have no such
-volume; `concerns` says so first, and nothing else is asked then.
+There is one object per snapshot, queried per class, because claims and volumes do not change during planning. The
+caller passes the free volumes that pods placed in this pass have taken (claimed_volumes.py). Most pods have no such
+volume; `concerns` reports that first, and nothing more is computed for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 class Volumes:
-    """The four predicates over one snapshot. Knows the snapshot's classes by their index."""
+    """The four volume predicates over one snapshot. Classes are identified by their index in the snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -41,14 +41,14 @@ class Volumes:
         self._running = volumes_in_use.Running(snapshot, self._concerned, self._stock)
 
     def concerns(self, cls: int) -> bool:
-        """Whether a class has a volume that any of the predicates looks at."""
+        """Return whether a class has a volume that any of the predicates checks."""
         return cls in self._concerned
 
     def nowhere(self, cls: int, *, moving: bool = False) -> Reason | None:
-        """Why pods of a class fit no node whatever, if they do not: a claim that is missing, being deleted or not bound
-        though it should be, or a ReadWriteOncePod claim in use.
+        """Return why pods of a class fit no node at all, if they do not: a claim that is missing, being deleted or
+        unexpectedly unbound, or a ReadWriteOncePod claim in use.
 
-        moving: a running pod of the class is looked at, which takes its own use of the claim along.
+        moving: the pod is a running pod of the class, which releases its own use of the claim.
         """
         wants = self._of(cls)
         if wants.nowhere is not None:
@@ -57,9 +57,9 @@ class Volumes:
         return Reason.of(ReasonCode.EXCLUSIVE_CLAIM, claim=taken) if taken else None
 
     def mask(self, cls: int, table: NodeTable) -> Bools:
-        """The rows on which the class's volumes can be had: disks free of conflict, claims bound or to be bound there,
-        zones. Attach limits are arithmetic over `attaches` and `limits`, and not in here; nor is what pods placed in
-        this pass have taken."""
+        """Return the rows on which the class's volumes are available: no disk conflicts, claims bound or bindable
+        there, matching zones. Attach limits are computed from `attaches` and `limits` and are not included; volumes
+        taken by pods placed in this pass are not included either."""
         wants = self._of(cls)
         if wants.nowhere is not None:
             return np.zeros(len(table), dtype=np.bool_)
@@ -73,36 +73,37 @@ class Volumes:
         return allowed
 
     def waits(self, cls: int) -> bool:
-        """Whether a class has a claim that is not bound yet."""
+        """Return whether a class has a claim that is not bound yet."""
         return self.concerns(cls) and bool(self._of(cls).waiting)
 
     def counting(self, cls: int) -> tuple[Waiting, ...]:
-        """The claims of a class that count on free volumes; none for most classes with volumes."""
+        """Return the claims of a class that depend on free volumes; most classes with volumes have none."""
         found = self._counting.get(cls)
         if found is None:
             found = self._counting[cls] = binding.counting(self._of(cls).waiting)
         return found
 
     def one_by_one(self, cls: int, held: ClaimedVolumes) -> bool:
-        """Whether a pod of a class takes a volume that decides about the next one: then they are placed singly."""
+        """Return whether a pod of a class takes a volume that affects the next pod, so that pods must be placed one at
+        a time."""
         wants = [
             want for want in self.counting(cls) if want.claim.namespace or not binding.made_anywhere(want, self._stock)
         ]
         return bool(wants) and held.unsettled(wants)
 
     def left(self, cls: int, table: NodeTable, held: ClaimedVolumes) -> Bools:
-        """The rows on which the claims of a class can be bound, now that these volumes are taken."""
+        """Return the rows on which the claims of a class can be bound after these volumes were taken."""
         everywhere: Bools = np.ones(len(table), dtype=np.bool_)
         allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
         zones = topology.zones_of(self._given(cls, held))
         return allowed & topology.zones(zones, table) if zones else allowed
 
     def _given(self, cls: int, held: ClaimedVolumes) -> list[PersistentVolume]:
-        """The volumes that claims of a class have taken already."""
+        """Return the volumes that claims of a class have already taken."""
         return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
 
     def bindable(self, cls: int, node: Node, held: ClaimedVolumes) -> bool:
-        """The same for one node, which need not exist yet."""
+        """Return whether the claims can be bound on one node, which need not exist yet."""
         given = self._given(cls, held)
         reached = all(topology.one_matches(volume.node_terms, node) for volume in given)
         return (
@@ -112,7 +113,7 @@ class Volumes:
         )
 
     def reasons(self, cls: int, table: NodeTable, row: int, held: ClaimedVolumes | None = None) -> tuple[Reason, ...]:
-        """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
+        """Return why a row fails: all reasons of the first failing predicate, () where `mask` and `left` are true."""
         wants, node = self._of(cls), table.nodes[row]
         if wants.nowhere is not None:
             return (wants.nowhere,)
@@ -131,41 +132,43 @@ class Volumes:
         return tuple(found)
 
     def most(self, cls: int) -> int | None:
-        """The most pods of a class in the whole cluster: 1 with a ReadWriteOncePod claim, None: no limit."""
+        """Return the maximum number of pods of a class in the whole cluster: 1 with a ReadWriteOncePod claim, None: no
+        limit."""
         return 1 if self._of(cls).exclusive else None
 
     def per_node(self, cls: int) -> int | None:
-        """The most pods of a class on one node: 1 where they would use the same disk in conflict, None: no limit."""
+        """Return the maximum number of pods of a class on one node: 1 if they would conflict over a disk, None: no
+        limit."""
         return 1 if restrictions.conflict(self._of(cls).disks, self._of(cls).disks) else None
 
     def attaches(self, cls: int) -> dict[str, tuple[int, int]]:
-        """CSI driver -> (volumes that each pod of a class brings along, volumes that all its pods share)."""
+        """Return CSI driver -> (volumes that each pod of a class brings, volumes that all its pods share)."""
         wants = self._of(cls)
         own, shared = Counter(wants.own), Counter(driver for driver, _ in wants.shared)
         return {driver: (own[driver], shared[driver]) for driver in sorted(own.keys() | shared.keys())}
 
     def limits(self, node_name: str) -> dict[str, int]:
-        """The attach limits of a node's CSI drivers; a driver that is not in here has none."""
+        """Return the attach limits of a node's CSI drivers; a missing driver has no limit."""
         return self._limits.get(node_name, {})
 
     def attached(self) -> dict[tuple[str, str], int]:
-        """(node, CSI driver) -> the volumes that running pods use there, each counted once."""
+        """Return (node, CSI driver) -> the volumes that running pods use there, each counted once."""
         return self._running.counts
 
     def shared(self, cls: int) -> frozenset[Attachment]:
-        """The volumes that all pods of a class share, by driver and name."""
+        """Return the volumes that all pods of a class share, by driver and name."""
         return self._of(cls).shared
 
     def in_use(self, node_name: str) -> Collection[Attachment]:
-        """The volumes that running pods use on a node."""
+        """Return the volumes that running pods use on a node."""
         return self._running.volumes.get(node_name, ())
 
     def exclusive(self, cls: int) -> tuple[str, ...]:
-        """The ReadWriteOncePod claims of a class, namespace/name: once a pod of any class has one, no other gets it."""
+        """Return the ReadWriteOncePod claims of a class, namespace/name: once a pod uses one, no other pod can."""
         return self._of(cls).exclusive
 
     def clash(self, one: int, other: int) -> bool:
-        """Whether pods of two classes cannot be on one node, because they use the same disk in conflict."""
+        """Return whether pods of two classes cannot share a node because they conflict over a disk."""
         return (
             self.concerns(one)
             and self.concerns(other)
@@ -179,7 +182,7 @@ class Volumes:
         return found
 
     def _taken(self, cls: int, *, moving: bool) -> str:
-        """The first ReadWriteOncePod claim of a class that a running pod has; empty if there is none."""
+        """Return the first ReadWriteOncePod claim of a class that a running pod uses, "" if there is none."""
         users = self._running.users
         mine = (key for key in self._of(cls).exclusive if users.get(key, frozenset()) - ({cls} if moving else set()))
         return next((key.partition("/")[2] for key in mine), "")

@@ -1,8 +1,8 @@
-"""VolumeBinding for claims that wait for their first consumer (scale-up.md §5.5): a free volume, or one that is made.
+"""VolumeBinding for WaitForFirstConsumer claims: finds a free volume, or a node on which one can be provisioned.
 
-Over all rows, each claim is looked at by itself first. Only where claims of one pod would compete for the same free
-volumes are the rows that are left gone through one by one, as the scheduler does: smallest claim first, and each takes
-the smallest volume that will do.
+Each claim is first checked separately over all rows. Only where claims of one pod would compete for the same free
+volumes are the remaining rows checked one by one, as the scheduler does: smallest claim first, each with the smallest
+suitable volume.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from chalicelib.plan.tables.node_table import NodeTable
 def mask(
     waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: ClaimedVolumes | None = None
 ) -> Bools:
-    """Rows where every claim can be bound; among: the rows that are still worth a look; held: volumes that pods placed
-    in this pass have taken."""
+    """Return the rows where every claim can be bound; among: the rows to check; held: volumes taken by pods placed in
+    this pass."""
     allowed: Bools = among.copy()
     made: Bools = np.ones(len(table), dtype=np.bool_)
     given = [volume for want in waiting if held and (volume := held.given(want)) is not None]
@@ -44,17 +44,17 @@ def mask(
 
 
 def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
-    """The claims that take a volume from others: a free one, which is not set aside for them by name."""
+    """Return the claims that compete for volumes: they need a free one that is not pre-bound to them."""
     return tuple(want for want in waiting if want.free.volumes and not want.reserved and not want.claim.selected_node)
 
 
 def made_anywhere(want: Waiting, stock: Stock) -> bool:
-    """Whether a volume can be made for a claim on any node, so that it does not need one of the free ones."""
+    """Return whether a volume can be provisioned for a claim on any node, so that it needs none of the free ones."""
     return want.provisions and want.cls.topologies is None and not _is_counted(want, stock)
 
 
 def _promised(want: Waiting, table: NodeTable) -> Bools:
-    """The one row of the node that the claim is promised to: never that of a template."""
+    """Return the row of the node that the claim is assigned to; never the row of a template."""
     only: Bools = np.zeros(len(table), dtype=np.bool_)
     row = table.index.get(want.claim.selected_node)
     if row is not None:
@@ -63,14 +63,14 @@ def _promised(want: Waiting, table: NodeTable) -> Bools:
 
 
 def _found(want: Waiting, table: NodeTable, held: ClaimedVolumes | None) -> Bools:
-    """Rows with a free volume for a claim, the other claims of its pod aside."""
+    """Return the rows with a free volume for a claim, ignoring the other claims of its pod."""
     if want.reserved:
         return topology.rows(topology.places([want.reserved[0].node_terms]), table)
     return topology.rows(held.places(want) if held else want.free.places, table)
 
 
 def _can_make(want: Waiting, stock: Stock, table: NodeTable) -> Bools:
-    """Rows where the claim's class would make a volume of its size."""
+    """Return the rows where the claim's storage class can provision a volume of its size."""
     allowed: Bools = np.full(len(table), want.provisions, dtype=np.bool_)
     if not want.provisions:
         return allowed
@@ -90,7 +90,8 @@ def _is_counted(want: Waiting, stock: Stock) -> bool:
 
 
 def _big_enough(want: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
-    """The largest volume that can be made counts where the driver says so, else what is left in all."""
+    """Yield the capacities for a volume of the claim's size, by the maximum volume size if the driver reports one,
+    otherwise by the remaining capacity."""
     for capacity in stock.capacities.get(want.cls.name, ()):
         limit = capacity.capacity if capacity.largest is None else capacity.largest
         if limit is not None and limit >= want.claim.request:
@@ -98,7 +99,7 @@ def _big_enough(want: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
 
 
 def _compete(waiting: Sequence[Waiting]) -> bool:
-    """Whether two claims could want the same free volume."""
+    """Return whether two claims could compete for the same free volume."""
     asking = [want for want in waiting if not want.claim.selected_node]
     if len(asking) < 2:
         return False
@@ -107,8 +108,8 @@ def _compete(waiting: Sequence[Waiting]) -> bool:
 
 
 def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: ClaimedVolumes | None = None) -> list[Reason]:
-    """What keeps the claims from being bound on one node, [] if nothing does. Those that have taken a volume are
-    bound."""
+    """Return what prevents the claims from being bound on one node, [] if nothing does. Claims that have taken a volume
+    count as bound."""
     waiting = [want for want in waiting if not held or held.given(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:

@@ -1,11 +1,12 @@
-"""Free PersistentVolumes on which claims of pods placed in this pass count: each volume is for one claim.
+"""Tracks free PersistentVolumes that claims of pods placed in this pass will use: each volume serves one claim.
 
-The scheduler binds nothing while it filters, but it remembers what it gave to the pods that it has placed. Here, a pod
-that is put on a row takes the smallest free volume that the node can use, one for each claim that waits, and gives it
-back when it is taken off. Pods that share a claim share its volume, and have to go where that can be used.
+The scheduler binds nothing while it filters, but it remembers the volumes assigned to the pods that it has placed.
+Here, a pod placed on a row takes the smallest free volume that the node can use, one for each unbound claim, and
+releases it when it is removed from the row. Pods that share a claim share its volume and must be placed where it can be
+used.
 
-Room that a driver publishes (CSIStorageCapacity) is not counted down: the scheduler asks about each claim by itself,
-because drivers promise more than they have.
+Capacity that a driver publishes (CSIStorageCapacity) is not reduced: the scheduler checks each claim separately,
+because drivers publish more than they have.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from chalicelib.plan.predicates.volumes import topology
 from chalicelib.plan.predicates.volumes.requirements import Free, Waiting
 from chalicelib.plan.predicates.volumes.topology import Places
 
-_DEPTH = 16  # how many claims may have to change their volumes so that one more gets one
+_DEPTH = 16  # how many claims may switch to other volumes to free one for another claim
 
 
 class _Slot:
-    """A claim and the free volume that it takes; None: one is made for it. nodes: row -> the node and its users."""
+    """A claim and the free volume that it takes; None: one is provisioned for it. nodes: row -> the node and its
+    users."""
 
     def __init__(self, want: Waiting) -> None:
         self.want = want
@@ -31,12 +33,12 @@ class _Slot:
         self.nodes: dict[int, tuple[Node, int]] = {}
 
     def reaches(self, volume: PersistentVolume) -> bool:
-        """Whether all users could use a volume."""
+        """Return whether all users could use a volume."""
         return all(topology.one_matches(volume.node_terms, node) for node, _ in self.nodes.values())
 
 
 class _Left:
-    """The volumes of one `Free` that nobody has taken, by place."""
+    """The untaken volumes of one `Free`, by place."""
 
     def __init__(self, free: Free, taken: Iterable[str]) -> None:
         self.free = free
@@ -46,7 +48,7 @@ class _Left:
         self._places: Places | None = None
 
     def change(self, volume: PersistentVolume, by: int) -> None:
-        """One fewer or one more."""
+        """Add or remove one volume."""
         before = self._selectors[volume.node_terms]
         self._selectors[volume.node_terms] = before + by
         if not before or not before + by:
@@ -54,45 +56,46 @@ class _Left:
 
     @property
     def places(self) -> Places:
-        """Where at least one of them can be used."""
+        """Return where at least one of them can be used."""
         if self._places is None:
             self._places = topology.places(terms for terms, count in self._selectors.items() if count > 0)
         return self._places
 
 
 class ClaimedVolumes:
-    """Which volumes are taken. generation grows with every change."""
+    """The taken volumes. generation increases with every change."""
 
     def __init__(self) -> None:
         self.generation = 0
         self._holders: dict[str, _Slot] = {}  # volume -> its claim
         self._named: dict[str, _Slot] = {}  # namespace/name -> the claim
-        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}  # (class, row) -> claims of each pod's own
-        self._gone: Counter[tuple[int, int]] = Counter()  # running pods taken off their rows
+        self._own: dict[tuple[int, int], list[tuple[_Slot, ...]]] = {}  # (class, row) -> claims owned by each pod
+        self._gone: Counter[tuple[int, int]] = Counter()  # running pods removed from their rows
         self._left: dict[int, _Left] = {}  # by the identity of a Free
 
     def __bool__(self) -> bool:
         return bool(self._named) or bool(self._own)
 
     def taken(self) -> Iterable[str]:
-        """Names of the volumes that are taken."""
+        """Return the names of the taken volumes."""
         return self._holders
 
     def given(self, want: Waiting) -> PersistentVolume | None:
-        """The volume that a claim has taken, if it has."""
+        """Return the volume that a claim has taken, if any."""
         slot = self._named.get(want.claim.key) if want.claim.namespace else None
         return slot.volume if slot is not None else None
 
     def places(self, want: Waiting) -> Places:
-        """Where one of the volumes that are left would do for a claim."""
+        """Return where one of the remaining volumes suits a claim."""
         return self._of(want.free).places
 
     def unsettled(self, wants: Iterable[Waiting]) -> bool:
-        """Whether a pod with these claims takes a volume that the next one like it would have counted on as well."""
+        """Return whether a pod with these claims takes a volume that the next such pod would also have counted on."""
         return any(not want.claim.namespace or want.claim.key not in self._named for want in wants)
 
     def add(self, cls: int, wants: tuple[Waiting, ...], at: tuple[int, Node], count: int) -> None:
-        """So many pods of a class with these claims onto a row, or off it (negative). at: the row and its node."""
+        """Add pods of a class with these claims to a row, or remove them with a negative count. at: the row and its
+        node."""
         key = cls, at[0]
         if count < 0:
             for _ in range(-count):
@@ -142,8 +145,8 @@ class ClaimedVolumes:
                 del self._named[want.claim.key]
 
     def _choose(self, slot: _Slot) -> None:
-        """The smallest volume that is left; else one is made, or others change theirs if that helps: pods may be put
-        back in another order than that in which they found their places."""
+        """Choose the smallest remaining volume. If there is none, a volume is provisioned, or other claims switch
+        volumes if that helps, because pods may be placed again in a different order than before."""
         for volume in slot.want.free.volumes:
             if volume.name not in self._holders and slot.reaches(volume):
                 self._give(slot, volume)

@@ -1,6 +1,6 @@
-"""What running pods already use: attached volumes and disks per node, and claims that are for one pod only.
+"""Indexes what running pods use: attached volumes and disks per node, and ReadWriteOncePod claims.
 
-Built when first asked: a cluster whose pending pods have no volumes never pays for it.
+Built on first use, at no cost for a cluster whose pending pods have no volumes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class Running:
-    """The pods that occupy nodes of the snapshot, by what their volumes use."""
+    """The pods that occupy nodes of the snapshot, indexed by the volumes they use."""
 
     def __init__(self, snapshot: Snapshot, concerned: frozenset[int], stock: Stock) -> None:
         self._snapshot, self._concerned, self._stock = snapshot, concerned, stock
 
     @cached_property
     def volumes(self) -> dict[str, set[Attachment]]:
-        """Node -> what is attached to it."""
+        """Node -> attached volumes."""
         found: dict[str, set[Attachment]] = {}
         for pod, volume in self._held:
             claim = f"{pod.name}-{volume.name}" if volume.kind == "ephemeral" else volume.claim
@@ -35,7 +35,7 @@ class Running:
 
     @cached_property
     def counts(self) -> dict[tuple[str, str], int]:
-        """(node, CSI driver) -> how many volumes."""
+        """(node, CSI driver) -> number of volumes."""
         return dict(Counter((node, driver) for node, held in self.volumes.items() for driver, _ in held))
 
     @cached_property

@@ -1,7 +1,7 @@
-"""What the volumes of a class come down to: bound volumes, claims that wait, disks, and what is attached for them.
+"""Resolves the volumes of a class to bound volumes, unbound claims, disks, and attachments.
 
-Here the references are followed once per class, from the pod's volumes over claims to volumes and storage classes, so
-that the predicates only meet things that exist.
+References are followed once per class, from the pod's volumes through claims to volumes and storage classes, so that
+the predicates only handle objects that exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCapacity, StorageClass
 from chalicelib.plan.predicates.volumes.topology import Places, Zone, places, zones_of
 
-# Volumes that no filter looks at.
+# Volumes that no predicate checks.
 HARMLESS = frozenset(
     {
         "emptyDir",
@@ -41,7 +41,7 @@ HARMLESS = frozenset(
         "csi",  # an inline CSI volume, which no limit counts
     }
 )
-# In-tree disks that VolumeRestrictions looks at.
+# In-tree disks that VolumeRestrictions checks.
 CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
 _KNOWN = (
     HARMLESS
@@ -51,11 +51,11 @@ _KNOWN = (
 _NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
 _ONE_POD = "ReadWriteOncePod"
 
-Attachment = tuple[str, str]  # CSI driver, and the volume's name to it
+Attachment = tuple[str, str]  # CSI driver, and the volume's name in it
 
 
 class Stock:
-    """A snapshot's storage by name. Built once; empty at no cost where the cluster has none."""
+    """A snapshot's storage by name. Built once; empty and free of cost if the cluster has none."""
 
     def __init__(self, storage: Storage) -> None:
         self.claims = {claim.key: claim for claim in storage.claims}
@@ -65,7 +65,7 @@ class Stock:
         self.capacities: dict[str, list[StorageCapacity]] = {}
         for capacity in storage.capacities:
             self.capacities.setdefault(capacity.storage_class, []).append(capacity)
-        # Smallest first, as they are given out.
+        # Smallest first, in the order of assignment.
         self._by_class: dict[str, list[PersistentVolume]] = {}
         self._reserved: dict[str, list[PersistentVolume]] = {}
         for volume in sorted(storage.volumes, key=lambda v: (v.capacity, v.name)):
@@ -78,7 +78,7 @@ class Stock:
         self.default = defaults[0].name if defaults else ""
 
     def free(self, claim: Claim) -> Free:
-        """The unclaimed volumes that would do for a claim; siblings that ask the same get the same answer."""
+        """Return the unclaimed volumes that suit a claim; claims with equal requirements share the answer."""
         shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
         found = self._free.get(shape)
         if found is None:
@@ -91,7 +91,8 @@ class Stock:
         return found
 
     def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
-        """The volumes of its class that are set aside for a claim by name, before it is bound to the first of them."""
+        """Return the volumes of its class that are pre-bound to a claim by name, before it is bound to the first of
+        them."""
         mine = (
             [
                 v
@@ -104,7 +105,8 @@ class Stock:
         return tuple(sorted(mine, key=lambda v: v.name))
 
     def attachment(self, claim: Claim) -> Attachment | None:
-        """What is attached for a claim: the volume it is bound to, or the one that will be made for it."""
+        """Return what is attached for a claim: the volume it is bound to, or the one that will be provisioned for
+        it."""
         volume = self.volumes.get(claim.volume)
         if volume is not None:
             return (volume.driver, volume.handle) if volume.driver and volume.handle else None
@@ -112,7 +114,7 @@ class Stock:
         return (cls.provisioner, claim.key) if cls is not None and cls.provisioner else None
 
     def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
-        """What is attached for a volume of a pod whose claim has this name; nothing for a claim that is not there."""
+        """Return what is attached for a pod's volume whose claim has this name; nothing if the claim does not exist."""
         if claim:
             found = self.claims.get(f"{namespace}/{claim}")
             return self.attachment(found) if found else None
@@ -120,16 +122,16 @@ class Stock:
 
 
 class Free(msgspec.Struct, frozen=True):
-    """Volumes that would do for a claim, smallest first, and where at least one of them can be used."""
+    """Volumes that suit a claim, smallest first, and where at least one of them can be used."""
 
     volumes: tuple[PersistentVolume, ...]
     places: Places
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A claim that is bound once its pod has a node, with its class and the free volumes that would do.
+    """A claim that is bound once its pod has a node, with its storage class and the suitable free volumes.
 
-    reserved: what is set aside for this claim; the first will do and no other, and where it is of no use one is made.
+    reserved: volumes pre-bound to this claim; only the first is used, and if it cannot be used, one is provisioned.
     """
 
     claim: Claim
@@ -139,13 +141,13 @@ class Waiting(msgspec.Struct, frozen=True):
 
     @property
     def provisions(self) -> bool:
-        """Whether a volume can be made for it at all."""
+        """Return whether a volume can be provisioned for it at all."""
         return self.cls.provisioner not in _NO_PROVISIONER
 
 
 class Needs(msgspec.Struct, frozen=True):
-    """All of it, for one class. shared: what is attached once for all its pods on a node; own: the drivers of what each
-    pod brings along."""
+    """The volume requirements of one class. shared: attached once for all its pods on a node; own: the drivers of the
+    volumes that each pod brings."""
 
     nowhere: Reason | None = None
     bound: tuple[tuple[PersistentVolume, Places], ...] = ()
@@ -158,7 +160,7 @@ class Needs(msgspec.Struct, frozen=True):
 
 
 def needs(cls: PodClass, stock: Stock) -> Needs:
-    """What the volumes of a class need."""
+    """Return the volume requirements of a class."""
     unknown = next((v.kind for v in cls.volumes if v.kind not in _KNOWN), None)
     if unknown is not None:
         return Needs(nowhere=Reason.of(ReasonCode.NOT_SIMULATED, what="volumes"))
@@ -184,7 +186,8 @@ def needs(cls: PodClass, stock: Stock) -> Needs:
 
 
 def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
-    """The claim behind a volume, or what each pod's own will be like, named after the volume; None: it is missing."""
+    """Return the claim behind a volume, or the future claim of each pod, named after the volume; None: it is
+    missing."""
     if volume.claim or volume.template is None:
         return stock.claims.get(f"{namespace}/{volume.claim}")
     template = volume.template
@@ -197,8 +200,8 @@ def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
 
 
 def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
-    """As the scheduler finds out: claims that are not there or going, in the pod's order; then those that should have
-    been bound before it came; then volumes that are gone."""
+    """Return why no node fits, in the scheduler's order: claims that are missing or being deleted, in the pod's order;
+    then claims that should already be bound; then missing volumes."""
     named = list(named)
     for volume, claim in named:
         if claim is None:
@@ -215,7 +218,7 @@ def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reas
 
 
 def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
-    """Smallest claim first: that is the order in which they choose."""
+    """Return the unbound claims, smallest first, which is the order in which they choose."""
     ordered = sorted(claims, key=lambda claim: claim.request)
     return tuple(
         Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))

@@ -1,4 +1,4 @@
-"""VolumeRestrictions for disks that pods name directly: one disk, one writer per node (scale-up.md §5.1)."""
+"""VolumeRestrictions for disks that pods name directly: one disk, one writer per node."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 def conflict(wanted: Collection[Volume], held: Collection[Volume]) -> bool:
-    """Whether a pod with these disks cannot be beside pods that hold those."""
+    """Return whether a pod with `disks` conflicts with pods on the same node that use these other disks."""
     return any(_same(one, other) for one in wanted for other in held)
 
 
 def _same(one: Volume, other: Volume) -> bool:
-    """An EBS volume is for one pod, even to read; others may be read by many. Images of rbd are the same only where
-    they come from the same monitors."""
+    """Return whether two disks conflict. An EBS volume is exclusive to one pod, even for reading; other disks may be
+    shared for reading. RBD images are equal only if they have a monitor in common."""
     if (one.kind, one.disk) != (other.kind, other.disk):
         return False
     if one.kind == "rbd" and not set(one.monitors) & set(other.monitors):
@@ -27,7 +27,7 @@ def _same(one: Volume, other: Volume) -> bool:
 
 
 def mask(wanted: Collection[Volume], held: Mapping[str, Collection[Volume]], table: NodeTable) -> Bools:
-    """Rows without a conflict with the pods that run there. held: node -> the disks of its pods."""
+    """Return the rows without a conflict with the pods that run there. held: node -> the disks of its pods."""
     allowed: Bools = np.ones(len(table), dtype=np.bool_)
     for node, disks in held.items() if wanted else ():
         row = table.index.get(node)

@@ -1,7 +1,8 @@
-"""Node terms and zones over all rows at once: what volumes, storage classes and capacities ask of a node's labels.
+"""Evaluates node terms and zones over all rows at once: the node labels that volumes, storage classes and capacities
+require.
 
-Apart from fit/node_affinity.py because a volume's terms are few and simple but there may be thousands of volumes: the
-common `key In (one value)` is one comparison per volume, whatever the number of values the column has.
+This is separate from predicates/node_affinity.py because a volume has few and simple terms but there may be thousands
+of volumes: the common term `key In (one value)` costs one comparison per volume, however many values the column has.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from chalicelib.plan.tables.node_table import NodeTable
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where at least one of many node selectors matches, sorted so that thousands of them cost little: selectors that
-    only say `key in values` come down to one set of values per key."""
+    """Where at least one of many node selectors matches, indexed so that thousands of them are cheap to evaluate:
+    selectors that only say `key in values` are merged to one set of values per key."""
 
     everywhere: bool = False
     values: dict[str, frozenset[str]] = {}
@@ -39,7 +40,7 @@ _TWINS = {
 
 
 def places(selectors: Iterable[tuple[NodeTerm, ...] | None]) -> Places:
-    """What any of these selectors allows; None allows everything, an empty one nothing."""
+    """Return where any of these selectors matches; None allows everything, an empty selector nothing."""
     values: dict[str, set[str]] = {}
     rest: dict[NodeTerm, None] = {}
     for terms in selectors:
@@ -54,7 +55,7 @@ def places(selectors: Iterable[tuple[NodeTerm, ...] | None]) -> Places:
 
 
 def rows(where: Places, table: NodeTable) -> Bools:
-    """The rows in these places; an empty term matches none."""
+    """Return the rows in these places; an empty term matches none."""
     allowed: Bools = np.full(len(table), where.everywhere, dtype=np.bool_)
     for key, values in where.values.items():
         allowed |= _among(*table.label(key), values)
@@ -65,12 +66,12 @@ def rows(where: Places, table: NodeTable) -> Bools:
 
 
 def one_matches(terms: Iterable[NodeTerm] | None, node: Node) -> bool:
-    """The same for one selector and one node."""
+    """Return whether one selector matches one node."""
     return terms is None or any(term.matches(node.name, node.labels) for term in terms)
 
 
 def selected(selector: Selector, table: NodeTable) -> Bools:
-    """Rows whose labels a selector matches; an empty one matches all."""
+    """Return the rows whose labels a selector matches; an empty one matches all."""
     return _all(selector.requirements, table)
 
 
@@ -96,7 +97,7 @@ def _among(codes: Ints, values: Mapping[str, int], wanted: Iterable[str]) -> Boo
     if len(known) == 1:
         one: Bools = codes == known[0]
         return one
-    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)  # the last is for code -1: the label is missing
+    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)  # the last entry is for code -1: the label is missing
     verdicts[known] = True
     some: Bools = verdicts[codes]
     return some
@@ -111,8 +112,8 @@ def _fields(fields: Iterable[Requirement], table: NodeTable) -> Bools:
 
 
 def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
-    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for
-    nothing."""
+    """Return the zones and regions of bound volumes for VolumeZone; `a__b` is a set, and a label with an empty part,
+    such as `a__`, is ignored."""
     found: list[Zone] = []
     for volume in volumes:
         for key in _TWINS.keys() & volume.labels.keys():
@@ -123,7 +124,7 @@ def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
 
 
 def zones(wanted: Iterable[Zone], table: NodeTable) -> Bools:
-    """Rows in the zones of all volumes; a node without any topology label is in all of them."""
+    """Return the rows in the zones of all volumes; a node without any topology label counts as in all of them."""
     unlabelled: Bools = np.ones(len(table), dtype=np.bool_)
     for key in _TWINS:
         unlabelled &= table.label(key)[0] < 0
@@ -139,7 +140,7 @@ def zones(wanted: Iterable[Zone], table: NodeTable) -> Bools:
 
 
 def wrong_zone(wanted: Iterable[Zone], node: Mapping[str, str]) -> str:
-    """The first volume that cannot be used where a node with these labels is; empty if all can."""
+    """Return the first volume that cannot be used in the zone of a node with these labels, "" if all can."""
     if not any(key in node for key in _TWINS):
         return ""
     return next((name for name, key, among in wanted if node.get(key, node.get(_TWINS[key])) not in among), "")

@@ -1,7 +1,8 @@
-"""May a pod be moved off its node? The rules, one file each, in upstream's order; the first decisive answer wins.
+"""Decides whether a pod may be moved off its node: one rule per file, in Cluster Autoscaler's order; the first decisive
+answer wins.
 
-scale-down.md §6 is the source; the table below is the policy. Reading it from top to bottom is reading what happens to
-a pod. A pod that no rule decides about is movable.
+The table below lists the rules in the order in which they are applied to a pod. A pod that no rule decides about is
+movable.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext
 Rule = Callable[[Pod, PodClass, DrainContext], Verdict | None]
 
 RULES: tuple[tuple[str, Rule], ...] = (
-    # pods that do not matter
+    # pods that are ignored
     ("Mirror", mirror.decide),
     ("LongTerminating", long_terminating.decide),
-    # pods whose controller forbids it, whatever else they say
+    # pods whose controller forbids removal, whatever their annotations say
     ("ReplicaCount", replica_count.decide),
-    # pods that may go
+    # pods that may be evicted
     ("DaemonSet", daemonset.decide),
     ("SafeToEvict", safe_to_evict.decide),
     ("Terminal", terminal.decide),
     ("OnCompletion", on_completion.decide),
-    # pods that hold their node
+    # pods that block the removal of their node
     ("Replicated", replicated.decide),
     ("System", system.decide),
     ("NotSafeToEvict", not_safe_to_evict.decide),
@@ -46,11 +47,11 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("PDB", pdb.decide),
 )
 BEFORE_BUDGETS = RULES[:-1]
-"""The rules whose answer does not change while a plan is made."""
+"""The rules whose verdict does not change during planning."""
 
 
 def assess(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict:
-    """The verdict of the first rule that has one, else "movable"."""
+    """Return the verdict of the first decisive rule, or "movable" if there is none."""
     for _, rule in RULES:
         verdict = rule(pod, cls, context)
         if verdict is not None:

@@ -1,4 +1,4 @@
-"""DaemonSet pods go with the node; they are evicted as far as possible and need no other place."""
+"""DaemonSet pods go with the node; they are evicted on a best-effort basis and need no other place."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, DrainContext, 
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
     return EVICT if cls.is_daemonset else None

@@ -1,5 +1,5 @@
-"""Data on the node itself would be lost: hostPath and emptyDir hold the node, unless the volume is named in
-`safe-to-evict-local-volumes` (comma-separated, taken as written) or lives in memory."""
+"""Pods with hostPath or emptyDir volumes block removal because data on the node would be lost, unless the volume is
+named in `safe-to-evict-local-volumes` (comma-separated, without trimming) or is in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod
     if not context.options.skip_nodes_with_local_storage:
         return None

@@ -1,4 +1,4 @@
-"""A pod that should have been gone over 30 seconds ago is as good as gone."""
+"""A pod that should have been gone over 30 seconds ago is ignored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from chalicelib.plan.scale_down.utilization import is_long_terminating
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del cls
     return SKIP if is_long_terminating(pod, context.now) else None

@@ -1,4 +1,4 @@
-"""Mirror pods belong to their kubelet; they go with the node and are made again with the next one."""
+"""Mirror pods belong to their kubelet; they go with the node and are not moved."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from chalicelib.plan.scale_down.drain_rules.verdict import SKIP, DrainContext, V
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
     return SKIP if cls.mirror else None

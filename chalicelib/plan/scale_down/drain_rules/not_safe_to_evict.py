@@ -1,4 +1,5 @@
-"""`safe-to-evict: "false"` holds the node until somebody removes the annotation. Only the exact value counts."""
+"""`safe-to-evict: "false"` blocks the removal of the node until the annotation is removed. Only the exact value
+counts."""
 
 from __future__ import annotations
 
@@ -8,6 +9,6 @@ from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
     return block(Reason.of(ReasonCode.NOT_SAFE_TO_EVICT)) if cls.safe_to_evict == "false" else None

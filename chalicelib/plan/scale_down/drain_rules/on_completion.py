@@ -1,4 +1,4 @@
-"""`safe-to-evict: "on-completion"`: the node may be chosen, and waits until the pod is done."""
+"""`safe-to-evict: "on-completion"`: the node may be selected, and the removal waits until the pod has completed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from chalicelib.plan.scale_down.drain_rules.verdict import WAIT, DrainContext, V
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
     return WAIT if cls.safe_to_evict == "on-completion" else None

@@ -1,4 +1,5 @@
-"""Every PodDisruptionBudget that selects the pod must allow one more; what this plan moves already counts."""
+"""Requires that every PodDisruptionBudget that selects the pod allows one more disruption; pods that this plan moves
+already count."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del cls
     spent = next((name for name in context.budgets.spent_by(pod) if context.budgets.left(name) < 1), None)
     return block(Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=spent)) if spent is not None else None

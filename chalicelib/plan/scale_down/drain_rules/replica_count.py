@@ -1,6 +1,7 @@
-"""The controller must exist, and have enough replicas. Comes before "safe to evict": a pod whose controller is gone
-would not come back. Asked only with skipNodesWithCustomControllerPods, and for kinds that could be read. A controller
-of another API group is never read, so nothing is asked about it."""
+"""Requires that the controller exists and has enough replicas. This rule comes before "safe to evict" because a pod
+whose controller is gone would not be recreated. It applies only with skipNodesWithCustomControllerPods, and to
+controller kinds that could be read. A controller of another API group is never read, so the rule does not apply to
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import DrainContext, Verdict
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     if cls.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
         return None
     kind, name = cls.owner.kind, cls.owner.name

@@ -1,4 +1,5 @@
-"""A pod that nothing would make again holds its node; so does one of a controller nobody here knows, by default."""
+"""A pod that no controller would recreate blocks removal; by default, so does a pod of an unknown kind of
+controller."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import KNOWN_CONTROLLERS, Dr
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod
     if cls.owner is None:
         return block(Reason.of(ReasonCode.NOT_REPLICATED))

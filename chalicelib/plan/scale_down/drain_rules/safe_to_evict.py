@@ -1,5 +1,5 @@
-"""`safe-to-evict: "true"` lets a pod go whatever comes later in the table, budgets included: the eviction itself still
-asks them."""
+"""`safe-to-evict: "true"` makes a pod movable whatever later rules say, including PodDisruptionBudgets; the eviction
+itself still checks those."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del pod, context
     return MOVABLE if cls.safe_to_evict == "true" else None

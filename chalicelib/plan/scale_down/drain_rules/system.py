@@ -1,5 +1,5 @@
-"""A kube-system pod without a budget of its own namespace holds its node for its first hour; after it, it may go
-and no later rule is asked (a surprise worth knowing: give such pods a budget)."""
+"""A kube-system pod that no PodDisruptionBudget selects blocks removal for its first hour. After that it is movable and
+later rules are skipped, so such pods should have a PodDisruptionBudget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, DrainContext
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del cls
     if not context.options.skip_nodes_with_system_pods or pod.namespace != "kube-system" or context.budgets.of(pod.cls):
         return None

@@ -7,7 +7,7 @@ from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, DrainContext, 
 
 
 def decide(pod: Pod, cls: PodClass, context: DrainContext) -> Verdict | None:
-    """scale-down.md §6; None leaves the pod to the next rule."""
+    """Return the verdict, or None to leave the pod to the next rule."""
     del context
     ended = pod.phase == "Failed" or (pod.phase == "Succeeded" and cls.restart_policy in {"Never", "OnFailure"})
     return EVICT if ended else None

@@ -1,4 +1,4 @@
-"""What a drain rule may answer, and what it may ask."""
+"""The verdicts of drain rules, and the context that rules may use."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Controller
 
-# Controllers that make a pod again somewhere else.
+# Controllers that recreate a pod on another node.
 KNOWN_CONTROLLERS = ("ReplicationController", "Job", "ReplicaSet", "StatefulSet")
 
 
 class Action(StrEnum):
-    """What becomes of the pod when its node goes."""
+    """What happens to the pod when its node is removed."""
 
-    SKIP = "skip"  # it does not matter
-    MOVE = "move"  # evicted, and must find a place elsewhere
-    EVICT = "evict"  # evicted as far as possible, needs no place
+    SKIP = "skip"  # it is ignored
+    MOVE = "move"  # evicted; must find a place on another node
+    EVICT = "evict"  # evicted on a best-effort basis; needs no place
     WAIT = "wait"  # the node waits for it to complete
-    BLOCK = "block"  # it holds the node
+    BLOCK = "block"  # it blocks the removal of the node
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """An action; for BLOCK the rule's reason."""
+    """An action; for BLOCK also the rule's reason."""
 
     action: Action
     reason: Reason | None = None
@@ -41,25 +41,26 @@ WAIT = Verdict(Action.WAIT)
 
 
 def block(reason: Reason) -> Verdict:
-    """The pod holds its node."""
+    """Return a verdict that blocks the removal of the pod's node."""
     return Verdict(Action.BLOCK, reason)
 
 
 class Allowances(Protocol):
-    """What the PodDisruptionBudgets still allow in this pass (plan/budgets.py)."""
+    """The disruptions that PodDisruptionBudgets still allow in this pass (plan/scale_down/pdb_tracker.py)."""
 
     def of(self, cls: int) -> tuple[str, ...]:
-        """The budgets that select a class."""
+        """Return the budgets that select a class."""
 
     def spent_by(self, pod: Pod) -> tuple[str, ...]:
-        """Of these, the ones that evicting the pod takes a disruption of."""
+        """Return which of these budgets lose a disruption when the pod is evicted."""
 
     def left(self, name: str) -> int:
-        """Disruptions left."""
+        """Return the disruptions left."""
 
 
 class DrainContext(msgspec.Struct, frozen=True):
-    """What a rule may ask. controllers: by (kind, namespace, name); controller_kinds: those that could be read."""
+    """Inputs of a drain rule. controllers: by (kind, namespace, name); controller_kinds: the kinds that could be
+    read."""
 
     now: float
     options: Options

@@ -1,8 +1,8 @@
-"""Trying removals: what holds a node, where its pods would go, and in which order nodes are tried (scale-down.md §5).
+"""Simulates removals: which pods block a node, where its pods would go, and in which order nodes are tried.
 
-holds.py    the drain rules over a node's pods: it is held, or these pods must move
-orders.py   in which order nodes are tried, so that as many as possible can go
-places.py   another place for a pod, found fast, and taken back where a node turns out to be needed
-trial.py    one attempt after the other on the same cluster, each with the earlier ones' moves kept
-timers.py   since when a node is unneeded
+drainability.py      applies the drain rules to a node's pods: the node is blocked, or these pods must move
+node_order.py        orders the nodes so that as many as possible can be removed
+pod_destinations.py  finds another place for a pod quickly, with rollback if the node turns out to be needed
+removal_trial.py     tries one node after the other on the same cluster and keeps the moves of earlier ones
+headroom_reserve.py  keeps the headroom of existing nodes on the nodes that stay
 """

@@ -1,8 +1,8 @@
-"""What holds a node (scale-down.md §6): the drain rules over its pods, without simulating anything yet.
+"""Checks drainability: applies the drain rules to a node's pods, without simulating placements.
 
-Most pods of a class get the same answer: unless a pod is being deleted, has ended or is young in kube-system, no rule
-but the last looks at anything but its class. So the table is asked once per class, and only the budgets, which a plan
-uses up as it goes, are left for the attempt itself.
+Most pods of a class get the same answer: unless a pod is being deleted, has ended or is young in kube-system, every
+rule but the last depends only on its class. The rules are therefore evaluated once per class, and only the
+PodDisruptionBudgets, which a plan uses up as it goes, are checked in the removal simulation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _ALIVE = frozenset({"", "Pending", "Running", "Unknown"})
 
 
 class PodsToMove(msgspec.Struct, frozen=True):
-    """What removing a node takes. asked: pods whose budgets must allow one more, with the budgets' names; used: budget
-    -> the disruptions that moving all of them uses."""
+    """What removing a node requires. asked: pods whose budgets must allow one more disruption, with the budgets' names;
+    used: budget -> the disruptions that moving all pods uses."""
 
     node: Node
     group: str
@@ -52,7 +52,7 @@ class DrainabilityChecker:
         self._unknown = {gap.node: gap for gap in snapshot.gaps if gap.node}
 
     def of(self, node: Node) -> PodsToMove | NodeVerdict:
-        """The pods that must move, or the one that holds the node whatever the budgets allow."""
+        """Return the pods that must move, or the pod that blocks the node whatever the budgets allow."""
         gap = self._unknown.get(node.name)
         if gap is not None:
             what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
@@ -63,7 +63,7 @@ class DrainabilityChecker:
         waits_for = ""
         for pod in self._world.occupancy.on(node.name):
             if self._expendable[pod.cls]:
-                continue  # it dies with its node (scale-down.md §10.1)
+                continue  # it dies with its node
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:
@@ -81,8 +81,8 @@ class DrainabilityChecker:
         return PodsToMove(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
 
     def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
-        """The first pod that holds a node speaks for it, as upstream has it; here that may be one whose budget has
-        nothing left from the beginning."""
+        """Return the blocking verdict of a pod whose budget has no disruptions from the beginning. As in Cluster
+        Autoscaler, the first pod that blocks a node gives the reason."""
         return next(
             (
                 blocked(node, pod, Reason.of(ReasonCode.NOT_ENOUGH_PDB, budget=name))
@@ -94,7 +94,8 @@ class DrainabilityChecker:
         )
 
     def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
-        """What the rules before the budgets say (None: the budgets decide), and the budgets that moving it uses."""
+        """Return the verdict of the rules before the budgets (None: the budgets decide), and the budgets that moving
+        the pod uses."""
         if pod.deleted or pod.unready or pod.phase not in _ALIVE or pod.namespace == "kube-system":
             return self._ask(pod), self._budgets.spent_by(pod)
         found = self._known.get(pod.cls)
@@ -109,7 +110,7 @@ class DrainabilityChecker:
 
 
 def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
-    """The verdict of a node that a pod holds, with the rule's own numbers."""
+    """Return the verdict of a node that a pod blocks, with the rule's own numbers."""
     return NodeVerdict(
         node.name,
         Reason(ReasonCode.BLOCKED_BY_POD, {"pod": pod.key, "rule": reason.code.value, **reason.params}),

@@ -1,7 +1,7 @@
-"""Headroom of several kinds on rows that more than one of them may use.
+"""Resolves contention of several kinds of headroom for rows that more than one of them may use.
 
-What each kind finds on rows of its own is counted apart; only what is left of two or more is looked at here. It is laid
-out first fit, kind after kind; where there is ample room, a sum says so before.
+What each kind finds on rows of its own is counted separately; only the remainder of two or more kinds is handled here.
+It is placed first fit, kind after kind; with ample room, a sum answers the question before that.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class HeadroomContention:
         self._asked = [floor.table.columns.asked(cls) for cls in classes]
         self._need: Ints = np.array([floor.table.columns.need(cls) for cls in classes], dtype=np.int64)
         self._order: Ints = np.concatenate([np.setdiff1d(np.arange(floor.real), shared), shared])
-        # How many virtual pods of a kind (column) lose their room to one of another (row) at most.
+        # Maximum number of virtual pods of a kind (column) that lose their room to one of another kind (row).
         whole = np.maximum(self._need, 1)
         each = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(axis=2)
         meet = usable.astype(np.float64) @ usable.T.astype(np.float64) > 0
         self._takes: Ints = np.triu(np.where(meet, each, 0), 1)
 
     def first_short(self, rivals: Ints, total: Ints, need: Ints, left: Ints, free: Ints) -> int | None:
-        """The first of these kinds that finds no room beside those before it. total: what all rows take; need: how many
-        are wanted; left: those that find no room on rows of their own; free: what is free on each row."""
+        """Return the first of these kinds that finds no room after the earlier ones. total: what all rows take; need:
+        how many are required; left: those that find no room on rows of their own; free: what is free on each row."""
         displaced = left[rivals] @ self._takes[np.ix_(rivals, rivals)]
         if np.all(total[rivals] - displaced >= need[rivals]):
             return None
@@ -47,7 +47,7 @@ class HeadroomContention:
         return None
 
     def laid_out(self, free: Ints, pods: Ints) -> Ints:
-        """How many of each kind find room, in order, each first fit, shared rows last."""
+        """Return how many of each kind find room, in order, each first fit, shared rows last."""
         room, is_open = free[self._order], self._floor.open[self._order]
         found = []
         for kind, count in enumerate(pods.tolist()):

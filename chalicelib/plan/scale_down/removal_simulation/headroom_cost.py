@@ -1,11 +1,12 @@
-"""What pods that move may cost headroom, wherever the scheduler puts them.
+"""Computes how much headroom moved pods may take, wherever the scheduler puts them.
 
-A plan says where the pods of a drained node find room, but the scheduler decides, and it likes empty nodes: those that
-hold headroom. If headroom stood only where the plan left it, a drain could end in a purchase, the purchase in the next
-drain, and pods would be evicted for nothing all day. So a drain is priced by the worst places that its pods could take.
+A plan says where the pods of a drained node find room, but the scheduler decides, and it prefers empty nodes, which
+provide headroom. If headroom existed only where the plan left it, a drain could cause a purchase and the purchase the
+next drain, and pods would be evicted for nothing all day. A drain is therefore costed by the worst places that its pods
+could take.
 
-Three bounds of it, each of them never too low; the lowest counts. Each row that a pod comes to may lose one virtual pod
-more than the amounts alone would take, for what is broken off.
+There are three upper bounds, and the lowest one counts. Each row on which a pod is placed may lose one virtual pod more
+than the amounts alone imply, because of fragmentation. See docs/reference/headroom.md "Headroom and drains".
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 
 _FINE = 1000  # virtual pods are counted in thousandths where amounts are divided
-_MOST = 2**44  # amounts beyond it are as good as this much
-_SUM = 2**52  # the same of sums
+_MOST = 2**44  # cap of an amount
+_SUM = 2**52  # cap of a sum
 
 
 class HeadroomCost:
-    """Prices of classes of pods in virtual pods of every kind. Rows that a pod could go to are those of the beginning:
-    removals only lower what is free.
+    """Costs of classes of pods in virtual pods of every kind. The rows that a pod could use are those of the beginning,
+    because removals only reduce what is free.
 
-    A price is a row of numbers per kind: what pods ask for, column by column (of pods: how many they are); thousandths
-    of virtual pods by what they ask for most; whole virtual pods, pod by pod.
+    A cost is a row of numbers per kind: the pods' requests column by column (for pods: their number); thousandths of
+    virtual pods by the dominant request; whole virtual pods, pod by pod.
     """
 
     def __init__(self, floor: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
@@ -44,7 +45,7 @@ class HeadroomCost:
         self._room: Ints = room[self._kinds, self._rows]
         self._present, self._starts = np.unique(self._kinds, return_index=True)
         self._total: Ints = room.sum(axis=1)
-        # Of every column, what each row has over after its virtual pods: the least of all rows.
+        # For every column, the minimum over all rows of what is left after the row's virtual pods.
         self._over: Ints = np.full((count, columns), _MOST, dtype=np.int64)
         if len(self._present):
             over = self._free[self._rows] - self._room[:, None] * self._need[self._kinds]
@@ -52,13 +53,13 @@ class HeadroomCost:
         self._objectors = [_objectors(floor, cls) for cls in kinds]
 
     def of(self, classes: list[int]) -> Ints:
-        """The price of pods of these classes together."""
+        """Return the cost of pods of these classes together."""
         self._learn(classes)
         total: Ints = self._prices[classes].sum(axis=0)
         return total
 
     def whole(self, classes: list[int]) -> int:
-        """Whole virtual pods that these pods cost at most, of whichever kind."""
+        """Return the maximum number of whole virtual pods, of any kind, that these pods cost."""
         self._learn(classes)
         return sum([self._wholes[cls] for cls in classes])
 
@@ -69,7 +70,8 @@ class HeadroomCost:
                 self._wholes[cls] = int(price[:, -1].max())
 
     def loss(self, price: Ints, rows: Ints) -> Ints:
-        """How many virtual pods of every kind are lost at most. rows: those that take any, per kind."""
+        """Return the maximum number of virtual pods of every kind that are lost. rows: those that take any, per
+        kind."""
         asked, shares, whole = np.minimum(price[:, :-2], _SUM), price[:, -2], price[:, -1]
         hit = np.minimum(asked[:, 0], rows)
         tight = self._asks & (asked > self._over)
@@ -80,7 +82,7 @@ class HeadroomCost:
         return lost
 
     def _price(self, cls: int) -> Ints:
-        """Of one pod. A kind on none of whose rows it fits has nothing to lose by it."""
+        """Return the cost of one pod, 0 for a kind if the pod fits on none of its rows."""
         floor, found = self._floor, np.zeros(self.shape, dtype=np.int64)
         columns, need = floor.table.columns.asked(cls)
         able = floor.static(cls)[: floor.real] & np.all(self._free[:, columns] >= need, axis=1)
@@ -92,7 +94,7 @@ class HeadroomCost:
         found[:, :-2], found[:, -2] = asked, each[:, 1:].max(axis=1, initial=0)
         found[:, -1] = np.minimum(-(-each.max(axis=1) // _FINE), most)
         for at, objectors in enumerate(self._objectors):
-            if cls in objectors:  # where it comes nothing else may be, maybe in a whole zone
+            if cls in objectors:  # its anti-affinity may exclude all virtual pods, maybe in a whole zone
                 found[at] = _MOST
                 found[at, -1] = self._total[at]
         found[most == 0] = 0
@@ -100,12 +102,12 @@ class HeadroomCost:
 
 
 def _broken(thousandths: Ints, rows: Ints) -> Ints:
-    """Whole virtual pods that so many thousandths make on so many rows, each of them rounded up, at most."""
+    """Return the maximum number of whole virtual pods from these thousandths on this many rows, each row rounded up."""
     whole: Ints = (thousandths + rows * _FINE - 1) // _FINE
     return np.maximum(0, whole)
 
 
 def _objectors(floor: SimulatedCluster, kind: int) -> frozenset[int]:
-    """Classes that tolerate no virtual pod of a kind beside them."""
+    """Return the classes that no virtual pod of a kind may share a domain with."""
     needs = floor.needs(kind)
     return frozenset(cls for each in (needs.repulsions if needs else ()) for cls in each.counter.members)

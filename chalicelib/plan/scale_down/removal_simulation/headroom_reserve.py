@@ -1,15 +1,16 @@
-"""Headroom while removals are tried: what nodes that exist hold of it, those that stay must hold, too.
+"""Reserves headroom while removals are simulated: the nodes that stay must offer the headroom that existing nodes
+offer.
 
-Its virtual pods stand nowhere. They would pin the nodes that they happened to be put on, and bar real pods from the
-only nodes that these may go to. So it is counted how many the open rows could take, which is the same for pods that are
-alike. Two counts must suffice:
+Its virtual pods are not placed anywhere. They would tie down the nodes on which they happened to be placed, and keep
+real pods from the only nodes that these may use. Instead, the number that the open rows could take is counted, which is
+the same for equal pods. Two counts must suffice:
 
-    planned ► with all pods that move where the plan puts them: all unneeded nodes can go
-    sure    ► with the pods of as many drains as may go at once wherever they do most harm (prices.py): what is drained
-              now makes nobody buy, and nothing is drained and bought in turn
+    planned ► with all moving pods where the plan puts them: all unneeded nodes can be removed
+    sure    ► with the pods of as many drains as may run at once wherever they do most harm (headroom_cost.py): a drain
+              never causes a purchase, so nothing is drained and bought in turn
 
-A row is counted anew only when something on it changes, and only for the kinds that may use it. Rules of real pods
-about others are looked at once, at the beginning: a node whose pod wants to be alone holds nothing.
+A row is counted again only when something on it changes, and only for the kinds that may use it. Rules of real pods
+about others are evaluated once, at the beginning: a node whose pod excludes all others provides no headroom.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from chalicelib.plan.tables.node_table import least_fit
 
 class _Ledger:
     """Room of every kind on every row. room: (kinds, rows); total, own, rows: per kind, virtual pods that fit, those on
-    rows that no other kind may use, and rows that take any."""
+    rows that no other kind may use, and the number of rows that take any."""
 
     def __init__(self, room: Ints, alone: Bools) -> None:
         self.room = room.copy()
@@ -37,7 +38,7 @@ class _Ledger:
         self.rows: Ints = np.count_nonzero(room, axis=1)
 
     def set(self, kind: int, row: int, room: int, *, alone: bool) -> None:
-        """A row takes so many of a kind now."""
+        """Set how many virtual pods of a kind a row takes now."""
         before = self.room.item(kind, row)
         self.room[kind, row] = room
         self.total[kind] += room - before
@@ -46,7 +47,7 @@ class _Ledger:
 
 
 class HeadroomReserve:
-    """All headroom, as things stand on the floor. drains: how many nodes may be drained at once."""
+    """All headroom in the current state of the simulated cluster. drains: how many nodes may be drained at once."""
 
     def __init__(self, floor: SimulatedCluster, drains: int) -> None:
         self._floor, self._names = floor, [spare.name for spare in floor.spare]
@@ -66,26 +67,27 @@ class HeadroomReserve:
         for kind, row in zip(*(each.tolist() for each in np.nonzero(room)), strict=True):
             self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
         self._rivals = HeadroomContention(floor, classes, usable, np.flatnonzero(shared))
-        # What is laid out here may be less than what was, by other rules: what never was is never missed.
+        # Fewer virtual pods may fit here than were planned, because the rules differ; those that never fit are not
+        # required.
         self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in floor.spare]))
         self._prices, self._drains = HeadroomCost(floor, classes, room), max(1, drains)
         self.again()
 
     def again(self) -> None:
-        """Count from the beginning."""
+        """Start counting again."""
         if self._names:
             self._planned = _Ledger(self._start.room, np.array(self._alone))
             self._sure = _Ledger(self._start.room, np.array(self._alone))
-            # Per column of a price, the highest of as many nodes as may be drained at once, lowest of them first.
+            # Per column of a cost, the highest values of as many nodes as may be drained at once, in ascending order.
             self._highest: Ints = np.zeros((self._drains, *self._prices.shape), dtype=np.int64)
             self._sum: Ints = self._highest.sum(axis=0)
             self._wholes = [0] * self._drains
-            self._kept: list[list[int]] = []  # classes of pods that move, not in the prices yet, per node
+            self._kept: list[list[int]] = []  # classes of moving pods that are not in the costs yet, per node
             self._moving: list[int] = []
 
     def unsure(self, row: int | None, pods: Iterable[Pod]) -> str:
-        """The name of headroom that might find no room once a row is closed and its pods are anywhere; empty if all of
-        it does in any case. Asked before they are put anywhere."""
+        """Return the name of headroom that might find no room once a row is closed and its pods are anywhere, "" if all
+        of it finds room in any case. Called before the pods are placed."""
         if not self._names:
             return ""
         ledger, self._moving = self._sure, [pod.cls for pod in pods]
@@ -104,8 +106,8 @@ class HeadroomReserve:
         return self._short(ledger.total - gone, own, need, self._free)
 
     def _is_ample(self, row: int | None) -> bool:
-        """Whether the question need not be asked: there is room even if every pod that moves costs whole virtual
-        pods of every kind."""
+        """Return whether the check can be skipped: there is room even if every moving pod costs whole virtual pods of
+        every kind."""
         ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
         need += max(self._wholes[0], self._prices.whole(self._moving))
         if row is not None and row < self._floor.real:
@@ -115,8 +117,8 @@ class HeadroomReserve:
         return len(self._names) < 2 or int(np.partition(ledger.own - self._pods, 1)[1]) >= need
 
     def lacking(self, row: int | None, rows: Iterable[int]) -> str:
-        """The name of headroom that finds no room any more, now that a row is closed and pods have been put on others;
-        empty if all of it does: then that is how things stand. Asked after `unsure` of the same node."""
+        """Return the name of headroom that finds no room after a row was closed and its pods were placed on others; ""
+        if all of it does, and then the new state is kept. Called after `unsure` for the same node."""
         if not self._names:
             return ""
         ledger, before = self._planned, []
@@ -140,7 +142,7 @@ class HeadroomReserve:
         return name
 
     def _keep(self, row: int | None) -> None:
-        """It goes."""
+        """Record that the node is removed."""
         if row is not None and row < self._floor.real:
             for kind in self._kinds_on[row]:
                 self._sure.set(kind, row, 0, alone=self._alone[row])
@@ -149,14 +151,14 @@ class HeadroomReserve:
             self._wholes = sorted((*self._wholes, self._prices.whole(self._moving)))[1:]
 
     def _insert(self, price: Ints) -> None:
-        """Into the highest prices, column by column."""
+        """Insert a cost into the highest costs, column by column."""
         self._sum += np.maximum(price, self._highest[0]) - self._highest[0]
         highest = np.maximum(self._highest, price)
         highest[:-1] = np.minimum(highest[:-1], self._highest[1:])
         self._highest = highest
 
     def _short(self, total: Ints, own: Ints, need: Ints, free: Ints) -> str:
-        """The first kind that finds less room than it needs."""
+        """Return the first kind that finds less room than it needs."""
         lacks = total < need
         if lacks.any():
             return self._names[int(lacks.argmax())]
@@ -167,7 +169,7 @@ class HeadroomReserve:
         return "" if kind is None else self._names[kind]
 
     def _takes(self, kind: int, row: int) -> int:
-        """How many of a kind one row takes now."""
+        """Return how many virtual pods of a kind one row takes now."""
         free = self._floor.table.free
         if not self._floor.open[row]:
             return 0

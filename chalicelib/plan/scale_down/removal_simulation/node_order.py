@@ -1,12 +1,13 @@
-"""In which order nodes are tried, so that as many as possible can go.
+"""Orders the nodes for the removal simulation so that as many as possible can be removed.
 
-Which nodes go together is a packing problem: every removal uses up disruptions and room that others need too. Tried is
-what takes least of what is scarce: a node's price is the share it takes of what its budgets have left, and how full it
-is. In a small cluster several orders are tried and the one counts that frees most nodes; in a large one the first is
-all there is time for, and it frees more than any order that does not look (docs/performance.md).
+Choosing nodes that can be removed together is a packing problem: every removal uses disruptions and room that others
+need too. Nodes that use the least of what is scarce come first: a node's cost is the share of its budgets' remaining
+disruptions that it uses, and how full it is. In a small cluster several orders are tried, and the one that frees most
+nodes is used. In a large one there is time only for the first, and it frees more nodes than any order that ignores this
+cost (docs/performance.md).
 
 Nodes with nothing to move come first, then those that were unneeded in the last pass: a node that is not confirmed
-would lose its timer (scale-down.md §2.3).
+would lose its timer. See docs/reference/scale-down.md "Order of simulation".
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ def thrifty(
     filled: dict[str, float],
     weight: float = 1.0,
 ) -> Iterator[PodsToMove]:
-    """Cheapest first, by what the budgets have left when a node's turn comes. filled: node -> share in use; weight: how
-    much that share matters beside the budgets."""
+    """Return the nodes by ascending cost, with the budgets that are left at each node's turn. filled: node -> share in
+    use; weight: how much that share matters compared with the budgets."""
 
     def price(moves: PodsToMove) -> float:
         scarce = sum(count / left if (left := budgets.left(name)) > 0 else count for name, count in moves.used.items())
@@ -47,12 +48,12 @@ def thrifty(
 
 
 def by(nodes: Sequence[PodsToMove], known: frozenset[str], key: Callable[[PodsToMove], float]) -> list[PodsToMove]:
-    """By any figure, within what comes first anyway; then by name."""
+    """Order by any figure, within what comes first anyway; then by name."""
     return sorted(nodes, key=lambda moves: (_tier(moves, known), key(moves), moves.node.name))
 
 
 def drawn(nodes: Sequence[PodsToMove], known: frozenset[str], seed: int) -> list[PodsToMove]:
-    """By lot, the same every time for the same seed and names."""
+    """Order at random, equal for the same seed and names."""
 
     def lot(moves: PodsToMove) -> float:
         text = f"{seed}\n{moves.node.name}".encode("utf-8", "surrogatepass")

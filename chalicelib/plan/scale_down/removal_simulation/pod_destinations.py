@@ -1,11 +1,11 @@
-"""Another place for a pod that must move, among the nodes that exist (scale-down.md §5.3).
+"""Finds another place, among existing nodes, for a pod that must move.
 
-Nodes that stay are asked before nodes that may go too: a pod put on the latter would have to be put elsewhere once
-more. Within each of the two, a small cluster is filled first fit; a large one in turn, from where the last pod was put,
-as upstream does: then hardly a row is looked at in vain. Room only shrinks while removals are tried, so what found no
-place among the nodes of a kind is not tried there again, unless an attempt is taken back.
+Nodes that stay are tried before nodes that may be removed too, because a pod placed on the latter would have to move
+once more. Within each kind, a small cluster is filled first fit; a large one in turn, starting where the last pod was
+placed, as Cluster Autoscaler does, so that few rows are checked in vain. Room only shrinks while removals are tried, so
+a class that found no place among the nodes of one kind is not tried there again, unless an attempt is rolled back.
 
-Pods with volumes or host ports ask the floor.
+The simulated cluster checks pods with volumes or host ports.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from chalicelib.plan.scale_down.removal_simulation.pod_topology import Increment
 from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.tables.array_types import Bools, Ints
 
-_IN_TURN = 400  # rows from which on a cluster is filled in turn
-_PEEKS = 6  # rows looked at one by one before all of them are
+_IN_TURN = 400  # number of rows from which a cluster is filled in turn
+_PEEKS = 6  # rows checked one by one before all of them are checked at once
 
 
 class Checkpoint(NamedTuple):
-    """How long each log was."""
+    """The length of each log."""
 
     taken: int
     lifted: int
@@ -33,7 +33,7 @@ class Checkpoint(NamedTuple):
 
 
 class _Kind:
-    """Rows of nodes of one kind, in order of preference. at: where the last pod was put."""
+    """Rows of nodes of one kind, in order of preference. at: where the last pod was placed."""
 
     def __init__(self, rows: Ints, *, in_turn: bool) -> None:
         self.rows, self.in_turn, self.at = rows, in_turn, 0
@@ -42,8 +42,8 @@ class _Kind:
 
 
 class _Ask(NamedTuple):
-    """What is remembered of a class: rows by what does not change, what a pod takes of which column, and whether there
-    are rules between it and other pods."""
+    """Cached data of a class: rows that pass the constant predicates, the amount that a pod takes of each column, and
+    whether there are rules between it and other pods."""
 
     allowed: Bools
     needs: tuple[tuple[int, int], ...]
@@ -51,7 +51,8 @@ class _Ask(NamedTuple):
 
 
 class PodDestinations:
-    """Room on the floor, with a log of what was taken. staying, going: rows of nodes that exist, best place first."""
+    """Room in the simulated cluster, with a log of what was taken. staying, going: rows of existing nodes, best place
+    first."""
 
     def __init__(self, floor: SimulatedCluster, staying: Ints, going: Ints) -> None:
         self._floor = floor
@@ -59,7 +60,8 @@ class PodDestinations:
         self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
         self._preferred = np.concatenate([staying, going])
         self._asks: dict[int, _Ask | None] = {}
-        # Row and class of plain pods put and lifted (the floor logs the others), and classes that found a kind full.
+        # Row and class of plain pods placed and removed (the simulated cluster logs the others), and classes that
+        # found a kind full.
         self._taken: list[tuple[int, int]] = []
         self._lifted: list[tuple[int, int]] = []
         self._odd: list[tuple[int, int, int]] = []
@@ -68,7 +70,7 @@ class PodDestinations:
         self.neighbours = IncrementalPodTopology(floor)
 
     def put(self, cls: int) -> int | None:
-        """A pod of a class onto the best row that takes it; None: no row does."""
+        """Place a pod of a class on the best row that takes it; None: no row does."""
         ask = self._ask(cls)
         if ask is None:
             return self._put_by_quota(cls)
@@ -86,7 +88,8 @@ class PodDestinations:
         return None
 
     def lift(self, cls: int, row: int) -> None:
-        """A pod off a row that is closed: its room there is of no use, but other pods may no longer count on it."""
+        """Remove a pod from a closed row: its room there cannot be used, but other pods' rules may no longer count
+        it."""
         if self._ask(cls) is None:
             self._floor.put_one(cls, row, -1)
             self._odd.append((row, cls, -1))
@@ -96,13 +99,13 @@ class PodDestinations:
             self._lifted.append((row, cls))
 
     def checkpoint(self) -> Checkpoint:
-        """A point to go back to."""
+        """Return a checkpoint for `rewind`."""
         return Checkpoint(
             len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.checkpoint()
         )
 
     def rollback(self, mark: Checkpoint) -> None:
-        """Take back everything since."""
+        """Undo everything since a checkpoint."""
         for row, cls in self._taken[mark.taken :]:
             ask = self._asks[cls]
             assert ask is not None
@@ -117,7 +120,7 @@ class PodDestinations:
         self._floor.rollback(mark.floor)
 
     def again(self) -> None:
-        """Begin as at first, after everything was taken back."""
+        """Restore the initial state after everything was undone."""
         for kind in self._kinds:
             kind.at = 0
 
@@ -140,7 +143,7 @@ class PodDestinations:
             self.neighbours.count(cls, row, -sign)
 
     def _ask(self, cls: int) -> _Ask | None:
-        """None: the class asks something of volumes or of ports, or cannot be simulated."""
+        """Return the cached data, or None if the class uses volumes or host ports or cannot be simulated."""
         if cls in self._asks:
             return self._asks[cls]
         found, floor = None, self._floor
@@ -153,7 +156,7 @@ class PodDestinations:
         return found
 
     def _find(self, kind: _Kind, ask: _Ask) -> int | None:
-        """The next row of a kind that takes one more."""
+        """Return the next row of a kind that takes one more pod."""
         free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
         start = kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
@@ -173,7 +176,7 @@ class PodDestinations:
         return kind.listed[at]
 
     def _find_by_rules(self, kind: _Kind, ask: _Ask, cls: int) -> int | None:
-        """The same where other pods have a say."""
+        """Return the next row of a kind that takes one more pod, for classes with rules between pods."""
         free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
         neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
@@ -188,7 +191,7 @@ class PodDestinations:
 
 
 def _holds(free: Ints, row: int, needs: tuple[tuple[int, int], ...]) -> bool:
-    """Whether a row has that much room; asked more often than anything else here."""
+    """Return whether a row has that much room; the most frequent call of this module."""
     for column, amount in needs:  # noqa: SIM110 - a generator takes twice as long
         if free.item(row, column) < amount:
             return False

@@ -1,8 +1,8 @@
-"""The rules between pods, kept up to date pod by pod while removals are tried.
+"""Keeps the rules between pods up to date pod by pod while removals are simulated.
 
-plan/topology answers for many pods and all rows at once, and forgets its sums when anything is placed. Here one pod
-after the other is asked for, thousands of times; so the sums per domain are kept and every change is added to them.
-`tests/unit/plan/test_neighbours.py` holds the two against each other.
+plan/simulation/pod_topology answers for many pods and all rows at once and drops its sums after every placement. Here
+single pods are checked thousands of times, so the sums per domain are kept and every change is added to them.
+`tests/unit/plan/test_neighbours.py` compares the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from chalicelib.plan.tables.array_types import Bools, Ints
 
 
 class DomainCounts:
-    """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: such rows per domain."""
+    """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: number of such rows per
+    domain."""
 
     def __init__(self, counter: PodCounter, codes: Ints, domains: int, eligible: Bools | None) -> None:
         rows = counter.rows if eligible is None else np.where(eligible, counter.rows, 0)
@@ -33,13 +34,13 @@ class DomainCounts:
         self.many: Ints = np.bincount(counted + 1, minlength=domains + 1)[1:].astype(np.int64)
 
     def count(self, row: int, pods: int) -> None:
-        """Pods more, or fewer, on a row."""
+        """Add pods to a row, or remove them with a negative number."""
         code = self.codes[row]
         if code >= 0 and (self.eligible is None or self.eligible[row]):
             self.pods[code] += pods
 
     def admit(self, row: int, *, eligible: bool) -> None:
-        """A row counts from now on, or no more."""
+        """Set whether a row counts."""
         if self.eligible is None or bool(self.eligible[row]) is eligible:
             return
         self.eligible[row] = eligible
@@ -50,11 +51,11 @@ class DomainCounts:
 
 
 Rule = tuple[Callable[[int], bool], Callable[[], Bools]]
-"""Whether a row takes one more pod, and the same for all rows."""
+"""Two functions: whether one row takes one more pod, and the mask for all rows."""
 
 
 class IncrementalPodTopology:
-    """All rules that classes of moving pods have asked for."""
+    """All rules that concern classes of moving pods."""
 
     def __init__(self, floor: SimulatedCluster) -> None:
         self._floor = floor
@@ -66,41 +67,41 @@ class IncrementalPodTopology:
         self._rules: dict[int, tuple[Rule, ...]] = {}
 
     def count(self, cls: int, row: int, pods: int) -> None:
-        """Pods of a class more, or fewer, on a row; the floor's own counters follow."""
+        """Add pods of a class to a row, or remove them, and update the simulated cluster's own counters."""
         self.follow(cls, row, pods)
         self._floor.adjust_counts(cls, row, pods)
 
     def follow(self, cls: int, row: int, pods: int) -> None:
-        """The same where the floor has counted them already, or will."""
+        """Update the sums where the simulated cluster has counted the pods already, or will."""
         for counter in self._floor.counting.followers(cls):
             for sums in self._of.get(id(counter), ()):
                 sums.count(row, pods)
 
     def leave(self, row: int) -> None:
-        """A node is on its way out: it is no longer counted where its taint forbids it."""
+        """Mark a node as leaving: it no longer counts where its taint excludes it."""
         self._floor.mark_leaving(row)
         for sums, _, minds in self._even:
             if minds:
                 sums.admit(row, eligible=False)
 
     def gone(self, row: int) -> None:
-        """It is out, and no domain any more."""
+        """Remove a node that was leaving; it does not count as a domain any more."""
         self._floor.remove_node(row)
         for sums, _, _ in self._even:
             sums.admit(row, eligible=False)
 
     def stay(self, row: int, *, is_open: bool) -> None:
-        """It stays after all."""
+        """Undo `leave` and `gone` for a node that stays."""
         self._floor.restore_node(row, is_open=is_open)
         for sums, counting, _ in self._even:
             sums.admit(row, eligible=bool(counting[row]))
 
     def allows(self, cls: int, row: int) -> bool:
-        """Whether the rules let one more pod of a class onto a row."""
+        """Return whether the rules allow one more pod of a class on a row."""
         return all(one(row) for one, _ in self._for(cls))
 
     def mask(self, cls: int) -> Bools:
-        """The same for all rows."""
+        """Return for all rows whether the rules allow one more pod of a class."""
         allowed: Bools = np.ones(len(self._floor.table), dtype=np.bool_)
         for _, every in self._for(cls):
             allowed &= every()

@@ -1,8 +1,9 @@
-"""Nodes tried one after the other on a copy of the cluster, each with the moves of the earlier ones kept.
+"""Tries removals one node after the other on a copy of the cluster, keeping the moves of earlier ones.
 
-A node is closed and its pods are put elsewhere; if one of them finds no place, all of it is taken back. What is kept is
-kept for the rest of the trial: later nodes are tried in a cluster without this one, and the budgets are lower by what
-was moved (scale-down.md §5.4). A closed node stays a domain of topology spread, as the tainted node will.
+A node is closed and its pods are placed on other nodes; if one of them finds no place, the attempt is rolled back.
+Successful removals stay for the rest of the trial: later nodes are tried in a cluster without this one, and the budgets
+are reduced by what was moved. A closed node stays a domain of topology spread, as the tainted node will. See
+docs/reference/scale-down.md "Simulated removal".
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from chalicelib.reasons.text import sentence, text
 
 
 class UnneededNode(msgspec.Struct, frozen=True):
-    """A node whose pods all found another place. destinations: pod -> node, as the whole trial leaves them. risky: a
-    budget has fewer disruptions left than this drain needs at once."""
+    """A node whose pods all found another place. destinations: pod -> node, at the end of the whole trial. risky: a
+    PodDisruptionBudget has fewer disruptions left than this drain needs at once."""
 
     moves: PodsToMove
     destinations: dict[str, str]
@@ -45,7 +46,7 @@ class UnneededNode(msgspec.Struct, frozen=True):
 
     @property
     def evict(self) -> tuple[str, ...]:
-        """Pods that must move; none: the node is empty."""
+        """Pods that must move; without any, the node is empty."""
         return tuple(pod.key for pod in self.moves.pods)
 
     @property
@@ -55,8 +56,8 @@ class UnneededNode(msgspec.Struct, frozen=True):
 
 
 class SimulationFailure(msgspec.Struct, frozen=True):
-    """A node that must stay. cls: of the pod that found no place; -1: a budget is spent, or headroom needs it: then it
-    is named, and there is no pod."""
+    """A node that must stay. cls: class of the pod that found no place; -1: a budget is used up, or headroom needs the
+    node: then the headroom is named, and there is no pod."""
 
     moves: PodsToMove
     pod: Pod | None
@@ -66,7 +67,7 @@ class SimulationFailure(msgspec.Struct, frozen=True):
 
 
 _Guest = tuple[Pod, dict[str, str]]
-"""A pod to be moved, with the record of where pods of its node end up."""
+"""A pod to be moved, with the record of the final places of its node's pods."""
 
 
 _Moved = tuple[int, Pod, dict[str, str]]
@@ -74,8 +75,8 @@ _Moved = tuple[int, Pod, dict[str, str]]
 
 
 class RemovalSimulation:
-    """One order of nodes, tried. staying, going: rows of nodes that exist, in the order in which pods are put there;
-    drains: how many nodes may be drained at once."""
+    """The trial of one order of nodes. staying, going: rows of existing nodes, in the order in which pods are placed on
+    them; drains: how many nodes may be drained at once."""
 
     def __init__(
         self, floor: SimulatedCluster, budgets: PdbTracker, staying: Ints, going: Ints, drains: int = 1
@@ -85,14 +86,14 @@ class RemovalSimulation:
         self._start = self._places.checkpoint()
         self._reserve = HeadroomReserve(floor, drains)
         self._size = _sizes(floor)
-        # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
-        # must find yet another place.
+        # Pods that earlier removals placed on a node, with the record of their final place: if that node is removed
+        # too, they need yet another place.
         self._guests: dict[int, list[_Guest]] = {}
         self._closed: list[tuple[int, bool]] = []
         self._said: dict[int, str] = {}  # class -> why its last pod has no place
 
     def attempt(self, moves: PodsToMove) -> UnneededNode | SimulationFailure:
-        """Try one node; what succeeds stays."""
+        """Try one node; a successful removal is kept."""
         spent = self._spent(moves)
         if spent is not None:
             return spent
@@ -131,7 +132,8 @@ class RemovalSimulation:
         return UnneededNode(moves, destinations, risky=self._budgets.use(moves.used))
 
     def _lift(self, pods: Iterable[Pod], row: int | None) -> None:
-        """Off their node. One that is being deleted is not counted by everybody, and is left where it is."""
+        """Remove the pods from their node. A pod that is being deleted is not counted by all rules and stays where it
+        is."""
         if row is None:
             return
         for pod in pods:
@@ -139,8 +141,8 @@ class RemovalSimulation:
                 self._places.lift(pod.cls, row)
 
     def _settle(self, waiting: list[_Guest]) -> tuple[list[_Moved], Pod | None]:
-        """A place for each, and the first that has none. One that waits for another of them is tried again after it, as
-        the scheduler does."""
+        """Find a place for each pod; returns the moves and the first pod without a place. A pod that depends on another
+        of them is retried after it, as the scheduler does."""
         moved: list[_Moved] = []
         while waiting:
             left: list[_Guest] = []
@@ -158,7 +160,7 @@ class RemovalSimulation:
         return moved, None
 
     def undo(self) -> None:
-        """Take the whole trial back, budgets included."""
+        """Undo the whole trial, budgets included."""
         self._places.rollback(self._start)
         self._places.again()
         for row, was_open in reversed(self._closed):
@@ -169,8 +171,8 @@ class RemovalSimulation:
         self._reserve.again()
 
     def verdict(self, failure: SimulationFailure, *, in_haste: bool = False) -> NodeVerdict:
-        """Why a node stays, in words for people; asked as things stand at the end of the trial. in_haste: rather say
-        what was said of a pod of the same class than count again."""
+        """Return why a node stays, for the report, evaluated at the end of the trial. in_haste: reuse the reason of a
+        pod of the same class instead of counting again."""
         node, pod = failure.moves.node, failure.pod
         if pod is None:
             return NodeVerdict(node.name, Reason.of(ReasonCode.HEADROOM, headroom=failure.headroom))
@@ -190,12 +192,12 @@ class RemovalSimulation:
         return None
 
     def _hardest_first(self, pod: Pod) -> tuple[bool, float, str]:
-        """Those that few nodes take before the others, which may fill the few up."""
+        """Sort key that puts pods that fit on few nodes first, before others fill those nodes."""
         floor, cls = self._floor, pod.cls
         return floor.is_plain(cls) and floor.needs(cls) is None, -self._size[cls], pod.key
 
     def _what(self, failure: SimulationFailure) -> str:
-        """Why a pod has no other node, in the scheduler's words and counts."""
+        """Return why a pod has no other node, in the scheduler's words and counts."""
         floor, cls = self._floor, failure.cls
         unsure = floor.nowhere(cls, moving=True)
         if unsure:
@@ -219,7 +221,7 @@ class RemovalSimulation:
 
 
 def _sizes(floor: SimulatedCluster) -> list[float]:
-    """Per class, its largest share of what an average node offers: which pods are hard to place."""
+    """Return per class its largest share of what an average node offers, which tells which pods are hard to place."""
     table = floor.table
     offers: Mapping[str, float] = (
         dict(zip(table.columns.names, table.allocatable.mean(axis=0).tolist(), strict=True)) if len(table) else {}

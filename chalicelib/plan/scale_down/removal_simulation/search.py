@@ -1,8 +1,8 @@
-"""The order that frees most nodes, within the time there is.
+"""Searches the removal order that frees most nodes within the time limit.
 
-The first order is the thrifty one. As long as a trial is cheap, others are tried too: fuller or emptier nodes first,
-and some by lot. One of them is taken only if it frees more nodes and keeps every node that was unneeded in the last
-pass and that the first one keeps: freeing other nodes instead, pass after pass, would let no timer run out.
+The first order is the one of lowest cost. While a trial is fast, others are tried too: fuller or emptier nodes first,
+and some random orders. One of them is used only if it frees more nodes and includes every node that was unneeded in the
+last pass and that the first order frees: if passes alternated between sets of nodes, no timer would ever expire.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.tables.array_types import Ints
 
 WORK = 6_000
-"""Pods put somewhere in all trials after the first, per hundred nodes; what takes more is tried in one order only."""
+"""Maximum pods placed in all trials after the first, per hundred nodes; clusters that need more are tried in one order
+only."""
 LOTS = 40
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a trial came to: nodes that can go, nodes that cannot, and nodes that it had no time for."""
+    """The result of a trial: nodes that can be removed, nodes that cannot, and nodes that were not checked in time."""
 
     candidates: tuple[UnneededNode, ...]
     failures: tuple[SimulationFailure, ...]
@@ -58,7 +59,7 @@ class Search:
         self._trial = RemovalSimulation(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
 
     def best(self) -> Found:
-        """The best order's trial, whose moves stand on the floor afterwards."""
+        """Return the best order's trial, whose moves stay in the simulated cluster."""
         first = self._try(thrifty(self._nodes, self._known, self._budgets, self._filled))
         if first.left or not first.failures:
             return first
@@ -108,7 +109,8 @@ class Search:
         return Found(tuple(candidates), tuple(failures), (), self._trial)
 
     def _once_more(self, failures: list[SimulationFailure], candidates: list[UnneededNode]) -> list[SimulationFailure]:
-        """A node that has gone is no domain any more, and may have been in the way. Returns who still fails."""
+        """Retry the failed nodes: a removed node is not a domain any more and may have been an obstacle. Returns the
+        nodes that still fail."""
         still: list[SimulationFailure] = []
         for failure in failures:
             result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)
@@ -124,8 +126,8 @@ def _names(found: Found) -> frozenset[str]:
 
 
 def _preferred(floor: SimulatedCluster, nodes: Sequence[PodsToMove], filled: dict[str, float]) -> tuple[Ints, Ints]:
-    """Rows of nodes that exist: those that stay whatever is decided, by name; and of the others the fullest first,
-    which are the last to go."""
+    """Return rows of existing nodes: those that stay in any case, by name; and of the others the fullest first, which
+    are the last to be removed."""
     going = [
         (-filled[moves.node.name], row)
         for moves in nodes
@@ -137,6 +139,6 @@ def _preferred(floor: SimulatedCluster, nodes: Sequence[PodsToMove], filled: dic
 
 
 def _at_once(world: ClusterState) -> int:
-    """How many nodes may be drained at once; a zero-or-max group goes as a whole (scale-down.md §8)."""
+    """Return how many nodes may be drained at once; a zero-or-max group is drained as a whole."""
     atomic = (len(facts.nodes) for facts in world.groups.values() if facts.group.options.zero_or_max)
     return max(world.options.max_drain_parallelism, *atomic, 1)

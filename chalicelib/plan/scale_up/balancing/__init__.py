@@ -1,7 +1,7 @@
-"""One increase spread over similar groups (scale-up.md §9): which groups are alike, and who gets how many nodes.
+"""Balances one scale-up over similar node groups: finds similar groups and distributes the new nodes.
 
-Only with balanceSimilarNodeGroups or within a vendor's pool, and never for zero-or-max groups. What fits where is not
-asked here: that the pods of an option run on a similar group too is for the caller to say (`takes`).
+Used with balanceSimilarNodeGroups or within a vendor's pool, and never for zero-or-max groups. This package does not
+check predicates: the caller states through `takes` whether the pods of an option also run on a similar group.
 """
 
 from chalicelib.plan.scale_up.balancing.distribution import balance, free_capacity, split

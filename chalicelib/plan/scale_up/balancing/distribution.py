@@ -1,4 +1,4 @@
-"""Who of several similar groups gets how many of the new nodes (scale-up.md §9 "Split")."""
+"""Distributes new nodes over similar node groups."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from chalicelib.plan.state.cluster_state import NodeGroupState
 
 
 def free_capacity(sizes: Iterable[tuple[int, int]]) -> int:
-    """What groups of these (target, max) can still take together; one over its maximum takes nothing from the others.
-    0: none may be added (upstream says -1, as its 0 stands for "no limit")."""
+    """Return how many nodes groups of these (target, max) can still take together. A group over its maximum does not
+    reduce the room of the others. 0 means that no node may be added (Cluster Autoscaler returns -1 because its 0
+    means "no limit")."""
     return sum(max(0, most - target) for target, most in sizes)
 
 
 def split(total: int, targets: Sequence[tuple[int, int]]) -> list[int]:
-    """New targets for groups of these (target, max), in the same order, when they get `total` nodes together.
+    """Return new targets for groups of these (target, max), in the same order, when they get `total` nodes together.
 
-    The smallest group that is not full gets the next node; of equals, the first. What no group can take is dropped.
+    The smallest group that is not full gets the next node; among equals, the first one. Nodes that no group can take
+    are dropped.
     """
     new = [target for target, _ in targets]
     open_groups = [(target, at) for at, (target, most) in enumerate(targets) if target < most]
@@ -38,12 +40,12 @@ def balance(
     ledger: ResourceLimiter,
     grown: Mapping[str, int] | None = None,
 ) -> list[tuple[str, int]]:
-    """group -> nodes, when `total` nodes of the best group are spread over it and its similar groups.
+    """Return group -> nodes when `total` nodes of the best group are spread over it and its similar groups.
 
-    The cluster's limits cap the total first, then, with the pool's maximum, each share in turn, smallest group first;
-    what a share loses is not given to others, and a group with no room for one node gets none from the start (cases B8,
-    B9). A zero-or-max group shares with nobody. grown: what the pass already gave each group. The ledger stays as it
-    is: taking is the caller's.
+    The cluster's limits first cap the total. Then they and the pool's maximum cap each share in turn, smallest group
+    first. Nodes cut from a share are not given to other groups, and a group without room for a single node is left out
+    from the start. A zero-or-max group is never balanced. grown: nodes that the pass already gave each group. The
+    limiter is not changed: the caller spends the room.
     """
     assert best.template is not None
     spare, given, room = ledger.copy(), grown or {}, ledger.room(best.template.node)

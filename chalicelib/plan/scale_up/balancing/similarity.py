@@ -1,6 +1,6 @@
-"""Which node groups are alike (scale-up.md §9): their templates, compared as upstream does, ratios and labels included.
+"""Finds similar node groups by comparing their templates as Cluster Autoscaler does, ratios and labels included.
 
-Taints are not compared: that the sample pods fit covers them.
+Taints are not compared: the check that the sample pods fit covers them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.model.resources import MEMORY
 from chalicelib.plan.scale_up.limits import may_grow
 from chalicelib.plan.state.cluster_state import NodeGroupState
 
-# They differ between groups that are alike in all that matters: names, zones, and marks of nobody's interest.
+# Labels that differ between similar groups: host names, zones, and labels without effect on scheduling.
 _GENERIC = (
     "kubernetes.io/hostname",
     "failure-domain.beta.kubernetes.io/zone",
@@ -25,8 +25,8 @@ _GENERIC = (
     "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
 )
-# The clouds' own words for the same: the zone, the group, the machine, and what a rollout changes. All of them hold for
-# every provider, because Cluster API's groups may run on any cloud.
+# The clouds' own labels for the zone, the group, the instance and what a rollout changes. All of them are ignored
+# for every provider because groups of Cluster API may run on any cloud.
 _OF_CLOUDS = (
     "alibabacloud.com/ecs-instance-id",
     "alibabacloud.com/nodepool-id",
@@ -66,7 +66,7 @@ Takes = Callable[[NodeGroupState], bool]
 
 
 class _Profile(msgspec.Struct, frozen=True):
-    """What of a template is compared. free: allocatable less what its own pods ask."""
+    """The compared parts of a template. free: allocatable less the requests of the template's own pods."""
 
     labels: Mapping[str, str]
     capacity: Mapping[str, int]
@@ -75,7 +75,7 @@ class _Profile(msgspec.Struct, frozen=True):
 
 
 class Likeness:
-    """Compares the groups of one pass; keep one for the pass, it works every template out only once."""
+    """Compares the groups of one pass. Keep one instance per pass: it profiles every template only once."""
 
     def __init__(self, classes: Sequence[PodClass], options: Options) -> None:
         self._classes = classes
@@ -86,8 +86,8 @@ class Likeness:
     def similar(
         self, best: NodeGroupState, others: Sequence[NodeGroupState], takes: Takes | None = None
     ) -> list[NodeGroupState]:
-        """The groups like `best` that may be grown beside it, by id. takes: whether the pods that best was chosen for
-        fit an empty node of a group; where it is not given, they do."""
+        """Return the ids of the groups similar to `best` that may grow together with it. takes: tells whether the pods
+        that `best` was chosen for fit an empty node of a group; without it, all groups are taken to fit."""
         if best.template is None or best.group.options.zero_or_max:
             return []
         mine = self._profile(best)
@@ -118,7 +118,8 @@ class Likeness:
 
     def _alike(self, left: _Profile, right: _Profile) -> bool:
         options = self._options
-        if options.balancing_label:  # these labels alone decide, and a group without one of them is like no other
+        # only these labels are compared; a group without one of them is similar to no other group
+        if options.balancing_label:
             return len(left.labels) == len(set(options.balancing_label)) and left.labels == right.labels
         return (
             left.labels == right.labels
@@ -139,13 +140,14 @@ def similar_groups(
     options: Options,
     takes: Takes | None = None,
 ) -> list[NodeGroupState]:
-    """`Likeness.similar` for a single question."""
+    """Run `Likeness.similar` for a single question."""
     return Likeness(classes, options).similar(best, others, takes)
 
 
 def _of_csi_driver(key: str) -> bool:
-    """Whether a label is `topology.<CSI driver>/…`: where the node reaches volumes of a driver, whose name has a part
-    `csi` by convention. Pods that need such a place are asked about each group by themselves (`takes`)."""
+    """Return whether a label is `topology.<CSI driver>/…`, which says where a node reaches the volumes of a driver. By
+    convention the driver's name has a part `csi`. Pods that need such a place are checked for each group separately
+    (`takes`)."""
     domain, slash, _ = key.partition("/")
     return bool(slash) and domain.startswith("topology.") and "csi" in domain.split(".")
 
@@ -155,6 +157,7 @@ def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -
 
 
 def _near(left: int, right: int, ratio: float) -> bool:
-    """The difference is at most this share of the larger (upstream's help text says: of the smaller; it is not)."""
+    """Return whether the difference is at most this share of the larger value. Cluster Autoscaler's help text says "of
+    the smaller", but its code uses the larger."""
     larger, smaller = max(left, right), min(left, right)
     return larger - smaller <= ratio * abs(larger)

@@ -1,8 +1,8 @@
-"""Which option to take (scale-up.md §8): a chain of expanders, each of which keeps the best of what it is given.
+"""Chooses the scale-up option: a chain of expanders, each of which keeps the best of the options it gets.
 
-`random` and `least-cost` are words of the chain and not in the table. `random` is how the last draw is made.
-`least-cost` weighs all groups and pods at once, which no choice among single options can: grow.py asks it first, and
-whoever gets here with it in the chain wants to know what comes after it.
+`random` and `least-cost` are names in the chain without an entry in the table. `random` selects how the last tie is
+broken. `least-cost` optimises over all groups and pods at once, which no choice among single options can do: search.py
+runs it first, and choose_option only uses the expanders after it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ EXPANDERS: dict[str, Expander] = {
 def choose_option(
     options: Sequence[Option], chain: Sequence[str], situation: ExpanderContext
 ) -> tuple[Option | None, tuple[Reason, ...]]:
-    """The option to take, None if none is left; and notes for Plan.notes (the same again on every call of a pass).
+    """Return the option to take, None if none is left, and notes for Plan.notes (the same notes on every call of a
+    pass).
 
-    As upstream, the chain ends as soon as one option is left, a single option is asked about too, and an expander that
-    keeps nothing leaves nothing. Before it, the flavours of a pool are ranked (flavours.py). Among equals the one that
-    meets most soft preferences is taken (demands.md 26); among those, `random` draws by the seed if the chain ends in
-    it, else the lowest group id is taken, so that a plan can be foretold. Upstream draws lots there in any case.
-    A name that nobody answers to is passed over with EXPANDER_SKIPPED.
+    As in Cluster Autoscaler, the chain ends as soon as one option is left, a single option is also passed to the
+    expanders, and an expander that rejects all options leaves none. Before the chain, the flavours of a pool are ranked
+    (pool_rank.py). Among equal options, the one that meets most soft preferences is taken. Remaining ties are drawn by
+    the seed if the chain ends in `random`; otherwise the lowest group id wins, so that a plan is predictable. Cluster
+    Autoscaler always draws at random there. An unknown expander name is skipped with EXPANDER_SKIPPED.
     """
     left = preferred(sorted(options, key=lambda option: option.group), situation)
     notes = [
@@ -60,7 +61,8 @@ def choose_option(
 
 
 def _filters(chain: Sequence[str]) -> list[str]:
-    """The expanders to ask, in order; least-waste, upstream's default, where the chain has nobody to decide."""
+    """Return the expanders in order; least-waste, Cluster Autoscaler's default, if the chain has no deciding
+    expander."""
     names = [name for name in chain if name in EXPANDERS]
     if (not names and RANDOM not in chain) or (chain and chain[-1] == LEAST_COST):
         names.append("least-waste")

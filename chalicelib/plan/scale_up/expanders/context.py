@@ -1,6 +1,6 @@
-"""What an expander may know besides the options, so that none of them has to reach for the world.
+"""Context that an expander may use besides the options, so that no expander depends on the cluster state.
 
-The same for all calls of one pass, but for nothing: expanders are pure, and a chain asked twice answers twice the same.
+It is constant within one pass. Expanders are pure: a chain called twice gives the same answer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from chalicelib.plan.scale_up.option import Option
 
 
 class ExpanderContext(msgspec.Struct, frozen=True):
-    """cluster_nodes: nodes in the cluster, the price expander's measure of how large new ones should be.
-    priorities: None where the cluster has no such ConfigMap; then group_priorities count (group id -> priority, 0 if
-    not there). group_prices: what a node of a group costs per hour by its provider (group id -> price; not there: it
-    does not say). group_aliases: further names of a group (group id -> names). group_ranks: which group is
-    preferred among equals, the higher the more (group id -> rank, 0 if not there). group_pools: the pool that a group
-    shares with others (group id -> pool id). absent: groups that would have to be
-    created first."""
+    """cluster_nodes: nodes in the cluster, from which the price expander derives the preferred size of new ones.
+    priorities: None if the cluster has no such ConfigMap; then group_priorities apply (group id -> priority, 0 if
+    missing). group_prices: hourly price of a node of a group by its provider (group id -> price; missing: unknown).
+    group_aliases: further names of a group (group id -> names). group_ranks: preference among equal groups, higher
+    is preferred (group id -> rank, 0 if missing). group_pools: the pool that a group shares with others (group id ->
+    pool id). absent: groups that would have to be created first."""
 
     seed: int = 0
     cluster_nodes: int = 0
@@ -38,4 +37,4 @@ class ExpanderContext(msgspec.Struct, frozen=True):
 
 Kept = tuple[list[Option], tuple[Reason, ...]]
 Expander = Callable[[Sequence[Option], ExpanderContext], Kept]
-"""(options, situation) -> the options that are as good as any, in the order given, and what is to be told."""
+"""(options, context) -> the best options, in the order given, and notes for the plan."""

@@ -1,4 +1,4 @@
-"""least-nodes: the options that need fewest new nodes, whatever the nodes are."""
+"""least-nodes: keeps the options that need the fewest new nodes, regardless of node type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.plan.scale_up.option import Option
 
 
 def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
-    """All options with the smallest node count; those without a node are no options (X3)."""
+    """Return all options with the smallest node count; options without a node are dropped."""
     real = [option for option in options if option.nodes > 0]
     least = min((option.nodes for option in real), default=0)
     return [option for option in real if option.nodes == least], ()

@@ -1,4 +1,5 @@
-"""least-waste: the smallest (C-c)/C + (M-m)/M over the new nodes' whole capacity; only exact equality is a tie."""
+"""least-waste: keeps the options with the smallest (C-c)/C + (M-m)/M over the new nodes' whole capacity; only exact
+equality is a tie."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from chalicelib.plan.scale_up.option import Option
 
 
 def waste(option: Option) -> float:
-    """Between 0 (nothing unused) and 2; the share of cpu plus the share of memory that the pods leave unused."""
+    """Return the unused share of cpu plus the unused share of memory, between 0 (nothing unused) and 2."""
     total = 0.0
     for name in (CPU, MEMORY):
         capacity = (option.template.capacity or option.template.allocatable).get(name, 0) * option.nodes
@@ -20,7 +21,7 @@ def waste(option: Option) -> float:
 
 
 def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
-    """The options with the least waste (X1, X2)."""
+    """Return the options with the least waste."""
     wasted = [waste(option) for option in options]
     least = min(wasted)
     return [option for option, share in zip(options, wasted, strict=True) if share == least], ()

@@ -1,4 +1,4 @@
-"""most-pods: the options that help most pods."""
+"""most-pods: keeps the options that place the most pods."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from chalicelib.plan.scale_up.option import Option
 
 
 def keep(options: Sequence[Option], _: ExpanderContext) -> Kept:
-    """All options with the largest pod count (X4)."""
+    """Return all options with the largest pod count."""
     most = max(option.pod_count for option in options)
     return [option for option in options if option.pod_count == most], ()

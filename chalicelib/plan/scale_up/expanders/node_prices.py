@@ -1,14 +1,16 @@
-"""What nodes and pods cost per hour by the policy's price list (Policy.prices), else by what their provider says.
+"""Computes the hourly price of nodes and pods from the policy's price list (Policy.prices), otherwise from the
+provider's prices.
 
-A node costs what its instance type costs, else its capacity by the rates, else what its provider asks for a node of its
-group (NodeGroup.price); `node` comes on top in any case. Of cpu and memory one may be left out and then costs nothing,
-but a GPU is never free: a node with GPUs and no word about their price has no price by the list. Currencies are not
-converted: who mixes providers, or a list and a provider, writes the list in the provider's currency.
+A node costs the price of its instance type; without one, its capacity by the rates; without rates, the price that its
+provider reports for a node of its group (NodeGroup.price). `node` is added in any case. Either cpu or memory may be
+omitted and then costs nothing, but a GPU is never free: a node with GPUs but without a GPU rate has no price by the
+list. Currencies are not converted: users who mix providers, or a list and a provider, write the list in the provider's
+currency.
 
-Pods have no instance type, so they need rates. Where the list has none, they are taken from the nodes at hand whose
-type is listed or whose provider names a price: a GiB of memory counts as an eighth of a core and a GPU as ten cores,
-near enough to what clouds ask, and a core costs what all these types cost together, divided by all that they have. Pod
-prices weigh options against each other; nobody is billed by them.
+Pods have no instance type, so they need rates. If the list has none, rates are derived from the existing nodes whose
+type is listed or whose provider reports a price. A GiB of memory counts as an eighth of a core and a GPU as ten cores,
+close to what clouds charge; a core costs the price of all these types together, divided by their total size. Pod prices
+only weigh options against each other; they are not used for billing.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY, Amounts
 from chalicelib.plan.state.readiness import GPU_LABELS
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-#: Further labels that clouds give to nodes with GPUs; those of our providers' core are in plan/readiness.py.
+#: Further labels that clouds set on nodes with GPUs; plan/state/readiness.py has those of our providers.
 CLOUD_GPU_LABELS = (
     "cloud.google.com/gke-accelerator",
     "k8s.amazonaws.com/accelerator",
@@ -41,14 +43,14 @@ _NO_LIST = NodePrices()
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Per core, per GiB and per GPU, an hour."""
+    """Hourly rates per core, per GiB and per GPU."""
 
     cpu: float
     memory: float
     gpu: float
 
     def of(self, amounts: Amounts) -> float:
-        """What these amounts cost; cpu in millicores, memory in bytes, every GPU resource in pieces."""
+        """Return the price of these amounts; cpu in millicores, memory in bytes, every GPU resource in pieces."""
         return (
             self.cpu * amounts.get(CPU, 0) / 1000
             + self.memory * amounts.get(MEMORY, 0) / _GIB
@@ -57,17 +59,18 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 def instance_type(node: Node) -> str:
-    """The instance type by the node's label, the stable one first; empty where it has none."""
+    """Return the instance type by the node's label, the stable label first; empty if there is none."""
     return next((node.labels[label] for label in INSTANCE_TYPE_LABELS if node.labels.get(label)), "")
 
 
 def has_gpu(node: Node) -> bool:
-    """Whether it carries a GPU label, or GPUs (clusterapi.md §5: either will do)."""
+    """Return whether the node has a GPU label or GPU capacity; one of them suffices."""
     return any(label in node.labels for label in (*GPU_LABELS, *CLOUD_GPU_LABELS)) or _gpus(node.allocatable) > 0
 
 
 def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float | None:
-    """What a node costs per hour, None where nobody says. own: its provider's price (NodeGroup.price), 0 for none."""
+    """Return the hourly price of a node, None if it is unknown. own: its provider's price (NodeGroup.price), 0 for
+    none."""
     prices = prices or _NO_LIST
     price = prices.instance_types.get(instance_type(node))
     if price is None:
@@ -78,8 +81,8 @@ def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float
 
 
 def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
-    """The rates that pods are priced by; None where the list has no rates and none of the nodes has a listed type or a
-    price of its provider's. own: those prices, one for each node; empty: none."""
+    """Return the rates for pod prices, or None if the list has no rates and no node has a listed type or a provider's
+    price. own: the providers' prices, one for each node; empty: none."""
     prices = prices or _NO_LIST
     if prices.cpu is None and prices.memory is None:
         core = _core_rate(prices, zip(nodes, own or repeat(0.0), strict=False))
@@ -93,7 +96,7 @@ def pod_rates(prices: NodePrices | None, nodes: Iterable[Node], own: Sequence[fl
 
 
 def unpriced(node: Node, prices: NodePrices | None) -> str:
-    """What the list lacks for a node that has no price, in a few words."""
+    """Describe briefly what the list lacks for a node without a price."""
     if prices is None:
         return "its provider names no price, and no spec.prices are given"
     if (prices.cpu is not None or prices.memory is not None) and prices.gpu is None and _gpus(_capacity(node)):
@@ -111,7 +114,7 @@ def _by_rates(capacity: Amounts, prices: NodePrices) -> float | None:
 
 
 def _core_rate(prices: NodePrices, nodes: Iterable[tuple[Node, float]]) -> float | None:
-    """Summed over the types, whatever the order of the nodes; a type counts once at each of its prices."""
+    """Sum over the types, independent of the order of the nodes; a type counts once for each of its prices."""
     sizes: dict[tuple[str, float], float] = {}
     for node, own in nodes:
         name = instance_type(node)
@@ -123,7 +126,7 @@ def _core_rate(prices: NodePrices, nodes: Iterable[tuple[Node, float]]) -> float
 
 
 def _is_price(own: float) -> bool:
-    """What a provider says is used only where it can be a price."""
+    """Return whether a provider's value is usable as a price."""
     return 0.0 < own < inf
 
 

@@ -1,12 +1,12 @@
-"""Within one pool the user's ranking of its flavours comes before any expander (huaweicloud-cce.md A6.3, A6.5).
+"""Ranks the flavours within one pool by the user's order before any expander runs.
 
-Expanders weigh pods, waste and money among pools. Which machine a pool is made of is not theirs to weigh: the user put
-the flavours in an order, and meant it. So of one pool's options those of a lower rank are passed over if a preferred
-one takes pods of the same kinds. It need not take as many: what it has no room for is asked for again in the same pass,
-and then the next flavour has its turn, as it has at once where the preferred one is sold out or backed off.
+Expanders compare pods, waste and cost between pools. Within a pool the user has ordered the flavours, and expanders
+must not override that order. Of one pool's options, those of a lower rank are dropped if a preferred one takes pods of
+the same classes. The preferred option need not take as many pods: the rest is searched again in the same pass, and then
+the next flavour is used. The next flavour is used at once where the preferred one is out of stock or backed off.
 
-Between pools ranks say nothing but to the expander `priority`. `least-cost`, which weighs all groups at once and only
-money, has looked before this and knows no ranks.
+Between pools, ranks matter only to the expander `priority`. `least-cost`, which optimises the cost over all groups,
+runs earlier and ignores ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from chalicelib.plan.scale_up.option import Option
 
 
 def preferred(options: Sequence[Option], situation: ExpanderContext) -> list[Option]:
-    """The options without those that a higher-ranked one of the same pool makes needless, in the order given."""
+    """Return the options, in the given order, without those that a higher-ranked option of the same pool makes
+    unnecessary."""
     ranks, pools = situation.group_ranks, situation.group_pools
     if not ranks or not pools:
         return list(options)

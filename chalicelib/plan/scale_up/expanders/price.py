@@ -1,7 +1,7 @@
-"""price: what the nodes cost against what the pods are worth, bent towards nodes of a fitting size (scale-up.md §8).
+"""price: compares the cost of the nodes with the value of the pods, and prefers nodes of a suitable size.
 
-A large node is good for a large cluster and wrong for a small one, and where many nodes come at once their size matters
-less. Nodes with GPUs are for pods that can go nowhere else. All of that is one score; the smallest wins.
+A large node suits a large cluster but not a small one, and the size matters less when many nodes are added at once.
+Nodes with GPUs are for pods that cannot run elsewhere. All of that is one score; the smallest wins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.plan.scale_up.expanders.context import ExpanderContext, Kept
 from chalicelib.plan.scale_up.expanders.node_prices import Rates, has_gpu, node_price, pod_rates, unpriced
 from chalicelib.plan.scale_up.option import Option
 
-_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))  # up to so many nodes in the cluster: so many cores
+_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))  # up to this many nodes in the cluster: this many cores
 _PREFERRED_BEYOND = 32
 _STABILISER = {CPU: 500, MEMORY: 500 * 2**20}
 _GPU_UNFITNESS = 1000.0
@@ -23,7 +23,8 @@ _ABSENT_FACTOR = 2.0
 
 
 def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
-    """The options with the smallest score; one without a price is out, with a NO_PRICE note. Perhaps none is left."""
+    """Return the options with the smallest score. An option without a price is dropped with a NO_PRICE note; the result
+    may be empty."""
     prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
     rates = pod_rates(prices, [option.template for option in options], own)
     scores = [
@@ -40,17 +41,18 @@ def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
 
 
 def preferred_cores(cluster_nodes: int) -> int:
-    """How large a node should be in a cluster of so many (X13)."""
+    """Return how many cores a node should have in a cluster of this many nodes."""
     return next((cores for most, cores in _PREFERRED if cluster_nodes <= most), _PREFERRED_BEYOND)
 
 
 def score(option: Option, price: float, rates: Rates, situation: ExpanderContext) -> float:
-    """S * (P_nodes + p_stab) / (P_pods + p_stab), twice that for a group that does not exist. price: of one node."""
+    """Return S * (P_nodes + p_stab) / (P_pods + p_stab), doubled for a group that does not exist yet. price: of one
+    node."""
     stabiliser = rates.of(_STABILISER)
     nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
     if pods > 0:
         ratio = nodes / pods
-    else:  # only a list of zeros comes here: a node that still costs something is the worse one
+    else:  # reached only with a price list of zeros: a node that still has a cost is worse
         ratio = inf if nodes > 0 else 1.0
     return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
 
@@ -60,7 +62,8 @@ def _priced(option: Option, price: float | None, rates: Rates | None, situation:
 
 
 def _unfitness(option: Option, situation: ExpanderContext) -> float:
-    """1 for a node of the preferred size and more the farther from it, less so the more nodes come at once."""
+    """Return 1 for a node of the preferred size and more for a larger distance from it; the effect shrinks as more
+    nodes are added at once."""
     if has_gpu(option.template):
         return _GPU_UNFITNESS
     preferred = preferred_cores(situation.cluster_nodes) * 1000

@@ -1,9 +1,8 @@
-"""priority: the groups of the highest priority that a person gave them (scale-up.md §8).
+"""priority: keeps the groups with the highest configured priority.
 
-Said in the cluster's ConfigMap `cluster-autoscaler-priority-expander`, or, where there is none, by the priorities of
-the policy's nodeGroups; among groups of the highest the rank decides, which a vendor's pools give their flavours
-(huaweicloud-cce.md A6.5). A ConfigMap that is there and wrong filters nothing: a half-understood wish is worse than
-none.
+Priorities come from the cluster's ConfigMap `cluster-autoscaler-priority-expander` or, if there is none, from the
+policy's nodeGroups. Among groups of the highest priority, the rank that a vendor's pool gives its flavours decides. An
+invalid ConfigMap filters nothing, because a partially understood ranking is worse than none.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ Rules = tuple[tuple[int, tuple[str, ...]], ...]
 MOST_STEPS = 1_000_000_000
 """Instructions of all patterns times bytes of all names of a pass: two seconds at worst, where ordinary patterns take
 milliseconds."""
-_LOWEST = -1  # upstream's search begins here: what lies below never wins
+_LOWEST = -1  # start value of Cluster Autoscaler's search: lower priorities never win
 
 
 def keep(options: Sequence[Option], situation: ExpanderContext) -> Kept:
-    """The options of the highest priority, all of them where nothing says otherwise."""
+    """Return the options of the highest priority, all of them if no priority is configured."""
     if situation.priorities is not None:
         return _by_config(options, situation.priorities, situation)
     highest = max(_given(option, situation) for option in options)
@@ -62,18 +61,18 @@ def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Exp
 
 
 def _names(options: Sequence[Option], situation: ExpanderContext) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """All names of every group, so that all calls of a pass ask the same; people write the one that they see
-    (exoscale.md §2)."""
+    """Return all names of every group, sorted so that all calls of a pass are equal. Users write the name that they
+    see, which need not be the id."""
     groups = {*situation.group_priorities, *(option.group for option in options)}
     return tuple((group, (group, *situation.group_aliases.get(group, ()))) for group in sorted(groups))
 
 
 @lru_cache(maxsize=16)
 def _priorities(rules: Rules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, int] | None:
-    """Group -> the highest priority of which a pattern is found anywhere in one of its names; a group with none is not
-    in it (READ ONLY). None: looking would take too long.
+    """Return group -> the highest priority with a pattern found anywhere in one of its names (READ ONLY); groups
+    without a match are missing. None: matching would take too long.
 
-    Raises BadInput for a pattern that is none; policy/priorities.py lets no such rules through.
+    Raises BadInput for an invalid pattern; policy/priority_configmap.py rejects such rules earlier.
     """
     patterns = [(priority, [pattern(text) for text in texts]) for priority, texts in sorted(rules, reverse=True)]
     instructions = sum(each.size for _, several in patterns for each in several)

@@ -1,7 +1,7 @@
-"""random: one option by lot, where the lots depend on the seed and the groups' ids alone.
+"""random: draws one option; the draw depends only on the seed and the groups' ids.
 
-Each group has a number made of the seed and its id, and the lowest is drawn. So the order of the options does not
-matter, and a group that drops out changes nothing among the others.
+Each group gets a number computed from the seed and its id, and the lowest wins. The order of the options therefore does
+not matter, and dropping a group changes nothing among the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chalicelib.plan.scale_up.option import Option
 
 
 def random_option(options: Sequence[Option], seed: int) -> Option:
-    """One of the options, each as likely as the next over all seeds."""
+    """Return one of the options; over all seeds each is equally likely."""
     return min(options, key=lambda option: (_lot(seed, option.group), option.group))
 
 

@@ -1,4 +1,5 @@
-"""Cron and metric rules (huaweicloud-cce.md A1-A5): nodes that people ask for by the clock or by how full a pool is."""
+"""Cron and metric rules: nodes that users request by time or by the allocation rate of a pool. See
+docs/reference/scaling-rules.md "Scaling rules"."""
 
 from chalicelib.plan.scale_up.scaling_rules.planner import RuleResults, plan_rules
 

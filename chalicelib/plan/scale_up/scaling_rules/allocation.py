@@ -1,7 +1,7 @@
-"""Which node groups of a pool get a rule's nodes (huaweicloud-cce.md A6.3, A6.5, A6.7, A9.1).
+"""Allocates a rule's nodes to the node groups of a pool. See docs/reference/scaling-rules.md "Allocation to groups".
 
-The highest rank first. Of groups of one rank, those whose nodes are of one type are filled so that their sizes even
-out, and what one of them cannot take goes to the others. Then the next rank: a flavour that is sold out is passed over.
+The highest rank comes first. Groups of one rank whose nodes have the same type are filled so that their sizes even out;
+what one of them cannot take goes to the others. Then the next rank follows: a flavour that is out of stock is skipped.
 """
 
 from __future__ import annotations
@@ -20,52 +20,53 @@ from chalicelib.plan.state.cluster_state import NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
 
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-# What may be over in a moment; limits are not among it.
+# Temporary reasons; limits are not among them.
 PASSING = frozenset(
     {ReasonCode.GROUP_BACKOFF, ReasonCode.GROUP_UNREADABLE, ReasonCode.GROUP_UNHEALTHY, ReasonCode.NO_TEMPLATE}
 )
 
 
 class NodeDemand(Protocol):
-    """How much is wanted, as nodes are given."""
+    """The remaining demand while nodes are given."""
 
     @property
     def enough(self) -> bool:
-        """Whether nothing more is."""
+        """True if no more nodes are needed."""
 
     def nodes(self, node: Node) -> int:
-        """How many more nodes like this one; 0 or less where they are of no use."""
+        """Return how many more nodes like this one are needed; 0 or less if they are of no use."""
 
     def took(self, node: Node, count: int) -> None:
-        """So many like this one were given."""
+        """Record that `count` nodes like this one were given."""
 
 
 class FixedCount:
-    """A number of nodes, whatever they are."""
+    """A fixed number of nodes of any type."""
 
     def __init__(self, left: int) -> None:
         self.left = left
 
     @property
     def enough(self) -> bool:
-        """None is left."""
+        """True if none is left."""
         return self.left <= 0
 
     def nodes(self, node: Node) -> int:
-        """What is left."""
+        """Return what is left."""
         del node
         return self.left
 
     def took(self, node: Node, count: int) -> None:
-        """So many fewer."""
+        """Reduce what is left."""
         del node
         self.left -= count
 
 
 class BelowThreshold:
-    """As many nodes as bring a rate strictly below a threshold, the fewest of them (A3, automatic calculation).
+    """The fewest nodes that bring a rate strictly below a threshold (automatic calculation).
 
-    requests and offers in millicores or bytes, percent from 1. What DaemonSets ask for on the new nodes is left out.
+    requests and offers in millicores or bytes, percent from 1. Requests of DaemonSets on the new nodes are not
+    included.
     """
 
     def __init__(self, resource: str, requests: int, offers: int, percent: int) -> None:
@@ -73,24 +74,24 @@ class BelowThreshold:
 
     @property
     def enough(self) -> bool:
-        """The rate is strictly below."""
+        """True if the rate is strictly below the threshold."""
         return 100 * self.requests < self.percent * self.offers
 
     def nodes(self, node: Node) -> int:
-        """(100 R - T sum(A)) / (T Af), rounded down, and one more; none of a node that offers nothing."""
+        """Return (100 R - T sum(A)) / (T Af), rounded down, plus one; 0 for a node without the resource."""
         each = node.allocatable.get(self.resource, 0)
         if each <= 0:
             return 0
         return (100 * self.requests - self.percent * self.offers) // (self.percent * each) + 1
 
     def took(self, node: Node, count: int) -> None:
-        """They offer so much more."""
+        """Add the resources of the new nodes to what the pool offers."""
         self.offers += count * node.allocatable.get(self.resource, 0)
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """nodes: how many, by group. stop: why no more, None if that is all that was wanted. later: how many more there
-    will be room for in groups that may not grow just now."""
+    """nodes: how many, by group. stop: why no more, None if the demand is met. later: how many more nodes there will be
+    room for in groups that may not scale up now."""
 
     nodes: dict[str, int] = {}
     stop: Reason | None = None
@@ -98,17 +99,17 @@ class Allocation(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of nodes over all groups."""
         return sum(self.nodes.values())
 
 
 def first_choice(search: ScaleUpSearch, pool: PoolFacts) -> Node | None:
-    """What the first nodes of a pool would be like; None: none of its groups may grow."""
+    """Return the expected first new node of a pool; None: none of its groups may scale up."""
     return next((_model(search, facts) for bunch in _bunches(search, pool) for facts in bunch), None)
 
 
 def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation:
-    """Add what is wanted, as far as bounds and limits allow. A zero-or-max group gets all its nodes or none."""
+    """Add the requested nodes as far as limits allow. A zero-or-max group gets all its nodes or none."""
     nodes: dict[str, int] = {}
     stop: Reason | None = None
     for bunch in _bunches(search, pool):
@@ -129,7 +130,7 @@ def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation
 def _fill(
     search: ScaleUpSearch, bunch: Sequence[NodeGroupState], want: NodeDemand, nodes: dict[str, int]
 ) -> Reason | None:
-    """Give what the groups of a bunch can take; returns what stops more."""
+    """Give the groups of a bunch what they can take; returns what prevents more."""
     while not want.enough and (wanted := want.nodes(_model(search, bunch[0]))) > 0:
         shares, stop = _shares(search, bunch, wanted)
         for facts, count in shares:
@@ -142,7 +143,8 @@ def _fill(
 
 
 def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState]]:
-    """The groups that may grow, those of one rank and type together: by rank, then the fewest nodes, then by name."""
+    """Return the groups that may scale up, with those of one rank and type together: by rank, then the fewest nodes,
+    then by name."""
     found: dict[tuple[object, ...], list[NodeGroupState]] = {}
     for name in pool.groups:
         if name in search.candidates.shapes:
@@ -155,22 +157,23 @@ def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState
 
 
 def _type(node: Node) -> tuple[object, ...]:
-    """Equal for nodes that differ in nothing but where they stand: the vendor's type, else the size."""
+    """Return a key that is equal for nodes that differ only in their location: the vendor's type, otherwise the
+    size."""
     named = next((node.labels[label] for label in _TYPES if node.labels.get(label)), "")
     size = node.capacity or node.allocatable
     return (named,) if named else (size.get(CPU, 0), size.get(MEMORY, 0))
 
 
 def _model(search: ScaleUpSearch, facts: NodeGroupState) -> Node:
-    """What a new node of a group that may grow is like."""
+    """Return the expected new node of a group that may scale up."""
     return search.candidates.shapes[facts.id].template.node
 
 
 def _shares(
     search: ScaleUpSearch, bunch: Sequence[NodeGroupState], wanted: int
 ) -> tuple[list[tuple[NodeGroupState, int]], Reason | None]:
-    """Who gets how many of so many nodes, and what stops more. Limits that groups share are divided too: else the first
-    would take all that is left of them, and sizes would not even out."""
+    """Return how many of the nodes each group gets, and what prevents more. Limits that groups share are divided too:
+    otherwise the first group would take all that is left of them, and sizes would not even out."""
     ledger, grown = search.ledger, search.grown
     allowed = [ledger.allowance(facts, grown.get(facts.id, 0)) for facts in bunch]
     stop = min(allowed, key=lambda each: each.nodes).stop
@@ -183,7 +186,7 @@ def _shares(
 
 
 def _room(search: ScaleUpSearch, facts: NodeGroupState) -> int:
-    """How many nodes a group that may not grow just now could get otherwise."""
+    """Return how many nodes a group that may not scale up now could get otherwise."""
     if facts.template is None:
         return min(max(0, facts.group.max - facts.target), search.ledger.pool_room(facts.group))
     return search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes

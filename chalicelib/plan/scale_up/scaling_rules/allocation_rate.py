@@ -1,6 +1,6 @@
-"""How full a pool is: what its pods ask for, against what its nodes offer (huaweicloud-cce.md A3.1).
+"""The allocation rate of a pool: the requests of its pods divided by the allocatable resources of its nodes.
 
-Both are counted over the same nodes: ready, and not on their way out. It is what pods ask for, never what they use.
+Both are counted over the same nodes: ready, and not in removal. The rate uses requests, never actual usage.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Rate(msgspec.Struct, frozen=True):
 
     @property
     def percent(self) -> float:
-        """For people, to a thousandth. Decisions are made in whole numbers (`above`)."""
+        """The rate for display, rounded to a thousandth. Decisions use whole numbers (`above`)."""
         return round(100 * self.requests / self.allocatable, 3) if self.allocatable > 0 else 0.0
 
     def above(self, percent: int) -> bool:
-        """Strictly, as A3 has it: 60.0 is not above 60."""
+        """Return whether the rate is strictly above `percent`: 60.0 is not above 60."""
         return 100 * self.requests > percent * self.allocatable
 
 
@@ -45,7 +45,7 @@ class Rates:
         self._groups = {name: at for at, name in enumerate(sorted(world.groups))}
         self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
         self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
-        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last: of pods without a node
+        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last entry: pods without a node
         for row, node in enumerate(world.snapshot.nodes):
             group = world.group_of.get(node.name)
             if group is None or world.buckets[node.name] is not Bucket.READY or node.name in world.leaving:
@@ -71,7 +71,7 @@ class Rates:
                 self._asked[group][name] += classes[cls].requests.get(name, 0) * count
 
     def of(self, pool: PoolFacts, metric: Metric) -> Rate:
-        """Of a pool, for one resource."""
+        """Return the rate of a pool for one resource."""
         rows, name = [self._groups[group] for group in pool.groups], dict(RESOURCE)[metric]
         return Rate(
             sum(self._asked[row][name] for row in rows),

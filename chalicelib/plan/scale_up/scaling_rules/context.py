@@ -1,4 +1,4 @@
-"""What the rules of one pass share: the facts they ask, and what they have come to so far."""
+"""The context that the rules of one pass share: the cluster state and the results so far."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class RuleContext:
 
     @cached_property
     def rates(self) -> Rates:
-        """Counted when the first metric rule asks."""
+        """The allocation rates, computed when the first metric rule needs them."""
         return Rates(self.world)
 
     @cached_property
     def sick(self) -> Reason | None:
-        """Why nothing may grow in the whole cluster."""
+        """Why no group in the whole cluster may scale up."""
         return blocking_reason(self.world)
 
     def unreadable(self, pool: PoolFacts) -> Reason | None:
-        """Why the size of a pool is not known."""
+        """Return why the size of a pool is unknown."""
         if pool.id not in self._unreadable:
             self._unreadable[pool.id] = unreadable(pool, self.world)
         return self._unreadable[pool.id]
 
     def scaling(self, pool: PoolFacts) -> Reason | None:
-        """Why a pool is not normal, this pass's own growth included (A5.5, A5.6)."""
+        """Return why a pool counts as scaling, including scale-ups of this pass."""
         if pool.id not in self._scaling:
             self._scaling[pool.id] = scaling(pool, self.world)
         detail = self._scaling[pool.id] or next(
@@ -63,7 +63,7 @@ class RuleContext:
         return Reason.of(ReasonCode.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
 
     def give(self, bound: SourceBound, want: NodeDemand) -> Allocation:
-        """Nodes for a rule, noted as its own."""
+        """Add nodes for a rule, and record them as the rule's."""
         given = give(self.search, bound.pool, want)
         for name in given.nodes:
             self.by_group.setdefault(name, []).append(bound.rule.key)
@@ -74,5 +74,5 @@ class RuleContext:
 def verdict(
     bound: SourceBound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0, rate: float | None = None
 ) -> RuleVerdict:
-    """What is said of a rule on a pool."""
+    """Return the report on a rule on a pool."""
     return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)

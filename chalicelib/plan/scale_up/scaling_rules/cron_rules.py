@@ -1,11 +1,12 @@
-"""Cron rules (huaweicloud-cce.md A4, A5.3-A5.5): each occurrence once, or dropped when its time is over.
+"""Cron rules: each occurrence is handled once, or dropped when it expires. See docs/reference/scaling-rules.md "Cron
+rules".
 
-    due ──► the pool is scaling ────────────────► kept until it is not
-        ──► sick, unreadable, all backed off ───► kept, dropped half an hour after its instant
-        ──► nodes are added (or limits reached) ► handled; goal: the size that the pool shall have come to by that
+    due ──► the pool is scaling ────────────────────────► pending until it is not
+        ──► unhealthy, unreadable, all backed off ──────► pending, dropped half an hour after its instant
+        ──► nodes are added (or limits reached) ────────► handled; target size: the pool's size with all of these nodes
 
-While a goal is not reached, what failed to come is added elsewhere in the pool, for half an hour. A pass happened with
-its memory and its operations, or not at all; so nothing is added twice, and nothing is forgotten.
+While the target size is not reached, missing nodes are added in other groups of the pool, for half an hour. A pass is
+saved with its memory and its operations, or not at all, so nothing is added twice and nothing is lost.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from chalicelib.plan.scale_up.scaling_rules.allocation import FixedCount
 from chalicelib.plan.scale_up.scaling_rules.context import RuleContext, verdict
 from chalicelib.plan.scale_up.scaling_rules.sources import SourceBound
 
-LATE = 1800.0  # seconds after which an occurrence is dropped, and a goal given up
-_BEFORE = 60.0  # seconds that count of the time before a rule was first looked at
-_WRONG = 3600.0  # an instant so far ahead was written by a clock that was wrong
+LATE = 1800.0  # seconds after which an occurrence is dropped and a target size abandoned
+_BEFORE = 60.0  # seconds before a rule's first evaluation that still count
+_WRONG = 3600.0  # an instant this far in the future was written by a wrong clock
 _SCALING = "scaling"
 
 
 def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
-    """One cron rule on one pool. Puts what is to be remembered into turn.memory."""
+    """Run one cron rule on one pool. Stores its state in turn.memory."""
     times = turn.clock.times(bound.rule.cron, bound.rule.time_zone)
     known = turn.world.memory.rules.get(bound.key)
     problem = bound.invalid or times.problem
@@ -49,8 +50,8 @@ def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
 
 
 def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemory:
-    """What is known of it. A rule that is new, or whose time was changed, counts from a minute ago, but not from before
-    the object that brings it was made."""
+    """Return the stored state. A rule that is new, or whose time was changed, counts from a minute ago, but not from
+    before the creation of the object that contains it."""
     when = f"{bound.rule.cron} {bound.rule.time_zone}"
     if known is not None and known.cron == when and known.last_occurrence <= now + _WRONG:
         return known
@@ -58,8 +59,8 @@ def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemo
 
 
 def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) -> tuple[RuleMemory, RuleVerdict | None]:
-    """An occurrence that was not dealt with. One that waits for its pool does so without end, also where a later one
-    has taken its place; all others wait for so long."""
+    """Handle an open occurrence. One that waits for a scaling pool waits without limit, even if a later one has
+    replaced it; all others wait for a limited time."""
     waits = mine.pending_occurrence > mine.last_occurrence and mine.why == _SCALING
     held = _held(turn, bound)
     if turn.world.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
@@ -89,7 +90,7 @@ def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) ->
 
 
 def _held(turn: RuleContext, bound: SourceBound) -> Reason | None:
-    """What keeps a rule from acting on its pool at all, None if nothing does."""
+    """Return what prevents a rule from acting on its pool at all, None if nothing does."""
     return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.sick
 
 
@@ -102,7 +103,8 @@ def _keep(
 
 
 def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tuple[RuleMemory, RuleVerdict | None]:
-    """An occurrence whose nodes have not all come: what is missing is added, if nothing else moves in the pool."""
+    """Handle an occurrence whose nodes have not all arrived: missing nodes are added if nothing else changes in the
+    pool."""
     lacks = mine.target_size - bound.pool.size
     held = _held(turn, bound)
     settled = held is None or held.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
@@ -111,13 +113,13 @@ def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tupl
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
     if held is not None:
         return mine, verdict(bound, held, due=mine.last_occurrence)
-    # Never more than the rule adds: groups that are gone from what was read make a pool look smaller than it is.
+    # Never more than the rule adds: groups that could not be read make a pool look smaller than it is.
     given = turn.give(bound, FixedCount(min(lacks, bound.rule.add)))
     return mine, verdict(bound, given.stop, nodes=given.total, due=mine.last_occurrence)
 
 
 def _taken_away(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> bool:
-    """Whether the pool is smaller because nodes were removed since, and not because some failed to come."""
+    """Return whether the pool is smaller because nodes were removed since, and not because some failed to arrive."""
     groups = [turn.world.groups[name].memory for name in bound.pool.groups]
     failed = any(each.backoff is not None and each.backoff.last_failed >= mine.last_scaled_at for each in groups)
     return not failed and any(each.last_delete > mine.last_scaled_at for each in groups)

@@ -1,6 +1,6 @@
-"""Metric rules (huaweicloud-cce.md A3, A5.1-A5.3): nodes for a pool that is fuller than it should be.
+"""Metric rules: add nodes to a pool whose allocation rate is above a threshold.
 
-Nothing is remembered but the last action: each pass measures afresh, and what did not happen is not made up for.
+Only the last action is remembered: each pass measures again, and missed actions are not made up for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from chalicelib.plan.state.pools import PoolFacts
 
 
 def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, served: bool) -> list[RuleVerdict]:
-    """The metric rules of one pool, in the order given; at most one of them acts. served: pods got nodes (A5.1)."""
+    """Run the metric rules of one pool in the given order; at most one of them acts. served: pods got nodes in this
+    pass."""
     for each in rules:
         if (known := turn.world.memory.rules.get(each.key)) is not None:
             turn.memory[each.key] = known
@@ -42,7 +43,7 @@ def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, ser
 
 
 def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
-    """What silences all metric rules of a pool, None if nothing does."""
+    """Return what blocks all metric rules of a pool, None if nothing does."""
     if turn.sick is not None:
         return turn.sick
     if served:
@@ -57,7 +58,7 @@ def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
 
 
 def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | None) -> Reason | None:
-    """Why one metric rule does nothing, None if it wants nodes."""
+    """Return why one metric rule does nothing, None if it wants nodes."""
     if bound.invalid:
         return Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=bound.invalid)
     if held is not None:
@@ -76,7 +77,7 @@ def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | No
 
 
 def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
-    """Why a metric rule has to wait for the last one on this pool (A8, metricMinInterval)."""
+    """Return why a metric rule must wait after the last action on this pool (metricMinInterval)."""
     least, now = turn.world.policy.scale_up.metric_min_interval, turn.world.now
     metered = (
         [
@@ -88,7 +89,7 @@ def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
         else []
     )
     last = max(metered, default=0.0)
-    # An action from the far future was written by a clock that was wrong: it keeps nobody waiting.
+    # A wrong clock wrote an action from the far future; it does not block any rule.
     return Reason.of(ReasonCode.RULE_INTERVAL, until=last + least) if abs(now - last) < least else None
 
 
@@ -100,7 +101,7 @@ def _want(turn: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
 
 
 def _size(turn: RuleContext, bound: SourceBound, rate: Rate) -> int:
-    """How many nodes a rule wants, before any limit; by them rules of one pool are compared (A5.2)."""
+    """Return how many nodes a rule wants before any limit; rules of one pool are compared by this number."""
     node = first_choice(turn.search, bound.pool)
     return _want(turn, bound, rate).nodes(node) if node is not None else bound.rule.add
 

@@ -1,4 +1,4 @@
-"""All rules of one pass, after the pending pods have been served (huaweicloud-cce.md A5): cron, then metrics."""
+"""Plans all scaling rules of one pass after the pending pods have been served: cron rules first, then metric rules."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from chalicelib.plan.scale_up.search import ScaleUpSearch
 
 
 class RuleResults(msgspec.Struct, frozen=True):
-    """What rules came to. memory, objects: for the next pass, whole; by_group: group -> keys of the rules that want
-    nodes of it; notes: for Plan.notes; needs: which nodes metric rules hold, None where none is in force."""
+    """The results of scaling rules. memory, objects: complete, for the next pass; by_group: group -> keys of the rules
+    that want nodes of it; notes: for Plan.notes; needs: which nodes metric rules need, None if none is in force."""
 
     verdicts: tuple[RuleVerdict, ...] = ()
     memory: dict[str, RuleMemory] = {}
@@ -28,9 +28,10 @@ class RuleResults(msgspec.Struct, frozen=True):
 
 
 def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
-    """Add what rules want (search.add). served: pending pods got nodes in this pass (A5.1).
+    """Add the nodes that rules want (search.add). served: pending pods got nodes in this pass, which blocks metric
+    rules.
 
-    Rules that are switched off are forgotten, so that nothing is made up for when they are switched on again.
+    Disabled rules are removed from memory, so that missed occurrences are not made up for when they are enabled again.
     """
     found = sources(search.world)
     if not search.world.policy.scale_up.rules:
@@ -57,13 +58,13 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
 
 
 def _needs(turn: RuleContext, bound: tuple[SourceBound, ...]) -> RuleRemovalGuard | None:
-    """Rates cost something, and so they are only asked for where a metric rule is in force."""
+    """Return the removal guard, None if no metric rule is in force: computing rates is expensive."""
     in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
     return RuleRemovalGuard(turn.world, in_force, turn.rates) if in_force else None
 
 
 def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
-    """Metric rules by the id of their pool, both in the order of the rules."""
+    """Return metric rules by the id of their pool; pools and rules are in the order of the rules."""
     found: dict[str, list[SourceBound]] = {}
     for each in bound:
         if each.rule.metric is not None:
@@ -72,8 +73,8 @@ def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
 
 
 def _unfound(search: ScaleUpSearch, found: Sources) -> dict[str, RuleMemory]:
-    """What is known of rules on pools that could not be found: they may be back in the next pass, with an occurrence
-    that is not dealt with, or one that is and must not be dealt with again."""
+    """Return the memory of rules whose pools could not be found: they may return in the next pass, with an occurrence
+    that is still open, or with a handled one that must not be repeated."""
     if not found.lost:
         return {}
     return {

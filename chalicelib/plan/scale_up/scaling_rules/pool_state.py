@@ -1,5 +1,5 @@
-"""What keeps rules from a pool just now: it is scaling, it cannot be read, a device is missing (A3.4, A5.6). That the
-cluster is sick (A10) keeps everybody from growing: plan/gate.py."""
+"""Detects pool states that block rules: the pool is scaling, unreadable, or lacks a device. An unhealthy cluster blocks
+all scale-up: plan/scale_up/preconditions.py."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
 from chalicelib.plan.state.readiness import Bucket, only_lacks_device
 
-# Parts of the names under which device plugins offer accelerators, beside those that are known by their whole name.
+# Parts of the resource names of accelerators, in addition to those known by their whole name.
 _ACCELERATORS = ("gpu", "npu", "tpu", "ascend", "neuron", "gaudi")
 
 
 def members(pool: PoolFacts, world: ClusterState) -> tuple[NodeGroupState, ...]:
-    """All groups of the vendor's pool, also where a rule names one of them: they are in one state."""
+    """Return all groups of the vendor's pool, even if a rule names only one of them, because they share one state."""
     mine = [world.groups[name] for name in pool.groups]
     shared = mine[0].group.pool
     if pool.whole or shared is None:
@@ -32,14 +32,14 @@ def members(pool: PoolFacts, world: ClusterState) -> tuple[NodeGroupState, ...]:
 
 
 def unreadable(pool: PoolFacts, world: ClusterState) -> Reason | None:
-    """Why nothing is known of the size of a pool, None if all of it could be read."""
+    """Return why the size of a pool is unknown, None if all of it could be read."""
     found = next((facts.group.error for facts in members(pool, world) if facts.group.error), "")
     return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=found) if found else None
 
 
 def scaling(pool: PoolFacts, world: ClusterState) -> str:
-    """Why a pool counts as scaling, empty if it is normal (A5.6, B7): what is wanted differs from what is there, or
-    machines are being made or deleted. A node that only waits for its device's driver is there."""
+    """Return why a pool counts as scaling, "" if it does not: its target differs from what exists, or instances are
+    being created or deleted. A node that only waits for its device's driver counts as existing."""
     found = (f"{facts.id}: {detail}" for facts in members(pool, world) if (detail := _moving(facts, world)))
     return next(found, "")
 
@@ -66,8 +66,8 @@ def _signs(facts: NodeGroupState, world: ClusterState) -> Iterator[tuple[bool, s
 
 
 def without_device(pool: PoolFacts, world: ClusterState) -> str:
-    """The first node of a pool that should offer an accelerator, by a label or by what its group's nodes offer, and
-    offers none (A3.4); empty if there is none. Nodes that are leaving are not asked."""
+    """Return the first node of a pool that should offer an accelerator, by a label or by its group's template, but
+    offers none; "" if there is none. Leaving nodes are ignored."""
     for name in pool.groups:
         facts = world.groups[name]
         models = [node for node in (facts.group.template, facts.template.node if facts.template else None) if node]

@@ -1,8 +1,9 @@
-"""Which nodes metric rules need: without them a pool would be above a rule's threshold, and the rule would buy again
-what was just removed. What a rule adds is empty at first, so that without this the two would take turns for ever.
+"""Protects nodes that metric rules need: without them a pool would be above a rule's threshold, and the rule would buy
+again what was just removed. Nodes added by a rule are empty at first, so without this guard purchase and removal
+would alternate for ever.
 
-Every node that goes lowers what the next one finds. Nodes on their way out have gone; the pods they still have will be
-on the nodes that stay.
+Every removed node reduces the room of the next. Nodes in removal count as gone, and their remaining pods are counted on
+the nodes that stay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _Key = tuple[str, Metric]  # a pool's id, and the resource
 
 
 class RuleRemovalGuard:
-    """What is left of the pools that have metric rules. bound: those that are in force."""
+    """The remaining capacity of the pools with metric rules. bound: the rules in force."""
 
     def __init__(self, world: ClusterState, bound: Iterable[SourceBound], rates: Rates) -> None:
         self._world = world
@@ -39,8 +40,9 @@ class RuleRemovalGuard:
                 self._left[key] = _plus(self._left[key], moving[dict(RESOURCE)[key[1]]])
 
     def refuse(self, nodes: Sequence[Node]) -> Reason | None:
-        """Why nodes of one group, which go together, are needed; None if no rule needs them. Strictly above, as the
-        rule acts (A3). Without a ready node a pool has no rate, and its rules say nothing (A3.3)."""
+        """Return why nodes of one group that are removed together are needed; None if no rule needs them. The
+        comparison is strict, as in the rule itself. Without a ready node a pool has no rate, and its rules do not
+        act."""
         counted = [node for node in nodes if self._counts(node)]
         for bound, key in self._rules.get(self._world.group_of.get(nodes[0].name, ""), ()) if counted else ():
             after = self._without(key, counted)
@@ -52,18 +54,19 @@ class RuleRemovalGuard:
         return None
 
     def take(self, nodes: Iterable[Node]) -> None:
-        """Nodes that go."""
+        """Count removed nodes."""
         for node in nodes:
             keys = {key for _, key in self._rules.get(self._world.group_of.get(node.name, ""), ())}
             if keys and self._counts(node):
                 self._left.update({key: self._without(key, [node]) for key in keys})
 
     def _counts(self, node: Node) -> bool:
-        """Whether it is part of the rate (plan/rules/rates.py)."""
+        """Return whether a node is part of the rate (scaling_rules/allocation_rate.py)."""
         return self._world.buckets[node.name] is Bucket.READY and node.name not in self._world.leaving
 
     def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
-        """A pool's rate without nodes: what comes with a node goes with it, everything else finds room in the pool."""
+        """Return a pool's rate without these nodes: pods that come with a node go with it, and all other pods find room
+        in the pool."""
         left, resource = self._left[key], dict(RESOURCE)[key[1]]
         for node in nodes:
             left = Rate(
@@ -74,7 +77,8 @@ class RuleRemovalGuard:
         return left
 
     def _asked(self, node: str, *, staying: bool) -> dict[str, int]:
-        """What the pods of a node ask for: of those that stay when it goes, or of DaemonSets' and static ones."""
+        """Return the requests of a node's pods: of those that remain when it is removed, or of DaemonSet and static
+        pods."""
         classes, asked = self._world.snapshot.classes, {CPU: 0, MEMORY: 0}
         for pod in self._world.occupancy.on(node):
             cls = classes[pod.cls]

@@ -1,7 +1,8 @@
-"""Which rules are in force, and on which pools: those of the policy, then those of HorizontalNodeAutoscaler objects.
+"""Collects the rules in force and their pools: those of the policy, then those of HorizontalNodeAutoscaler objects.
 
-An object is one whole: with one mistake, or one rule too many on one pool, none of it counts, and its last good version
-goes on (huaweicloud-cce.md A2). What was not read in this pass is as it was last known to be.
+An object applies as a whole: with one mistake, or one rule too many on one pool, none of it applies, and its last good
+version stays in force. What was not read in this pass keeps its last known state. See docs/reference/scaling-rules.md
+"Rules in force".
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pools import PoolFacts, PoolNames
 
-MOST_RULES = 10  # on one pool, wherever they come from; of them one per metric
-MOST_UNKNOWN = 100  # targets that do not exist and are told; more of them say nothing new, and would fill the plan
+MOST_RULES = 10  # on one pool, from all sources; of these one per metric
+MOST_UNKNOWN = 100  # missing targets that are reported; further ones add no information and would fill the plan
 
 
 class SourceBound(msgspec.Struct, frozen=True):
-    """A rule on one pool. invalid: why it does nothing there, empty where it is right. created: since when the object
-    that it comes from exists, 0.0 for the policy's."""
+    """A rule on one pool. invalid: why it does nothing there, empty if it is valid. created: creation time of the
+    object that it comes from, 0.0 for the policy's rules."""
 
     rule: Rule
     pool: PoolFacts
@@ -31,7 +32,7 @@ class SourceBound(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What memory knows it by."""
+        """Its key in memory."""
         return f"{self.rule.key}@{self.pool.id}"
 
 
@@ -47,7 +48,8 @@ class Sources(msgspec.Struct, frozen=True):
 
 
 def sources(world: ClusterState) -> Sources:
-    """All rules of a pass with their pools. Order: the policy's, then by age of the object, each as it was written."""
+    """Return all rules of a pass with their pools. Order: the policy's, then by age of the object, each in document
+    order."""
     return _Gathering(world).sources()
 
 
@@ -56,7 +58,7 @@ class _Gathering:
         self.world = world
         self.names = PoolNames(world)
         self.pools: dict[str, PoolFacts | None] = {}
-        self.on: dict[str, list[Metric | None]] = {}  # pool -> the rules that it has
+        self.on: dict[str, list[Metric | None]] = {}  # pool -> its rules
         self.bound: list[SourceBound] = []
         self.lost: set[str] = set()
         self.verdicts: list[RuleVerdict] = []
@@ -89,7 +91,8 @@ class _Gathering:
         )
 
     def _versions(self) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
-        """The good version of each object, and by key: what was read, if it is right, and what was good before."""
+        """Return the good version of each object, and by key: what was read, if it is valid, and what was good
+        before."""
         known, read = self.world.memory.rule_objects, self.world.snapshot.rule_objects
         if read is None:
             return dict(known), {key: (None, each) for key, each in known.items()}
@@ -98,7 +101,7 @@ class _Gathering:
         for each in read:
             before = known.get(each.key)
             if before is not None and before.uid and each.uid and each.uid != before.uid:
-                before = None  # another object of the same name: what the former said went with it
+                before = None  # another object of the same name: the former's rules went with it
             if each.problems:
                 self._refuse(each.key, "; ".join(each.problems))
             newest = None if each.problems else each
@@ -108,8 +111,8 @@ class _Gathering:
         return good, versions
 
     def _take(self, found: RuleObject) -> str:
-        """Bind the rules of an object, or say why that would be too many and bind none. One that is switched off has
-        no say."""
+        """Bind the rules of an object, or return why they would be too many and bind none. Disabled objects are
+        ignored."""
         if found.disabled:
             return ""
         zone = self.world.policy.scale_up.cron_time_zone
@@ -127,7 +130,7 @@ class _Gathering:
         return ""
 
     def _excess(self, rule: Rule, pool: PoolFacts, on: Mapping[str, list[Metric | None]]) -> str:
-        """Why a pool cannot have this rule beside those it has, empty if it can (A2)."""
+        """Return why a pool cannot have this rule in addition to its others, "" if it can."""
         here = on.get(pool.id, [])
         if rule.metric is not None and rule.metric in here:
             return f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is allowed"
@@ -142,7 +145,7 @@ class _Gathering:
             self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
 
     def _targets(self, rule: Rule, *, tell: bool = True) -> Iterator[PoolFacts]:
-        """The pools of a rule, each once; tell: those that do not exist get their verdicts."""
+        """Return the pools of a rule, each once; tell: report missing ones as verdicts."""
         seen = set()
         for name in rule.groups:
             if name not in self.pools:
@@ -156,7 +159,7 @@ class _Gathering:
                 yield pool
 
     def _unknown(self, rule: Rule, name: str) -> None:
-        """A target that no provider has; where one could not be read, it may be there."""
+        """Report a target that no provider has; if a provider could not be read, the target may exist."""
         self.lost.add(rule.key)
         if len(self.verdicts) >= MOST_UNKNOWN:
             return
@@ -178,14 +181,14 @@ class _Gathering:
 
 
 def threshold(rule: Rule, world: ClusterState) -> int:
-    """Percent above which a metric rule acts (A3.6)."""
+    """Return the percentage above which a metric rule acts."""
     own = {Metric.CPU: world.policy.scale_up.cpu_threshold, Metric.MEMORY: world.policy.scale_up.memory_threshold}
     return rule.above or own.get(rule.metric or Metric.CPU, 0)
 
 
 def threshold_problem(rule: Rule, pool: PoolFacts, world: ClusterState) -> str:
-    """Why a metric rule would add what removals take away again (A3.2), empty if it would not. Where nothing is ever
-    removed, as is CCE's default, the rule may name any threshold."""
+    """Return why a metric rule would add what removals take away again, "" if it would not. Where nothing is ever
+    removed, as is CCE's default, any threshold is allowed."""
     if rule.metric is None or not world.options.scale_down_enabled:
         return ""
     above = threshold(rule, world)

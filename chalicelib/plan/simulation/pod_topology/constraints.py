@@ -1,4 +1,4 @@
-"""What a class asks of the pods around it, with the counters that answer: made once per class and pass."""
+"""The constraints of a class on other pods, with the counters that evaluate them, created once per class and pass."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from chalicelib.plan.simulation.pod_topology.selector_index import Matching
 
 
 class AffinityTerm(msgspec.Struct, frozen=True):
-    """Pod affinity: every key's domain must hold a counted pod. own: the class itself is counted, so the first of its
-    kind may go anywhere that has the keys."""
+    """Pod affinity: every key's domain must contain a counted pod. own: the class itself is counted, so its first pod
+    may run anywhere that has the keys."""
 
     counter: PodCounter
     keys: tuple[str, ...]
@@ -22,7 +22,7 @@ class AffinityTerm(msgspec.Struct, frozen=True):
 
 
 class AntiAffinityTerm(msgspec.Struct, frozen=True):
-    """Anti-affinity, the pod's own or that of others against it: no counted pod in the domain of `key`."""
+    """Anti-affinity, the pod's own or that of other pods against it: no counted pod in the domain of `key`."""
 
     counter: PodCounter
     key: str
@@ -31,7 +31,7 @@ class AntiAffinityTerm(msgspec.Struct, frozen=True):
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True):
-    """A spread constraint. own: the pod adds to the count of its domain."""
+    """A spread constraint. own: the pod increases the count of its domain."""
 
     counter: PodCounter
     key: str
@@ -43,7 +43,8 @@ class SpreadConstraint(msgspec.Struct, frozen=True):
 
 
 class PodConstraints(msgspec.Struct, frozen=True):
-    """All of a class. keys: topology keys of all its spread constraints, which a counting node must carry."""
+    """All constraints of a class. keys: topology keys of all its spread constraints, which a counting node must
+    have."""
 
     attraction: AffinityTerm | None
     repulsions: tuple[AntiAffinityTerm, ...]
@@ -57,27 +58,27 @@ class PodConstraints(msgspec.Struct, frozen=True):
 
     @property
     def spread_keys(self) -> tuple[str, ...]:
-        """What a node must carry to be counted by any of the spread constraints."""
+        """The labels that a node must have to count for any of the spread constraints."""
         return tuple(even.key for even in self.evenness)
 
 
 class PodConstraintTable:
-    """The needs of every class; None for the many that ask nothing and that nobody objects to."""
+    """The constraints of every class; None for the many classes without any, own or of others against it."""
 
     def __init__(self, classes: Sequence[PodClass], matching: Matching, counting: Counting) -> None:
         self._classes, self._matching, self._counting = classes, matching, counting
         self._known: dict[int, PodConstraints | None] = {}
         self.matters = any(cls.pod_affinity or cls.pod_anti_affinity or cls.spread for cls in classes)
-        """Whether any class at all asks something of other pods."""
+        """True if any class has constraints on other pods."""
 
     def needs(self, cls: int) -> PodConstraints | None:
-        """What a class needs, remembered."""
+        """Return the constraints of a class, cached."""
         if cls not in self._known:
             self._known[cls] = self._make(cls)
         return self._known[cls]
 
     def soft_spread(self, cls: int) -> list[tuple[PodCounter, str]]:
-        """What ScheduleAnyway constraints count, and over which key."""
+        """Return what ScheduleAnyway constraints count, and over which key."""
         return [
             (self._counting.counter(self._matching.spread(cls, each), settled=True), each.topology_key)
             for each in self._classes[cls].preferred_spread

@@ -1,8 +1,8 @@
-"""The rules between pods on rows that exist: where one more pod of a class may go, and how many at once.
+"""Evaluates the rules between pods on existing rows: where one more pod of a class may run, and how many at once.
 
-A domain's count is a sum over its rows. Taking many at once is only allowed as far as the rule holds whatever the
-order in which the pods arrive: the least count of a spread never falls while pods are added, so what fits under the
-least of now fits later too. Then the question is asked again.
+A domain's count is a sum over its rows. Several pods are only taken at once as far as the rule holds in any order of
+arrival: the lowest count of a spread never falls while pods are added, so what fits the current lowest count also fits
+later. Then the question is asked again.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ UNLIMITED = 2**31
 
 
 class Labels(Protocol):
-    """What is needed of a table of nodes (plan/table.NodeTable)."""
+    """The part of a table of nodes that is needed here (plan/tables/node_table.py)."""
 
     def label(self, key: str) -> tuple[Ints, dict[str, int]]:
-        """Codes per row (-1: missing) and the code of each value."""
+        """Return codes per row (-1: missing) and the code of each value."""
 
 
 class Level(msgspec.Struct, frozen=True):
-    """A spread constraint as it stands. counts: per domain; counted: which domains count; least: the global minimum."""
+    """The state of a spread constraint. counts: per domain; counted: which domains count; least: the global minimum."""
 
     counts: Ints
     counted: Bools
@@ -42,7 +42,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 class ExistingNodeTopology:
-    """Rules over one table. eligible: (class, spread constraint, keys) -> the rows that count for it (§5.4 rule 1)."""
+    """Rules over one table. eligible: (class, spread constraint, keys) -> the rows that count for it."""
 
     def __init__(self, table: Labels, eligible: Callable[[int, SpreadConstraint, tuple[str, ...]], Bools]) -> None:
         self._table, self._eligible = table, eligible
@@ -50,12 +50,12 @@ class ExistingNodeTopology:
         self._levels: dict[tuple[int, int, str], Level] = {}
 
     def forget(self) -> None:
-        """Something was placed: sums are no longer true."""
+        """Drop the cached sums after a placement."""
         self._domains.clear()
         self._levels.clear()
 
     def domains(self, counter: PodCounter, key: str) -> Ints:
-        """Counted pods per domain of a key."""
+        """Return the counted pods per domain of a key."""
         found = self._domains.get((id(counter), key))
         if found is None:
             codes, values = self._table.label(key)
@@ -63,13 +63,13 @@ class ExistingNodeTopology:
         return found
 
     def here(self, counter: PodCounter, key: str, value: str) -> int:
-        """Counted pods in one domain, 0 for a domain without rows."""
+        """Return the counted pods in one domain, 0 for a domain without rows."""
         _, values = self._table.label(key)
         at = values.get(value)
         return 0 if at is None else int(self.domains(counter, key)[at])
 
     def level(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...]) -> Level:
-        """Where a constraint stands for a class."""
+        """Return the state of a constraint for a class."""
         key = (cls, id(even.counter), even.key)
         found = self._levels.get(key)
         if found is None:
@@ -77,8 +77,8 @@ class ExistingNodeTopology:
         return found
 
     def others(self, cls: int, even: SpreadConstraint, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
-        """A domain against the others: its count, the least count of the others (UNLIMITED if there are none), and how
-        many domains there are with it, whether or not it has rows yet."""
+        """Compare a domain with the others: returns its count, the lowest count of the others (UNLIMITED if there are
+        none), and the number of domains including it, whether or not it has rows yet."""
         level = self.level(cls, even, keys)
         _, values = self._table.label(even.key)
         at = values.get(value)
@@ -99,7 +99,7 @@ class ExistingNodeTopology:
         return Level(counts, counted, least)
 
     def open(self, cls: int, needs: PodConstraints) -> Bools:
-        """Rows that no rule forbids one more pod."""
+        """Return the rows on which every rule allows one more pod."""
         allowed: Bools | None = None
         for rule in self._rules(cls, needs):
             allowed = rule if allowed is None else allowed & rule
@@ -126,7 +126,7 @@ class ExistingNodeTopology:
         return allowed
 
     def tally(self, cls: int, needs: PodConstraints, rows: Bools) -> list[tuple[Reason, int]]:
-        """Of these rows, how many each rule turns away, the first that fails counting."""
+        """Count how many of these rows each rule rejects; the first failing rule counts."""
         counts: list[tuple[Reason, int]] = []
         left = rows.copy()
 
@@ -156,11 +156,12 @@ class ExistingNodeTopology:
         return carried if attraction.own and not self.begun(attraction) else allowed
 
     def begun(self, attraction: AffinityTerm) -> bool:
-        """Whether any domain holds a pod that the affinity asks for; if not, the first of its kind may go anywhere."""
+        """Return whether any domain contains a pod that the affinity requires; if not, the first pod of its class may
+        run anywhere."""
         return any(self.domains(attraction.counter, key).any() for key in attraction.keys)
 
     def quota(self, cls: int, needs: PodConstraints, counts: Ints) -> tuple[Ints, bool]:
-        """Of these counts per row, how many may be taken at once, and whether to ask again after taking them."""
+        """Return how many of these counts per row may be taken at once, and whether to ask again afterwards."""
         counts = np.where(self.open(cls, needs), counts, 0)
         if not counts.any():
             return counts, False
@@ -180,7 +181,7 @@ class ExistingNodeTopology:
         return counts, again
 
     def reasons(self, cls: int, needs: PodConstraints, row: int) -> tuple[Reason, ...]:
-        """Why a row is closed, the first rule that fails in the scheduler's order (spread before affinity)."""
+        """Return why a row is closed: the first failing rule in the scheduler's order (spread before affinity)."""
         for even in needs.evenness:
             codes, _ = self._table.label(even.key)
             if codes[row] < 0:
@@ -199,7 +200,7 @@ class ExistingNodeTopology:
 
 
 def _sums(codes: Ints, amounts: Ints, count: int) -> Ints:
-    """Amounts per code; code -1 is left out."""
+    """Sum amounts per code; code -1 is left out."""
     return np.bincount(codes + 1, weights=amounts, minlength=count + 1)[1:].astype(np.int64)
 
 
@@ -210,8 +211,9 @@ def _only_first(counts: Ints) -> Ints:
 
 
 def _at_most(counts: Ints, codes: Ints, allowance: Ints) -> Ints:
-    """Counts cut so that no domain gets more than its allowance, earlier rows first; rows without a domain as given."""
-    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:  # every row a domain of its own, as with host names
+    """Cut counts so that no domain gets more than its allowance, earlier rows first; rows without a domain are
+    unchanged."""
+    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:  # every row is a domain of its own, as with host names
         capped: Ints = np.minimum(counts, np.append(np.maximum(allowance, 0), UNLIMITED)[codes])
         return capped
     left = counts.copy()

@@ -1,7 +1,7 @@
-"""The rules between pods on nodes that do not exist yet: arithmetic on bins of alike new nodes.
+"""Evaluates the rules between pods on nodes that do not exist yet: arithmetic on bins of equal new nodes.
 
-All new nodes of one template share every label but the host name. A rule by zone is therefore one number for all of
-them, and a rule by host name a number per bin.
+All new nodes of one template share every label except the host name. A rule by zone is therefore one number for all of
+them, and a rule by host name is a number per bin.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from chalicelib.plan.tables.array_types import Ints
 
 
 class Cap(msgspec.Struct):
-    """What the rules allow a class just now. each: per node of every bin; fresh: on one more, empty node; total: over
-    all new nodes; again: ask again once these are taken, because the rules may then allow more."""
+    """What the rules currently allow a class. each: per node of every bin; fresh: on one more, empty node; total: over
+    all new nodes; again: ask again once these are used, because the rules may then allow more."""
 
     each: Ints
     fresh: int = UNLIMITED
@@ -34,7 +34,7 @@ class Cap(msgspec.Struct):
     again: bool = False
 
     def nothing(self) -> None:
-        """A rule that no new node meets."""
+        """Set the total to zero, for a rule that no new node meets."""
         self.total = 0
 
 
@@ -48,7 +48,8 @@ class NewNodeTopology:
         self._which: dict[int, tuple[Ints, int]] = {}
 
     def cap(self, cls: int, needs: PodConstraints, pods: Ints, mult: Ints) -> Cap:
-        """pods: (tracked classes, bins), on each node of a bin; mult: nodes per bin."""
+        """Return what the rules allow a class. pods: (tracked classes, bins), on each node of a bin; mult: nodes per
+        bin."""
         cap = Cap(np.full(len(mult), UNLIMITED, dtype=np.int64))
         if needs.attraction is not None:
             self._attract(needs.attraction, cap, pods, mult)
@@ -61,7 +62,7 @@ class NewNodeTopology:
         return cap
 
     def counts(self, counter: PodCounter, pods: Ints) -> tuple[Ints, int]:
-        """Counted pods on each node of every bin, and on an empty new node."""
+        """Return counted pods on each node of every bin, and on an empty new node."""
         found = self._which.get(id(counter))
         if found is None:
             which: Ints = np.array(
@@ -73,7 +74,8 @@ class NewNodeTopology:
         return counted + daemons, daemons
 
     def _in_domain(self, counter: PodCounter, key: str, pods: Ints, mult: Ints) -> int:
-        """Counted pods in the template's domain of a key that all new nodes share, one more node's daemons included."""
+        """Return counted pods in the template's domain of a key that all new nodes share, including one more node's
+        daemons."""
         each, daemons = self.counts(counter, pods)
         return self._rows.here(counter, key, self._labels[key]) + int(each @ mult) + daemons
 
@@ -138,7 +140,8 @@ class NewNodeTopology:
     def host_level(
         self, cls: int, even: SpreadConstraint, needs: PodConstraints, each: Ints, mult: Ints
     ) -> tuple[int, int]:
-        """The least count over all host names, new ones too (0 while there are too few), and how many there are."""
+        """Return the lowest count over all host names, new ones included (0 while there are too few), and the number of
+        host names."""
         level = self._rows.level(cls, even, needs.spread_keys)
         domains = int(level.counted.sum()) + int(mult.sum())
         counts = np.concatenate([level.counts[level.counted], each])
@@ -146,7 +149,7 @@ class NewNodeTopology:
         return least, domains
 
     def reasons(self, cls: int, needs: PodConstraints) -> tuple[Reason, ...]:
-        """Why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
+        """Return why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
         none: Ints = np.zeros((len(self._tracked), 0), dtype=np.int64)
         nodes: Ints = np.zeros(0, dtype=np.int64)
         for even in needs.evenness:
@@ -168,7 +171,7 @@ class NewNodeTopology:
         return ()
 
     def _skew(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
-        """What the skew would be with one more pod on an empty new node."""
+        """Return the skew with one more pod on an empty new node."""
         _, daemons = self.counts(even.counter, np.zeros((len(self._tracked), 0), dtype=np.int64))
         value = "" if even.key == HOSTNAME_LABEL else self._labels[even.key]
         mine, others, domains = self._rows.others(cls, even, needs.spread_keys, value)

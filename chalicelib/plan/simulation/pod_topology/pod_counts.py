@@ -1,6 +1,6 @@
-"""How many pods of a set of classes are on each row, kept while pods are placed.
+"""Counts how many pods of a set of classes are on each row, updated as pods are placed.
 
-All rules between pods need this one thing. A counter is made when a rule first asks for it, from the pods sorted by
+All rules between pods need these counts. A counter is created when a rule first needs it, from the pods sorted by
 class, and follows every placement from then on.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 from chalicelib.plan.simulation.pod_topology.selector_index import Members
 from chalicelib.plan.tables.array_types import Bools, Ints
 
-_MANY = 32  # members from which on all pods are looked through once
+_MANY = 32  # number of members from which all pods are scanned once
 
 
 class PodCounter:
@@ -27,17 +27,17 @@ class Counting:
     """All counters of a pass."""
 
     def __init__(self, rows: Ints, classes: Ints, dying: Bools, count: int) -> None:
-        """The pods that are there: row and class of each, which of them are terminating; count: how many rows."""
+        """The existing pods: row and class of each, which of them are terminating; count: number of rows."""
         order = np.argsort(classes, kind="stable")
         self._rows, self._classes, self._dying = rows[order], classes[order], dying[order]
         self._count = count
         self._log: dict[int, list[tuple[Ints, Ints]]] = {}
-        self._moved: dict[int, dict[int, int]] = {}  # class -> row -> pods, of those counted one row at a time
+        self._moved: dict[int, dict[int, int]] = {}  # class -> row -> pods, for placements counted one row at a time
         self._counters: dict[tuple[Members, bool], PodCounter] = {}
         self._of: dict[int, list[PodCounter]] = {}
 
     def counter(self, members: Members, *, settled: bool = False) -> PodCounter:
-        """The counter of a set of classes."""
+        """Return the counter of a set of classes."""
         key = (members, settled)
         found = self._counters.get(key)
         if found is None:
@@ -59,8 +59,8 @@ class Counting:
         return vector
 
     def _there(self, members: Members, *, settled: bool) -> Iterator[Ints]:
-        """The rows of the members' pods that were there at first. Many members are found in one go: a search for each
-        of thousands of classes, for each of thousands of rules, takes minutes."""
+        """Return the rows of the members' existing pods. Many members are found in one scan: a search for each of
+        thousands of classes, for each of thousands of rules, takes minutes."""
         if len(members) > _MANY:
             here = np.isin(self._classes, np.fromiter(members, dtype=np.int64, count=len(members)))
             yield self._rows[here & ~self._dying] if settled else self._rows[here]
@@ -71,8 +71,8 @@ class Counting:
             yield rows[~self._dying[start:end]] if settled else rows
 
     def add(self, rows: Ints, cls: int, counts: Ints) -> bool:
-        """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating. Returns
-        whether any counter counts them, so that what was made of it must be made anew."""
+        """Add pods to rows (each named once), or remove them with negative counts; they count as not terminating.
+        Returns whether any counter counts them, so that results derived from it must be recomputed."""
         entries = self._log.setdefault(cls, [])
         if entries and entries[-1][0] is rows and np.array_equal(entries[-1][1], -counts):
             entries.pop()  # a rewind: without this the log would keep every attempt of the search
@@ -84,7 +84,7 @@ class Counting:
         return bool(counters)
 
     def add_one(self, row: int, cls: int, count: int) -> bool:
-        """The same for one row: removals that are tried and taken back ask it by the thousand."""
+        """Add pods to one row, as `add` does: the removal simulation calls this thousands of times."""
         moved = self._moved.setdefault(cls, {})
         moved[row] = moved.get(row, 0) + count
         counters = self._of.get(cls, ())
@@ -93,17 +93,17 @@ class Counting:
         return bool(counters)
 
     def followers(self, cls: int) -> Sequence[PodCounter]:
-        """The counters that count a class."""
+        """Return the counters that count a class."""
         return self._of.get(cls, ())
 
     def extend(self, count: int) -> None:
-        """So many more rows, without pods."""
+        """Append rows without pods."""
         self._count += count
         for counter in self._counters.values():
             counter.rows = np.concatenate([counter.rows, np.zeros(count, dtype=np.int64)])
 
     def reset(self, count: int) -> None:
-        """Only the first rows again; everything placed on others must have been taken off."""
+        """Keep only the first rows; everything placed on others must have been removed before."""
         self._count = count
         self._log = {cls: [entry for entry in entries if entry[0].max() < count] for cls, entries in self._log.items()}
         self._moved = {

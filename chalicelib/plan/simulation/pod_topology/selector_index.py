@@ -1,7 +1,7 @@
-"""Which pod classes a selector means, asked once per pass and answered through the labels that it names.
+"""Indexes which pod classes a selector matches, computed once per pass through the labels that it names.
 
-A cluster of 5,000 nodes has thousands of classes and hundreds of terms. Almost every selector asks for one value of
-one label, so an index by label leaves a handful of classes to look at instead of all.
+A cluster of 5,000 nodes has thousands of classes and hundreds of terms. Almost every selector requires one value of one
+label, so an index by label leaves a handful of classes to check instead of all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class AntiAffinityOwner(msgspec.Struct, frozen=True):
-    """Classes of one namespace with the same anti-affinity term, which forbids others its domains of `key`."""
+    """Classes of one namespace with the same anti-affinity term, which excludes other pods from their domains of
+    `key`."""
 
     term: PodAffinityTerm
     where: tuple[tuple[str, ...], Selector | None]
@@ -26,7 +27,7 @@ class AntiAffinityOwner(msgspec.Struct, frozen=True):
 
 
 class Matching:
-    """Selectors and terms -> the classes they select. namespaces: name -> labels, as far as they could be read."""
+    """Maps selectors and terms to the classes they select. namespaces: name -> labels, as far as they could be read."""
 
     def __init__(self, classes: Sequence[PodClass], namespaces: Mapping[str, Mapping[str, str]]) -> None:
         self._classes = classes
@@ -34,13 +35,14 @@ class Matching:
         self._by_label: dict[str, dict[str, list[int]]] = {}
         self._known: dict[tuple[object, ...], Members] = {}
         self._sets: dict[Members, Members] = {}
-        # Whether a namespace is one that a selector means, by the object: the hash of a large selector costs as much.
+        # Whether a selector matches a namespace, cached by object identity, because hashing a large selector costs
+        # as much as matching.
         self._spaces: dict[tuple[str, int], bool] = {}
         self._objectors = _index(classes)
 
     def spread(self, cls: int, constraint: SpreadConstraint) -> Members:
-        """Classes that a constraint of `cls` counts: its own namespace, the selector, and the values that the pod has
-        of the matchLabelKeys. An absent or empty selector counts nobody (scale-up.md §5.4)."""
+        """Return the classes that a constraint of `cls` counts: its own namespace, the selector, and the pod's own
+        values of the matchLabelKeys. An absent or empty selector counts no pods."""
         pod = self._classes[cls]
         selector = self.widened(pod, constraint)
         if constraint.selector is None or not selector.requirements:
@@ -49,20 +51,21 @@ class Matching:
 
     @staticmethod
     def widened(pod: PodClass, constraint: SpreadConstraint) -> Selector:
-        """The constraint's selector with the pod's own values of the matchLabelKeys; keys that it lacks are ignored."""
+        """Return the constraint's selector with the pod's own values of the matchLabelKeys; keys that it lacks are
+        ignored."""
         own = tuple(
             Requirement(key, "In", (pod.labels[key],)) for key in constraint.match_label_keys if key in pod.labels
         )
         return Selector((constraint.selector.requirements if constraint.selector else ()) + own)
 
     def term(self, cls: int, term: PodAffinityTerm) -> Members:
-        """Classes that a required term of `cls` selects."""
+        """Return the classes that a required term of `cls` selects."""
         if term.selector is None:
             return frozenset()
         return self._select(term.selector, *_where(self._classes[cls], term))
 
     def all_terms(self, cls: int) -> Members:
-        """Classes that match every affinity term of `cls` at once (scale-up.md §5.3)."""
+        """Return the classes that match every affinity term of `cls` at once."""
         terms = self._classes[cls].pod_affinity
         found = self.term(cls, terms[0])
         for term in terms[1:]:
@@ -70,7 +73,8 @@ class Matching:
         return found
 
     def objectors(self, cls: int) -> dict[str, Members]:
-        """topology key -> the classes whose own anti-affinity forbids pods of `cls` their domains of that key."""
+        """Return topology key -> the classes whose own anti-affinity excludes pods of `cls` from their domains of that
+        key."""
         pod = self._classes[cls]
         candidates = list(self._objectors.get(None, ()))
         for label in pod.labels.items():
@@ -83,12 +87,13 @@ class Matching:
         return {key: self._union(found[key]) for key in sorted(found)}
 
     def _union(self, sets: Sequence[Members]) -> Members:
-        """All members; the same set for all that are equal, for many classes are refused by the same many. One set is
-        its own union: to copy and to hash thousands of members for each of thousands of classes takes minutes."""
+        """Return all members, as one shared set for all equal unions, because many classes are refused by the same many
+        classes. A single set is its own union: copying and hashing thousands of members for each of thousands of
+        classes takes minutes."""
         return sets[0] if len(sets) == 1 else self._shared(frozenset().union(*sets))
 
     def _shared(self, members: Members) -> Members:
-        """The same set for all that are equal."""
+        """Return one shared set for all equal sets."""
         return self._sets.setdefault(members, members)
 
     def _select(self, selector: Selector, namespaces: tuple[str, ...], by_label: Selector | None) -> Members:
@@ -110,7 +115,7 @@ class Matching:
             return namespace in namespaces
         found = self._spaces.get((namespace, id(by_label)))
         if found is None:
-            labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has that one
+            labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has this label
             found = self._spaces[namespace, id(by_label)] = by_label.matches(labels)
         return found
 
@@ -133,15 +138,15 @@ class Matching:
 
 
 def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selector | None]:
-    """The namespaces a term looks in: those named and those selected; neither given, the pod's own."""
+    """Return the namespaces of a term: those named and those selected, or the pod's own if it has neither."""
     if not term.namespaces and term.namespace_selector is None:
         return (pod.namespace,), None
     return term.namespaces, term.namespace_selector
 
 
 def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[AntiAffinityOwner]]:
-    """Anti-affinity terms by one label value that they ask for; None: terms that cannot be found so. Equal terms of a
-    namespace are one entry."""
+    """Return anti-affinity terms by one label value that they require; None: terms that cannot be found this way. Equal
+    terms of a namespace are one entry."""
     equal: dict[tuple[str, PodAffinityTerm], set[int]] = {}
     for at, cls in enumerate(classes):
         for term in cls.pod_anti_affinity:

@@ -1,7 +1,7 @@
-"""Cluster API's controllers together, and the faults a test or a story can order.
+"""Cluster API's controllers, with faults that a test or the demo can inject.
 
-It turns replicas into Machines and Machines into Nodes, with the fields, labels, owners and timing of the real one, as
-far as an autoscaler looks (clusterapi.md §3, §4, §9). It checks nothing: that is the webhooks' work.
+They turn replicas into Machines and Machines into Nodes, with the fields, labels, owners and timing that an autoscaler
+observes. They validate nothing, because that is the task of the webhooks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class CapiControllerSettings(msgspec.Struct, frozen=True):
-    """times, and what machines are. classes: by infrastructureRef name; reserve: what kubelets keep of the rest."""
+    """Times and machine classes. classes: by infrastructureRef name. reserve: what kubelets of other machines
+    reserve."""
 
     times: MachineTimes = MachineTimes()
     classes: Mapping[str, MachineClass] = {}
@@ -30,7 +31,7 @@ class CapiControllerSettings(msgspec.Struct, frozen=True):
 
 
 class ClusterApi:
-    """The controllers of one management cluster; workload: the store its Nodes join, by default the same."""
+    """The controllers of one management cluster. workload: the store that its Nodes join, by default the same."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class ClusterApi:
         )
 
     def fail_next(self, group: str, kind: str, count: int = 1) -> None:
-        """The next `count` Machines of a group go wrong.
+        """Inject a fault into the next `count` Machines of a group.
 
         group: `MachineDeployment/<namespace>/<name>` or `<namespace>/<name>`, also of a pool
         kind:  never-joins | slow | provisioning-failure | out-of-stock | quota; ValueError for any other
@@ -70,7 +71,7 @@ class ClusterApi:
         return waiting.pop(0) if waiting else ""
 
     def step(self) -> None:
-        """Each controller once, from the top down."""
+        """Run each controller once, from owners to dependents."""
         self._deployments.step()
         self._sets.step()
         self._pools.step()

@@ -1,6 +1,6 @@
-"""Cluster API's names, and where its two versions keep the same thing in different places (clusterapi.md §3, §4, §12).
+"""Names of Cluster API's fields, and the differences between its two versions.
 
-Every object says by its apiVersion which of the two it is; nothing here converts one into the other.
+The apiVersion of every object selects the version. Nothing here converts between versions.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ REVISION = "machinedeployment.clusters.x-k8s.io/revision"
 FINALIZER = f"machine.{GROUP}"
 UNINITIALIZED = {"key": f"node.{GROUP}/uninitialized", "effect": "NoSchedule"}
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
-FAULT = "local.outscaler/fault"  # annotation on a Machine: what is to go wrong with it
-# Fault -> reason and message of a server that is never made; the faults without them are about servers that are.
+FAULT = "local.outscaler/fault"  # annotation on a Machine: the injected fault
+# Fault -> reason and message of a server that is never created. Faults without an entry affect servers that are
+# created.
 FAILURES = {
     "provisioning-failure": ("InstanceProvisionFailed", "the infrastructure provider could not create the server"),
     "out-of-stock": ("InsufficientInstanceCapacity", "there is no capacity left for this machine type in the zone"),
@@ -38,63 +39,63 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def old_version(obj: KubeObject) -> bool:
-    """v1beta1; anything else is read as v1beta2."""
+    """Return whether the object is v1beta1. Anything else is read as v1beta2."""
     return str(obj.get("apiVersion", "")).endswith("/v1beta1")
 
 
 def marks(obj: KubeObject) -> Mapping[str, str]:
-    """metadata.annotations, empty when there are none."""
+    """Return metadata.annotations, empty if there are none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def inherited(obj: KubeObject) -> dict[str, str]:
-    """The annotations that a MachineDeployment hands to its MachineSets, the size bounds among them."""
+    """Return the annotations that a MachineDeployment passes to its MachineSets, including the size bounds."""
     return {key: value for key, value in marks(obj).items() if key not in {_LAST_APPLIED, REVISION}}
 
 
 def paused_clusters(clusters: Iterable[KubeObject]) -> frozenset[tuple[str, str]]:
-    """(namespace, name) of the Clusters whose spec pauses all that is theirs."""
+    """Return (namespace, name) of the Clusters whose spec pauses their objects."""
     return frozenset(
         (each["metadata"]["namespace"], each["metadata"]["name"]) for each in clusters if dig(each, "spec", "paused")
     )
 
 
 def is_paused(obj: KubeObject, clusters: frozenset[tuple[str, str]] = frozenset()) -> bool:
-    """Whether reconciliation is held off by annotation, or by one of these paused clusters."""
+    """Return whether reconciliation is paused by an annotation or by one of these paused clusters."""
     return PAUSED in marks(obj) or (obj["metadata"]["namespace"], dig(obj, "spec", "clusterName")) in clusters
 
 
 def delete_order(machine_set: KubeObject) -> str:
-    """Random, Newest or Oldest."""
+    """Return Random, Newest or Oldest."""
     where = ("deletePolicy",) if old_version(machine_set) else ("deletion", "order")
     return str(dig(machine_set, "spec", *where) or "Random")
 
 
 def on_delete(deployment: KubeObject) -> bool:
-    """Whether outdated Machines wait until somebody deletes them."""
+    """Return whether outdated Machines stay until they are deleted (strategy OnDelete)."""
     where = ("strategy",) if old_version(deployment) else ("rollout", "strategy")
     return bool(dig(deployment, "spec", *where, "type") == "OnDelete")
 
 
 def max_surge(deployment: KubeObject) -> int | str:
-    """How many Machines a rollout may have on top; 1 unless said."""
+    """Return how many additional Machines a rollout may create, by default 1."""
     where = ("strategy",) if old_version(deployment) else ("rollout", "strategy")
     said: int | str | None = dig(deployment, "spec", *where, "rollingUpdate", "maxSurge")
     return 1 if said is None else said
 
 
 def selector_text(selector: KubeObject) -> str:
-    """matchLabels as a label selector in text, for the scale subresource."""
+    """Return matchLabels as the text of a label selector, for the scale subresource."""
     return ",".join(f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items()))
 
 
 def node_name(machine: KubeObject) -> str:
-    """The name in status.nodeRef, empty without one."""
+    """Return the name in status.nodeRef, "" without one."""
     return str(dig(machine, "status", "nodeRef", "name") or "")
 
 
 def node_ref(machine: KubeObject, node: KubeObject) -> KubeObject:
-    """status.nodeRef as the machine's version has it."""
+    """Return status.nodeRef in the machine's version."""
     name = node["metadata"]["name"]
     if old_version(machine):
         return {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
@@ -102,20 +103,20 @@ def node_ref(machine: KubeObject, node: KubeObject) -> KubeObject:
 
 
 def provisioned(machine: KubeObject) -> KubeObject:
-    """The status fields that say the infrastructure is there."""
+    """Return the status fields that report provisioned infrastructure."""
     if old_version(machine):
         return {"bootstrapReady": True, "infrastructureReady": True}
     return {"initialization": {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}}
 
 
 def failure(machine: KubeObject, reason: str, message: str) -> KubeObject:
-    """The status fields of a Machine that could not be created. v1beta2 no longer has the phase Failed (§7, D25)."""
+    """Return the status fields of a Machine that could not be created. v1beta2 no longer has the phase Failed."""
     failed = {"failureReason": reason, "failureMessage": message}
     return {"phase": "Failed", **failed} if old_version(machine) else {"deprecated": {"v1beta1": failed}}
 
 
 def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObject:
-    """The status counters of a MachineSet or MachineDeployment. current: of the newest template."""
+    """Return the status counters of a MachineSet or MachineDeployment. current: of the newest template."""
     made: KubeObject = {
         "replicas": total,
         "readyReplicas": ready,
@@ -131,7 +132,7 @@ def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObje
 
 
 def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
-    """The status counters of a MachinePool, which has no selector."""
+    """Return the status counters of a MachinePool, which has no selector."""
     made: KubeObject = {
         "replicas": total,
         "readyReplicas": ready,
@@ -145,14 +146,14 @@ def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
 
 
 def condition(obj: KubeObject, type_: str, *, value: bool, message: str = "", reason: str = "") -> KubeObject:
-    """A status condition: v1beta2 requires a message, even an empty one; v1beta1 allows none that is empty."""
+    """Return a status condition. v1beta2 requires a message, even an empty one; v1beta1 allows no empty message."""
     why = reason or (type_ if value else f"Not{type_}")
     made: KubeObject = {"type": type_, "status": str(value), "reason": why}
     return made if old_version(obj) and not message else {**made, "message": message}
 
 
 def availability(obj: KubeObject, ready: int, type_: str) -> KubeObject:
-    """A condition that says whether as many Machines are ready as asked for."""
+    """Return a condition that reports whether the requested number of Machines is ready."""
     asked = obj["spec"].get("replicas", 1)
     enough = ready >= asked
     return condition(obj, type_, value=enough, message="" if enough else f"{ready} of {asked} machines are ready")

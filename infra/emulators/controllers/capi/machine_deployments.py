@@ -1,4 +1,4 @@
-"""MachineDeployments: one MachineSet per Machine template, as large as the deployment says."""
+"""MachineDeployments: one MachineSet per Machine template, with the size that the deployment requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _bound(deployment: KubeObject, key: str) -> int | None:
 
 
 def default_replicas(deployment: KubeObject) -> int:
-    """What Cluster API's webhook puts where spec.replicas is missing: the lower bound, or 1 (clusterapi.md §9)."""
+    """Return the value that Cluster API's webhook sets for a missing spec.replicas: the lower bound, or 1."""
     low, high = _bound(deployment, fields.MIN_SIZE), _bound(deployment, fields.MAX_SIZE)
     return 1 if low is None or high is None else low
 
@@ -37,7 +37,8 @@ _OURS = frozenset({fields.TEMPLATE_HASH, fields.DEPLOYMENT_NAME, fields.CLUSTER_
 
 
 def _template(obj: KubeObject) -> KubeObject:
-    """The template (READ ONLY) as its author wrote it, without what makes a rollout distinguishable."""
+    """Return the template (READ ONLY) as its author wrote it, without what the controller adds to distinguish
+    rollouts."""
     template: KubeObject = obj["spec"]["template"]
     meta = template.get("metadata") or {}
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
@@ -57,22 +58,22 @@ class MachineDeployments:
         self._store, self._clock = store, clock
 
     def step(self) -> None:
-        """Defaults, sets, sizes and counters of every deployment that is not paused."""
+        """Update defaults, sets, sizes and counters of every deployment that is not paused."""
         sets = by_controller(listed(self._store, "machinesets", fields.GROUP))
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for deployment in listed(self._store, "machinedeployments", fields.GROUP):
             if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment, paused):
                 continue
             if not self._complete(deployment):
-                continue  # just written: the next round sees it whole
+                continue  # just written; the next round sees all of it
             mine = sets.get(deployment["metadata"]["uid"], [])
             self._size(deployment, mine)
             self._count(deployment, mine)
 
     def _complete(self, deployment: KubeObject) -> bool:
-        """Replicas, selector and labels as the webhooks default them; False when something was missing."""
+        """Set replicas, selector and labels as the webhooks default them. Returns False if something was missing."""
         if _is_complete(deployment):
-            return True  # nearly always, and a copy is dear
+            return True  # the usual case; it avoids an expensive copy
         whole = clone(deployment)
         spec, name = whole["spec"], whole["metadata"]["name"]
         if spec.get("replicas") is None:
@@ -113,7 +114,7 @@ class MachineDeployments:
             )
 
     def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
-        """What each set is to ask for, by name."""
+        """Return the replicas to request of each set, by name."""
         size = deployment["spec"]["replicas"]
         surge = share(fields.max_surge(deployment), size, up=True)
         old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]
@@ -192,7 +193,7 @@ class MachineDeployments:
 
 
 def _is_complete(deployment: KubeObject) -> bool:
-    """Whether _complete would find nothing to add; where in doubt, False."""
+    """Return whether _complete would add nothing. If in doubt, return False."""
     spec, meta = deployment["spec"], deployment["metadata"]
     name, cluster = meta["name"], spec["clusterName"]
     holders = (dig(spec, "selector", "matchLabels"), dig(spec, "template", "metadata", "labels"))

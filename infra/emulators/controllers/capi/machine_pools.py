@@ -1,8 +1,8 @@
-"""MachinePools: as many instances as asked for, with a Machine for each or with none (clusterapi.md §3, D11).
+"""MachinePools: the requested number of instances, with a Machine for each or without Machines.
 
-Which of the two is the infrastructure provider's choice, so here it is an annotation on the pool. Instances without
-Machines exist nowhere but in a list of ids; what else a cloud would know of them is kept in another annotation, so that
-a simulation that is started again goes on where it was.
+The infrastructure provider decides this, so here it is an annotation on the pool. Without Machines, instances exist
+only in a list of ids. What a cloud would know about them is stored in another annotation, so that a restarted
+simulation continues where it was.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.store import ObjectStore
 
 HOW = "local.outscaler/pool"
-"""Annotation: `instances` (the default), `machines`, or `heedless`: with Machines, the marks on which count nothing."""
+"""Annotation: `instances` (the default), `machines`, or `heedless`: with Machines, whose delete-machine annotations are
+ignored."""
 INSTANCES = "local.outscaler/instances"
 TEMPLATES = ("localmachinepools", "infrastructure.cluster.x-k8s.io")
 
 
 class MachinePoolInstance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One server of a pool without Machines. born, leaving: RFC 3339; fault: as of Machines."""
+    """One server of a pool without Machines. born, leaving: RFC 3339. fault: as for Machines."""
 
     name: str
     born: str
@@ -46,19 +47,19 @@ class MachinePoolInstance(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachinePoolState(msgspec.Struct, frozen=True):
-    """What the pool's annotation keeps. count: how many were ever made, for their names."""
+    """The content of the pool's annotation. count: total number of instances ever created, for their names."""
 
     count: int = 0
     instances: tuple[MachinePoolInstance, ...] = ()
 
 
 def with_machines(pool: KubeObject) -> bool:
-    """Whether its infrastructure provider makes a Machine for every instance."""
+    """Return whether the infrastructure provider creates a Machine for every instance."""
     return fields.marks(pool).get(HOW) in {"machines", "heedless"}
 
 
 class MachinePools:
-    """The MachinePool controller and its infrastructure provider, of a management store and a workload store."""
+    """The MachinePool controller and its infrastructure provider, with a management store and a workload store."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class MachinePools:
         self._classes, self._reserve, self._take_fault = classes, reserve, take_fault
 
     def step(self) -> None:
-        """Every pool as far as time allows."""
+        """Advance every pool as far as time allows."""
         pools = listed(self._store, "machinepools", fields.GROUP)
         if not pools:
             return
@@ -133,7 +134,7 @@ class MachinePools:
             "status": {"phase": "Pending"},
         }
 
-    # -- without
+    # -- without Machines
 
     def _of_instances(self, pool: KubeObject) -> None:
         now = self._clock()
@@ -167,7 +168,7 @@ class MachinePools:
         return MachinePoolState(held.count + len(made) - len(held.instances), tuple(made))
 
     def _shrunk(self, pool: KubeObject, held: MachinePoolState, now: float) -> MachinePoolState:
-        """Too many: the oldest go, whoever has a Node and whoever has not; nothing can tell this cloud otherwise."""
+        """Remove surplus instances, oldest first, with or without a Node. A client cannot tell this cloud otherwise."""
         staying = [each for each in held.instances if not each.leaving]
         going = {each.name for each in staying[: max(0, len(staying) - pool["spec"]["replicas"])]}
         return MachinePoolState(
@@ -231,10 +232,10 @@ class MachinePools:
         offered = next((dig(each, "status", "capacity") for each in known if each["metadata"]["name"] == name), None)
         return promised(fields.marks(pool), offered or {})
 
-    # -- both
+    # -- both kinds
 
     def _tell(self, pool: KubeObject, ids: Sequence[str], total: int, ready: int) -> None:
-        """The list of ids, which is in the spec, and the counters."""
+        """Write the list of ids, which is in the spec, and the counters."""
         if list(ids) != (pool["spec"].get("providerIDList") or []):
             write(
                 self._store,

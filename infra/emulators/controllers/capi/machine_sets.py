@@ -1,4 +1,4 @@
-"""MachineSets: as many Machines as asked for; who goes first when there are too many (clusterapi.md §4.3)."""
+"""MachineSets: create the requested number of Machines and remove surplus ones in Cluster API's order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infra.emulators.kube.objects import KubeObject, clone, dig
 from infra.emulators.kube.objects import condition as held_condition
 from infra.emulators.kube.store import ObjectStore
 
-TakeFault = Callable[[str, str], str]  # (namespace, deployment name) -> what is to go wrong with the next Machine
+TakeFault = Callable[[str, str], str]  # (namespace, deployment name) -> the fault of the next Machine
 
 
 def _unhealthy(machine: KubeObject) -> bool:
@@ -32,9 +32,10 @@ def _unhealthy(machine: KubeObject) -> bool:
 
 
 def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
-    """Already deleting, then marked delete-machine, unhealthy or without a Node, by the set's order, by name.
+    """Sort Machines for removal: already deleting, annotated delete-machine, unhealthy or without a Node, then by the
+    set's delete order, then by name.
 
-    Random is by name here, so that two runs are alike.
+    Random order is replaced by order of name, so that two runs are identical.
     """
 
     def rank(machine: KubeObject) -> tuple[int, float, str]:
@@ -55,13 +56,14 @@ def first_to_go(machines: Sequence[KubeObject], order: str) -> list[KubeObject]:
 
 
 class MachineSets:
-    """The MachineSet controller of one store. take_fault: asked once for every new Machine, "" for none."""
+    """The MachineSet controller of one store. take_fault: called once for every new Machine, returns "" for no
+    fault."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float], take_fault: TakeFault) -> None:
         self._store, self._clock, self._take_fault = store, clock, take_fault
 
     def step(self) -> None:
-        """Create and delete Machines until each set has what it asks for, and count."""
+        """Create and delete Machines until each set has the requested number, and update counters."""
         machines = by_controller(listed(self._store, "machines", fields.GROUP))
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for owner in listed(self._store, "machinesets", fields.GROUP):
@@ -76,7 +78,8 @@ class MachineSets:
             write_status(self._store, "machinesets", owner, {**counts, "conditions": conditions}, fields.GROUP)
 
     def _match(self, owner: KubeObject, mine: list[KubeObject]) -> None:
-        """Machines that are being deleted count until they are gone, so marks and deletions add up."""
+        """Adjust the number of Machines. Machines being deleted count until they are gone, so annotations and deletions
+        add up."""
         surplus = len(mine) - owner["spec"].get("replicas", 1)
         for _ in range(-surplus):
             self._store.create("machines", self._new_machine(owner), fields.GROUP)

@@ -1,4 +1,4 @@
-"""Machines: provisioned after a while, joined as a Node after another, and gone a while after they are deleted."""
+"""Machines: provisioned after some time, registered as a Node later, and removed some time after their deletion."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ FAULTS = ("never-joins", "slow", *fields.FAILURES)
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
-    """How long things take, seconds: until the server exists (provision), from then until its Node appears (join),
-    from the Machine's deletion until both are gone (delete). A slow one takes slow_factor times as long to come."""
+    """Durations in seconds: until the server exists (provision), from then until its Node appears (join), from the
+    Machine's deletion until both are gone (delete). A slow machine takes slow_factor times as long to appear."""
 
     provision: float = 20.0
     join: float = 30.0
@@ -38,8 +38,8 @@ class MachineTimes(msgspec.Struct, frozen=True):
 class Machines:
     """The Machine controller of a management store and a workload store (often the same).
 
-    classes: infrastructureRef name -> what such machines are; others are what the group's annotations promise
-    reserve: what the kubelet keeps, for machines whose class does not say what is allocatable
+    classes: infrastructureRef name -> properties of such machines; without an entry, the group's annotations apply
+    reserve: what the kubelet reserves, for machines whose class does not define allocatable
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Machines:
     ) -> None:
         self._store, self._workload, self._clock, self._times = store, workload, clock, times
         self._classes, self._reserve = classes, reserve
-        # (namespace, name) -> a Machine and its Node between which nothing is to do until one of them is another object
+        # (namespace, name) -> a Machine and its Node that need no action until one of them is replaced.
         self._rest: dict[tuple[str, str], tuple[KubeObject, KubeObject | None]] = {}
 
     def step(self) -> None:
-        """Move every Machine on as far as time allows."""
+        """Advance every Machine as far as time allows."""
         now = self._clock()
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         before, self._rest = self._rest, {}
@@ -95,7 +95,7 @@ class Machines:
     def _conditions(
         self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool, reason: str = "", message: str = ""
     ) -> list[KubeObject]:
-        """reason, message: why the infrastructure is not there, where it failed."""
+        """Set the conditions. reason, message: why provisioning failed, if it did."""
         wanted = [
             fields.condition(machine, "InfrastructureReady", value=infrastructure, reason=reason, message=message)
         ]
@@ -130,7 +130,7 @@ class Machines:
         )
 
     def _join(self, machine: KubeObject) -> None:
-        """First the kubelet registers its Node, then Cluster API finds it by providerID and makes it its own."""
+        """Register the Node as the kubelet does; then Cluster API finds it by providerID and completes it."""
         name = machine["metadata"]["name"]
         node = self._workload.peek("nodes", name)
         if node is None:
@@ -141,7 +141,8 @@ class Machines:
             self._put_status(machine, {"phase": "Running", "nodeRef": fields.node_ref(machine, node)})
 
     def _class(self, machine: KubeObject) -> MachineClass:
-        """The table's, else what the group's annotations promise over what its infrastructure template says."""
+        """Return the class from the table, otherwise from the group's annotations and its infrastructure template, in
+        this precedence."""
         template, namespace = machine["spec"]["infrastructureRef"]["name"], machine["metadata"]["namespace"]
         if template in self._classes:
             return self._classes[template]
@@ -163,11 +164,11 @@ class Machines:
         ready = node is not None and is_true(node, "Ready")
         if is_true(machine, "Ready") != ready:
             self._put_status(machine, {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)})
-        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:  # such a fault comes with time
+        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:  # this fault takes effect only later
             self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (machine, node)
 
     def _delete(self, machine: KubeObject, now: float) -> None:
-        """The Node is cordoned at once and goes with the Machine."""
+        """Cordon the Node at once and remove it together with the Machine."""
         node = self._workload.peek("nodes", fields.node_name(machine) or machine["metadata"]["name"])
         if now - parse_time(machine["metadata"]["deletionTimestamp"]) >= self._times.delete:
             if node is not None:

@@ -1,7 +1,7 @@
-"""The Node that a Machine becomes: what the cloud and the kubelet would say about it.
+"""The Node of a Machine, as the cloud and the kubelet report it.
 
-Why here and not in the planner's terms: the emulated machine is the truth that templates are promises about. With a
-machine class the truth can differ from what the group's annotations promise, as it does in life.
+It does not use the planner's templates, because the emulated machine is the reality that templates predict. With a
+machine class, it can differ from what the group's annotations promise, as in real clusters.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DOMAINS = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
 
 
 class MachineClass(msgspec.Struct, frozen=True):
-    """What machines of one infrastructure template are. allocatable: empty for capacity less the reserve."""
+    """Properties of machines of one infrastructure template. allocatable: empty for capacity minus the reserve."""
 
     capacity: Amounts
     allocatable: Amounts = {}
@@ -30,7 +30,7 @@ class MachineClass(msgspec.Struct, frozen=True):
 
 
 def managed(labels: Mapping[str, str]) -> dict[str, str]:
-    """The Machine's labels that Cluster API keeps on the Node, keys whole (clusterapi.md §5)."""
+    """Return the Machine's labels that Cluster API syncs to the Node, with complete keys."""
 
     def kept(key: str) -> bool:
         domain, slash, _ = key.partition("/")
@@ -48,7 +48,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _taints(text: str) -> Iterable[KubeObject]:
-    """`key=value:Effect` or `key:Effect`, comma-separated."""
+    """Parse `key=value:Effect` or `key:Effect`, comma-separated."""
     for part in filter(None, text.split(",")):
         head, _, effect = part.partition(":")
         key, _, value = head.partition("=")
@@ -56,8 +56,8 @@ def _taints(text: str) -> Iterable[KubeObject]:
 
 
 def promised(annotations: Mapping[str, str], offered: Amounts) -> MachineClass:
-    """The machine that a group's capacity annotations describe, over what its infrastructure template offers;
-    110 pods unless the annotations say otherwise."""
+    """Return the machine that a group's capacity annotations describe, with missing values from its infrastructure
+    template; 110 pods unless an annotation says otherwise."""
     said = {
         key.removeprefix(fields.CAPACITY): value
         for key, value in annotations.items()
@@ -73,7 +73,7 @@ def promised(annotations: Mapping[str, str], offered: Amounts) -> MachineClass:
 
 
 def _less(capacity: Amounts, reserve: Amounts) -> dict[str, str]:
-    """Allocatable as a kubelet prints it: millicores and Ki."""
+    """Return allocatable as a kubelet formats it: millicores and Ki."""
     left = dict(capacity)
     for name, amount in reserve.items():
         if name in capacity:
@@ -83,7 +83,7 @@ def _less(capacity: Amounts, reserve: Amounts) -> dict[str, str]:
 
 
 def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> KubeObject:
-    """The Node as its kubelet registers it: not ready, and tainted until Cluster API has seen it."""
+    """Return the Node as its kubelet registers it: not ready, and tainted until Cluster API has processed it."""
     name = machine["metadata"]["name"]
     labels = {
         "beta.kubernetes.io/arch": "amd64",
@@ -118,7 +118,8 @@ def joining_node(machine: KubeObject, kind: MachineClass, reserve: Amounts) -> K
 
 
 def initialised(node: KubeObject, machine: KubeObject, owner: KubeObject | None) -> KubeObject:
-    """The Node once Cluster API has seen it: annotations that lead to its Machine, labels, no start-up taint."""
+    """Return the Node after Cluster API has processed it: annotations that refer to its Machine, labels, no start-up
+    taint."""
     meta, machine_meta = node["metadata"], machine["metadata"]
     marks = {
         fields.CLUSTER_NAME: machine["spec"]["clusterName"],

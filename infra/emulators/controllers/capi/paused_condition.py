@@ -1,4 +1,4 @@
-"""Writes down who is paused: CAPI's v1beta2 mirrors both kinds of pause into a condition (clusterapi.md D29)."""
+"""Reports paused objects: Cluster API's v1beta2 mirrors both kinds of pause into a condition."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ KINDS = ("machinedeployments", "machinesets", "machinepools")
 
 
 class Pausing:
-    """The condition `Paused` of everything that is, or was, paused."""
+    """Sets the condition `Paused` of all objects that are, or were, paused."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
 
     def step(self) -> None:
-        """Conditions of v1beta2 objects that do not say what is the case; one that was never paused has none."""
+        """Correct the condition of v1beta2 objects. An object that was never paused has none."""
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for plural in KINDS:
             for obj in listed(self._store, plural, fields.GROUP):

@@ -1,7 +1,7 @@
-"""Which MachineSets of a MachineDeployment become larger or smaller when no ordinary rollout runs, as pure functions.
+"""Pure functions that size the MachineSets of a MachineDeployment when no ordinary rollout is running.
 
-Why apart: here the deployment, and not the mark on a Machine, decides who goes. An autoscaler that does not know these
-two rules loses the wrong machine (clusterapi.md §4.3).
+They are separate because in these cases the deployment, and not the annotation on a Machine, decides which Machines are
+removed. An autoscaler that ignores these two rules loses the wrong machine.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from infra.emulators.controllers.rollout import SetSize
 
 
 def on_delete(size: int, new: SetSize, old: Sequence[SetSize], staying: Mapping[str, int]) -> dict[str, int]:
-    """Strategy OnDelete: an old set follows the deletions of its Machines, which the new one makes up for; what is too
-    much is taken from the old ones in their order. staying: each set's Machines whose deletion has not begun."""
+    """Strategy OnDelete: an old set shrinks as its Machines are deleted, and the new set replaces them. A surplus is
+    removed from the old sets in their order. staying: each set's Machines that are not being deleted."""
     sizes = {each.name: min(each.asked, staying.get(each.name, 0)) for each in old}
     surplus = max(0, new.asked + sum(sizes.values()) - size)
     for each in old:
@@ -25,8 +25,9 @@ def on_delete(size: int, new: SetSize, old: Sequence[SetSize], staying: Mapping[
 
 
 def proportional(size: int, surge: int, new: Sequence[SetSize], old: Sequence[SetSize]) -> dict[str, int]:
-    """spec.paused: the one set that asks for Machines follows the size; several share the difference by their own
-    sizes, and the largest takes what rounding leaves. new: the set of the present template, if there is one."""
+    """spec.paused: a single set with replicas follows the deployment's size. Several sets share the difference in
+    proportion to their sizes, and the largest one takes the remainder of rounding. new: the set of the current
+    template, if there is one."""
     asking = sorted((each for each in (*new, *old) if each.asked), key=lambda each: (-each.asked, each.name))
     if len(asking) < 2:
         return {each.name: size for each in (asking or new)[:1]}

@@ -1,7 +1,8 @@
-"""Claims and the volumes they get: what is bound, what waits for its first consumer, and what a node could give it.
+"""Claims and their volumes: bound claims, claims that wait for their first consumer, and volumes that a node can
+provide.
 
-While a node is judged, nothing is bound: `bind` only finds out what could be. Once a pod has a node, `assume` binds its
-claims to the free volumes that it found there, as the scheduler does in its cache, so that no later pod counts on them.
+While nodes are filtered, nothing is bound; `bind` only finds volumes. When a pod has a node, `assume` binds its claims
+to the free volumes that were found there, as the scheduler does in its cache, so that later pods do not count on them.
 """
 
 from __future__ import annotations
@@ -31,17 +32,18 @@ def _class_name(thing: Json) -> str:
 
 
 def class_of(claim: Json, world: ClusterView) -> Json | None:
-    """The StorageClass of a claim, if it exists."""
+    """Return the StorageClass of a claim, if it exists."""
     return world.storage_classes.get(_class_name(claim))
 
 
 def waits(claim: Json, world: ClusterView) -> bool:
-    """Whether the claim is bound only once a pod that uses it is placed."""
+    """Return whether the claim is bound only after a pod that uses it is placed."""
     return (class_of(claim, world) or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
 
 
 def is_bound(claim: Json) -> bool:
-    """It names a volume, and the volume controller has finished; a claim without any status counts as finished."""
+    """Return whether the claim names a volume and the volume controller has finished. A claim without any status counts
+    as finished."""
     if not claim["spec"].get("volumeName"):
         return False
     phase = (claim.get("status") or {}).get("phase")
@@ -49,7 +51,7 @@ def is_bound(claim: Json) -> bool:
 
 
 def matches_volume(volume: Json, node: NodeView) -> bool:
-    """The volume's node affinity."""
+    """Return whether the node matches the volume's node affinity."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     return any_term(read_node_terms(required), node.labels, node.name)
 
@@ -71,7 +73,8 @@ def _mode(thing: Json) -> str:
 
 
 def _free_volume(claim: Json, node: NodeView, world: ClusterView, taken: set[str]) -> str | None:
-    """The volume the claim would take on this node: the one kept for it, else the smallest that will do."""
+    """Return the volume that the claim would take on this node: the one reserved for it, otherwise the smallest that is
+    sufficient."""
     meta = claim["metadata"]
     best: tuple[int, str] | None = None
     for name, volume in sorted(world.volumes.items()):
@@ -102,7 +105,7 @@ def _free_volume(claim: Json, node: NodeView, world: ClusterView, taken: set[str
 
 
 def _cannot_make(claim: Json, node: NodeView, world: ClusterView) -> str:
-    """Why no volume can be made for the claim on this node; empty if one can."""
+    """Return why no volume can be provisioned for the claim on this node, "" if one can."""
     made_by = class_of(claim, world) or {}
     provisioner = made_by.get("provisioner")
     if provisioner in {None, "", "kubernetes.io/no-provisioner"}:
@@ -127,9 +130,10 @@ def _cannot_make(claim: Json, node: NodeView, world: ClusterView) -> str:
 
 
 def bind(claims: Sequence[Json], node: NodeView, world: ClusterView) -> str:
-    """Each claim gets a free volume of its own, or can have one made there; empty, or why not.
+    """Find a separate free volume for each claim, or check that one can be provisioned. Returns the reason if that
+    fails, otherwise "".
 
-    The smallest claim chooses first. One that was promised to a node has its volume made there and nowhere else.
+    The smallest claim chooses first. The volume of a claim with a selected node is provisioned on that node only.
     """
     to_make: list[Json] = []
     choosing: list[Json] = []
@@ -149,8 +153,8 @@ def bind(claims: Sequence[Json], node: NodeView, world: ClusterView) -> str:
 
 
 def assume(pod: PodView, node: NodeView, world: ClusterView) -> list[tuple[str, str]]:
-    """Bind the claims of a pod that has this node to free volumes, in the world only. Returns (claim, volume) of its
-    namespace. A claim for which a volume is to be made stays as it is."""
+    """Bind the claims of a placed pod to free volumes, in the cluster view only. Returns (claim, volume) of its
+    namespace. Claims whose volumes are to be provisioned stay unchanged."""
     named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]
     found: list[tuple[str, str]] = []
     for name, claim in sorted(named, key=lambda each: _asked(each[1])):

@@ -1,7 +1,7 @@
-"""The cluster at one moment: nodes, the pods on them, and what else pods refer to.
+"""The cluster at one moment: nodes, their pods, and other objects that pods refer to.
 
-Why a class that changes: a scheduler places one pod after another, and each must see the room the last one took.
-`generation` grows with every placement, so an answer can be reused exactly as long as nothing was placed.
+It is mutable because a scheduler places one pod after another, and each must see the resources that earlier pods took.
+`generation` grows with every placement, so a cached result is valid while nothing was placed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Everything but nodes and pods that a predicate looks at, as the API has it."""
+    """All API objects that a predicate reads, except nodes and pods."""
 
     claims: tuple[Json, ...] = ()  # core/v1 PersistentVolumeClaim
     volumes: tuple[Json, ...] = ()  # core/v1 PersistentVolume
@@ -30,7 +30,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class ClusterView:
-    """Nodes with the pods that occupy them. Pods on nodes that do not exist occupy nothing, as in the real one."""
+    """Nodes with the pods that occupy them. Pods on nodes that do not exist are ignored, as in the real scheduler."""
 
     def __init__(self, nodes: Iterable[NodeView], pods: Iterable[PodView], around: Surroundings | None = None) -> None:
         around = around or Surroundings()
@@ -51,11 +51,11 @@ class ClusterView:
 
     @classmethod
     def of(cls, nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None) -> ClusterView:
-        """From plain API objects."""
+        """Build a view from plain API objects."""
         return cls(map(read_node, nodes), map(read_pod, pods), around)
 
     def join(self, node: NodeView) -> None:
-        """One more node, empty: what a scale-up promises."""
+        """Add an empty node, e.g. one that a scale-up promises."""
         self.nodes[node.name] = node
         self._pods.setdefault(node.name, [])
         self._used.setdefault(node.name, Counter())
@@ -67,8 +67,8 @@ class ClusterView:
             self._used[node].update(pod.requests)
 
     def place(self, pod: PodView, node: str) -> list[tuple[str, str]]:
-        """Bind a pod: from now on it takes room, counts for every later pod, and has the free volumes that its claims
-        found there. Returns these claims and volumes by name."""
+        """Bind a pod. From now on it uses resources, counts for later pods, and has the free volumes that its claims
+        found on the node. Returns these claims and volumes by name."""
         from infra.emulators.controllers.scheduler.binding import assume
 
         self._occupy(msgspec.structs.replace(pod, node=node), node)
@@ -76,25 +76,25 @@ class ClusterView:
         return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []
 
     def leave(self, node: str) -> None:
-        """Take a node away again, with what is on it; its claims stay as they are."""
+        """Remove a node with its pods. Claims stay as they are."""
         del self.nodes[node], self._pods[node], self._used[node]
         self.generation += 1
 
     def pods_on(self, node: str) -> list[PodView]:
-        """The pods that occupy a node, terminating ones included."""
+        """Return the pods that occupy a node, including terminating ones."""
         return self._pods[node]
 
     def used(self, node: str) -> Counter[str]:
-        """What they ask, summed per resource."""
+        """Return their summed requests per resource."""
         return self._used[node]
 
     def placed(self) -> Iterable[tuple[NodeView, PodView]]:
-        """Every pod with its node."""
+        """Return every pod with its node."""
         for name, pods in self._pods.items():
             node = self.nodes[name]
             for pod in pods:
                 yield node, pod
 
     def namespace_labels(self, name: str) -> Mapping[str, str]:
-        """A namespace nobody listed has the one label that every namespace has."""
+        """Return a namespace's labels. An unlisted namespace has the one label that every namespace has."""
         return self._namespaces.get(name) or {"kubernetes.io/metadata.name": name}

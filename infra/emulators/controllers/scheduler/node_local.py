@@ -1,7 +1,7 @@
-"""Predicates that look at one node and the pods on it: name, cordon, taints, affinity, ports, resources, devices.
+"""Predicates about one node and the pods on it: name, cordon, taints, affinity, ports, resources, devices.
 
-Each predicate takes the pod and the world and returns a check to be asked about every node, or None when the pod asks
-nothing of it, or Nowhere. A check returns the scheduler's own words for why not, or nothing (scale-up.md §5.1, §5.2).
+Each predicate takes the pod and the cluster view. It returns a check that is called for every node, None if the pod has
+no such requirement, or Nowhere. A check returns the scheduler's own text of the reason, or nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from infra.emulators.controllers.scheduler.selectors import SelectorTaint, any_t
 
 
 class Nowhere(msgspec.Struct, frozen=True):
-    """The pod can go to no node, whichever it is; the reason stands alone in the scheduler's message."""
+    """The pod fits no node at all; the scheduler's message contains only this reason."""
 
     reason: str
 
@@ -28,7 +28,7 @@ _CORDON = SelectorTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
-    """A cordoned node, unless the pod tolerates the taint that stands for it."""
+    """Reject a cordoned node, unless the pod tolerates the corresponding taint."""
     refuses = untolerated((_CORDON,), pod.tolerations)
 
     def check(node: NodeView) -> list[str]:
@@ -38,7 +38,7 @@ def node_unschedulable(pod: PodView, _world: ClusterView) -> NodeCheck:
 
 
 def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
-    """spec.nodeName names another node."""
+    """Reject a node if spec.nodeName names another one."""
     if not pod.node:
         return None
 
@@ -49,7 +49,7 @@ def node_name(pod: PodView, _world: ClusterView) -> NodeCheck | None:
 
 
 def taint_toleration(pod: PodView, _world: ClusterView) -> NodeCheck:
-    """Every NoSchedule and NoExecute taint needs one toleration."""
+    """Reject a node with a NoSchedule or NoExecute taint that no toleration matches."""
 
     def check(node: NodeView) -> list[str]:
         return ["node(s) had untolerated taint(s)"] if untolerated(node.taints, pod.tolerations) else []
@@ -58,12 +58,12 @@ def taint_toleration(pod: PodView, _world: ClusterView) -> NodeCheck:
 
 
 def matches_node_affinity(pod: PodView, node: NodeView) -> bool:
-    """All nodeSelector pairs, and one of the required terms when there are any."""
+    """Return whether the node has all nodeSelector pairs and matches one of the required terms, if there are any."""
     return all(e.holds(node.labels) for e in pod.node_selector) and any_term(pod.node_terms, node.labels, node.name)
 
 
 def node_affinity(pod: PodView, _world: ClusterView) -> NodeCheck | None:
-    """nodeSelector and required node affinity."""
+    """Check nodeSelector and required node affinity."""
     if not pod.node_selector and pod.node_terms is None:
         return None
 
@@ -82,7 +82,7 @@ def _clash(one: HostPort, other: HostPort) -> bool:
 
 
 def node_ports(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Host ports: same protocol and port, and the same address or either of them all addresses."""
+    """Check host ports. They conflict with the same protocol and port, and the same address or a wildcard address."""
     if not pod.ports:
         return None
 
@@ -95,8 +95,8 @@ def node_ports(pod: PodView, world: ClusterView) -> NodeCheck | None:
 
 
 def node_resources_fit(pod: PodView, world: ClusterView) -> NodeCheck:
-    """Room for the pod itself and for all it asks; what it does not ask is not looked at, so an overcommitted node
-    still takes a pod asking nothing."""
+    """Check room for the pod and for all resources it requests. Other resources are ignored, so an overcommitted node
+    still takes a pod without requests."""
     asked = {name: amount for name, amount in pod.requests.items() if amount > 0}
 
     def check(node: NodeView) -> list[str]:
@@ -115,7 +115,7 @@ def node_resources_fit(pod: PodView, world: ClusterView) -> NodeCheck:
 
 
 def dynamic_resources(pod: PodView, _world: ClusterView) -> NodeCheck | None:
-    """Device claims are not simulated: a pod that has any is placed nowhere, rather than anywhere."""
+    """Reject all nodes for a pod with device claims, because these are not simulated."""
     if not pod.asks_devices:
         return None
 

@@ -1,4 +1,4 @@
-"""Required affinity and anti-affinity between pods, in both directions (scale-up.md §5.3)."""
+"""Required affinity and anti-affinity between pods, in both directions (Kubernetes scheduler InterPodAffinity)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _all_select(terms: Iterable[PodTerm], pod: PodView, world: ClusterView) -> b
 
 
 def _attracting(pod: PodView, world: ClusterView) -> Places:
-    """Places that hold a pod which matches all of the pod's affinity terms at once."""
+    """Return domains with a pod that matches all of the pod's affinity terms."""
     places: Places = Counter()
     if pod.affinity:
         for node, other in world.placed():
@@ -43,7 +43,7 @@ def _attracting(pod: PodView, world: ClusterView) -> Places:
 
 
 def _repelling(pod: PodView, world: ClusterView) -> Places:
-    """Places that hold a pod which one of the pod's anti-affinity terms is against."""
+    """Return domains with a pod that one of the pod's anti-affinity terms matches."""
     places: Places = Counter()
     if pod.anti_affinity:
         for node, other in world.placed():
@@ -56,7 +56,7 @@ def _repelling(pod: PodView, world: ClusterView) -> Places:
 
 
 def _forbidden(pod: PodView, world: ClusterView) -> Places:
-    """Places that hold a pod with an anti-affinity term against this one."""
+    """Return domains with a pod whose anti-affinity term matches this pod."""
     places: Places = Counter()
     for node, other in world.placed():
         places.update(
@@ -72,9 +72,9 @@ def _holds_any(node: NodeView, places: Places) -> bool:
 
 
 def inter_pod_affinity(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Affinity, then anti-affinity, then the anti-affinity of pods already there; the first failure is the reason.
+    """Check affinity, then anti-affinity, then the anti-affinity of existing pods; the first failure is the reason.
 
-    Bootstrap: a pod with affinity to its own kind may go anywhere (with the keys) while none of its kind is placed.
+    A pod with affinity to itself may go to any node with the topology keys while no matching pod is placed.
     """
     attracting, repelling, forbidden = _attracting(pod, world), _repelling(pod, world), _forbidden(pod, world)
     if not (pod.affinity or repelling or forbidden):

@@ -1,7 +1,7 @@
-"""Pods and nodes read once into what a scheduler looks at.
+"""Parsed forms of pods and nodes for a scheduler.
 
-Why: the raw objects are deep and mostly noise, and the same pod is looked at against every node. A `Reader` remembers
-by uid and resourceVersion, so that an object that did not change is never read again.
+The raw objects are deep, mostly irrelevant, and each pod is checked against every node. A `Reader` caches by uid and
+resourceVersion, so an unchanged object is never parsed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Json = Mapping[str, Any]
 
 
 class HostPort(msgspec.Struct, frozen=True):
-    """A port of the node itself; ip is `0.0.0.0` for all addresses."""
+    """A port on the node itself; ip is `0.0.0.0` for all addresses."""
 
     protocol: str
     ip: str
@@ -36,7 +36,7 @@ class HostPort(msgspec.Struct, frozen=True):
 
 
 class PodTerm(msgspec.Struct, frozen=True):
-    """One required (anti-)affinity term; it looks at the named namespaces and at those that the selector adds."""
+    """One required (anti-)affinity term. It applies to the named namespaces and those that its selector matches."""
 
     topology_key: str
     selector: Selector
@@ -45,7 +45,7 @@ class PodTerm(msgspec.Struct, frozen=True):
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One topology spread constraint that must hold (DoNotSchedule)."""
+    """One required topology spread constraint (DoNotSchedule)."""
 
     topology_key: str
     max_skew: int
@@ -93,7 +93,7 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 def read_node(raw: Json) -> NodeView:
-    """core/v1 Node; a node without status holds nothing."""
+    """Read a core/v1 Node. A node without status has no capacity."""
     meta, spec = raw["metadata"], raw.get("spec") or {}
     return NodeView(
         name=meta["name"],
@@ -107,7 +107,7 @@ def read_node(raw: Json) -> NodeView:
 
 
 def _ports(spec: Json) -> tuple[HostPort, ...]:
-    """Ports of the node; on the host's network every port is one, as the API server fills in."""
+    """Return host ports. With host networking every container port is one, as the API server defaults it."""
     host = bool(spec.get("hostNetwork"))
     holders = [*(spec.get("containers") or ()), *(c for c in spec.get("initContainers") or () if is_sidecar(c))]
     taken = [
@@ -117,7 +117,7 @@ def _ports(spec: Json) -> tuple[HostPort, ...]:
 
 
 def _with_keys(selector: Selector, raw: Json, labels: Mapping[str, str]) -> Selector:
-    """matchLabelKeys and mismatchLabelKeys merged as the API server does; keys the pod lacks are ignored."""
+    """Merge matchLabelKeys and mismatchLabelKeys as the API server does. Keys that the pod lacks are ignored."""
     if selector is None:
         return None
     same = (Expression(k, "In", (labels[k],)) for k in raw.get("matchLabelKeys") or () if k in labels)
@@ -157,7 +157,7 @@ def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
 
 
 def _claims(pod_name: str, spec: Json) -> tuple[str, ...]:
-    """Claims by name; a generic ephemeral volume's claim is named after the pod and the volume."""
+    """Return claim names. The claim of a generic ephemeral volume is named after the pod and the volume."""
     names = []
     for volume in spec.get("volumes") or ():
         if "persistentVolumeClaim" in volume:
@@ -168,7 +168,7 @@ def _claims(pod_name: str, spec: Json) -> tuple[str, ...]:
 
 
 def read_pod(raw: Json) -> PodView:
-    """core/v1 Pod; raises BadInput for a quantity the API server would have refused."""
+    """Read a core/v1 Pod. Raises BadInput for a quantity that the API server would have rejected."""
     meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
     labels, namespace = meta.get("labels") or {}, meta.get("namespace") or "default"
     affinity = spec.get("affinity") or {}
@@ -203,14 +203,14 @@ View = TypeVar("View", PodView, NodeView)
 
 
 class InfoReader(Generic[View]):
-    """Reads objects of one kind and remembers them for as long as they do not change. Not shared by threads."""
+    """Parses objects of one kind and caches the results until the objects change. Not thread-safe."""
 
     def __init__(self, read: Callable[[Json], View]) -> None:
         self._read: Callable[[Json], View] = read
         self._known: dict[tuple[str, str], View] = {}
 
     def views(self, raws: Iterable[Json]) -> list[View]:
-        """All of them, in order; what was remembered and is no longer among them is forgotten."""
+        """Return all of them, in order. Cached entries of objects that are no longer present are dropped."""
         known: dict[tuple[str, str], View] = {}
         views = []
         for raw in raws:

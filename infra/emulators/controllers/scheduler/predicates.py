@@ -1,7 +1,7 @@
-"""All predicates in the scheduler's order, and the question they answer: does this pod fit that node?
+"""All predicates in the scheduler's order, and the check whether a pod fits a node.
 
-As in the real scheduler a node is asked in this order and the first predicate that refuses gives the reasons; that is
-why a tainted node is never said to be short of cpu.
+As in the real scheduler, the first predicate that rejects a node gives the reasons. Therefore a tainted node is never
+reported as short of cpu.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Verdict = Callable[[NodeView], list[str]]
 
 
 def judge(pod: PodView, world: ClusterView) -> Verdict | Nowhere:
-    """A function from a node to the reasons against it, empty when the pod fits; or that the pod fits nowhere.
+    """Return a function from a node to the reasons against it, empty if the pod fits; or Nowhere if it fits no node.
 
-    Counts over the world are taken once, here: ask before anything else is placed.
+    Counts over the cluster view are taken once, here, so call the function before anything else is placed.
     """
     checks: list[NodeCheck] = []
     for _, predicate in PREDICATES:
@@ -57,10 +57,10 @@ def judge(pod: PodView, world: ClusterView) -> Verdict | Nowhere:
 
 
 def fits(node: Json, pod: Json, world: ClusterView) -> list[str]:
-    """Why a pod does not fit a node of the world, in the scheduler's words; empty when it does.
+    """Return why a pod does not fit a node of the cluster view, in the scheduler's words; empty if it fits.
 
-    node, pod: core/v1 objects; the node must be one of the world's (its used room and domains are looked up there by
-    name), the pod must not be placed in it.
+    node, pod: core/v1 objects. The view must contain the node (its used resources and domains are looked up by name)
+    and must not contain the pod.
     """
     verdict = judge(read_pod(pod), world)
     return [verdict.reason] if isinstance(verdict, Nowhere) else verdict(read_node(node))

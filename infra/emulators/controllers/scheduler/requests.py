@@ -1,7 +1,7 @@
-"""What a pod asks of a node, per resource (scale-up.md §5.2).
+"""Computes a pod's requests per resource.
 
-Why apart: the sum over containers, side-cars, init containers, pod-level resources and overhead is the one piece of
-arithmetic that everybody gets slightly wrong, and it is checked alone (cases P1 to P3).
+The sum over containers, side-cars, init containers, pod-level resources and overhead is easy to get wrong, so it is
+separate and has its own tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Amounts = dict[str, int]
 
 
 def read_amounts(raw: Json | None) -> Amounts:
-    """A resource list in whole units: millicores for cpu, else bytes or pieces."""
+    """Read a resource list in integers: millicores for cpu, otherwise bytes or counts."""
     return {name: parse_amount(name, str(amount)) for name, amount in (raw or {}).items()}
 
 
@@ -36,7 +36,7 @@ def _resize_infeasible(status: Json) -> bool:
 
 
 def _container_requests(container: Json, status: Json, granted: Mapping[str, Json]) -> Amounts:
-    """The container's requests; while it is resized, the larger of what is asked and what it still holds."""
+    """Return the container's requests. During a resize, this is the larger of requested and allocated."""
     asked = read_amounts((container.get("resources") or {}).get("requests"))
     held = granted.get(container.get("name", ""))
     if held is None or not (held.get("allocatedResources") or held.get("resources")):
@@ -48,13 +48,13 @@ def _container_requests(container: Json, status: Json, granted: Mapping[str, Jso
 
 
 def is_sidecar(container: Json) -> bool:
-    """An init container that keeps running."""
+    """Return whether an init container keeps running."""
     return container.get("restartPolicy") == "Always"
 
 
 def pod_requests(pod: Json) -> Amounts:
-    """max(containers + side-cars, peak of any init container beside the side-cars declared before it), then pod-level
-    values in its place, then overhead on top."""
+    """Return max(containers + side-cars, peak of each init container with the side-cars declared before it), replaced
+    by pod-level values, plus overhead."""
     spec, status = pod["spec"], pod.get("status") or {}
     granted = {s["name"]: s for kind in ("containerStatuses", "initContainerStatuses") for s in status.get(kind) or ()}
     steady: Amounts = {}
@@ -77,7 +77,7 @@ def pod_requests(pod: Json) -> Amounts:
 
 
 def used_by(requests: list[Amounts]) -> Counter[str]:
-    """The sum over pods."""
+    """Return the sum over pods."""
     total: Counter[str] = Counter()
     for amounts in requests:
         total.update(amounts)

@@ -1,7 +1,7 @@
-"""The scheduler as a controller: binds waiting pods in the store, or writes down why it could not.
+"""The scheduler as a controller: binds waiting pods in the store, or records why it could not.
 
-What it writes is what Outscaler lives on: PodScheduled=False with reason Unschedulable and the message, and a
-FailedScheduling event whose count grows with every further attempt. It neither scores much nor preempts.
+Outscaler depends on these records: PodScheduled=False with reason Unschedulable and the message, and a FailedScheduling
+event whose count grows with every attempt. Scoring is limited, and there is no preemption.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from infra.emulators.kube.store import ObjectStore
 GATED = "Scheduling is blocked due to non-empty scheduling gates"
 _TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _STORAGE = "storage.k8s.io"
-# What a pod that fits nowhere waits for: a change to any of these is worth another attempt.
+# A change to any of these triggers another attempt at unschedulable pods.
 _WATCHED = (
     ("nodes", ""),
     ("pods", ""),
@@ -37,9 +37,10 @@ _WATCHED = (
 
 
 class SchedulerLoop:
-    """Binds pods of `name`'s in a store; step() does all that can be done now.
+    """Binds pods of scheduler `name` in a store; step() does all that can be done now.
 
-    retry_seconds: a refused pod is tried again at least this often, which counts its event up (5 min in the real one).
+    retry_seconds: an unschedulable pod is retried at least this often, which increments its event's count (5 min in the
+    real scheduler).
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SchedulerLoop:
         self._tried = -retry_seconds
 
     def step(self) -> None:
-        """One attempt at every waiting pod, if anything changed that could matter or the time has come."""
+        """Attempt to schedule every waiting pod, if something relevant changed or the retry time has come."""
         changed = self._changes.any()
         now = self._clock()
         due = now - self._tried >= self._retry
@@ -102,7 +103,7 @@ class SchedulerLoop:
         return found if found is not None and found["metadata"]["uid"] == pod.uid else None
 
     def _bind(self, pod: PodView, node: str) -> bool:
-        """spec.nodeName, PodScheduled, and the node's zone and region as labels, as the real API server adds them."""
+        """Set spec.nodeName, PodScheduled, and the node's zone and region as labels, as the real API server does."""
         raw, target = self._current(pod), self._store.peek("nodes", node)
         if raw is None or target is None or dig(raw, "spec", "nodeName") or "deletionTimestamp" in raw["metadata"]:
             return False
@@ -119,7 +120,7 @@ class SchedulerLoop:
         return write(self._store, "pods", bound)
 
     def _bind_volumes(self, decision: Decision) -> None:
-        """As the volume controller leaves a claim and its volume, before the pod is bound."""
+        """Bind claims and volumes as the volume controller does, before the pod is bound."""
         for name, chosen in decision.volumes:
             claim = self._store.peek("persistentvolumeclaims", name, decision.pod.namespace)
             volume = self._store.peek("persistentvolumes", chosen)
@@ -156,19 +157,19 @@ class SchedulerLoop:
             )
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
-        """PodScheduled=False with this reason and message; False when the pod says so already."""
+        """Set PodScheduled=False with this reason and message. Returns False if the pod has this condition already."""
         raw = self._current(pod)
         if raw is None or is_true(raw, "PodScheduled"):
             return False
         said = held_condition(raw, "PodScheduled") or {}
         if said.get("reason") == reason and str(said.get("message", "")).startswith(message):
-            return False  # a captured message goes on about preemption
+            return False  # the real message continues with preemption
         wanted = condition("PodScheduled", value=False, reason=reason, message=message)
         status = {**(raw.get("status") or {}), "conditions": with_conditions(raw, self._clock(), wanted)}
         return write(self._store, "pods", {**raw, "status": status})
 
     def _emit(self, pod: PodView, type_: str, reason: str, message: str) -> None:
-        """A new event, or one more of the same: same pod, same words."""
+        """Create an event, or increment the count of the event with the same pod and message."""
         now = format_time(self._clock())
         name = f"{pod.name}.{zlib.crc32(f'{pod.uid} {reason} {message}'.encode()):08x}"
         before = self._store.get("events", name, pod.namespace)

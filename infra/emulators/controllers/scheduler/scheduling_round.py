@@ -1,7 +1,7 @@
-"""One round of scheduling: every waiting pod, most important first, each onto a node or refused with the message.
+"""One scheduling round: every waiting pod, highest priority first, is placed on a node or rejected with a message.
 
-Plain on purpose: pod by pod and node by node. It is the independent check of what the planner promises, so it shares
-nothing with it and is written to be compared with the Kubernetes rules by eye.
+It is simple on purpose: pod by pod and node by node. It checks the planner's results independently, so it shares no
+code with the planner, and a reader can compare it with the Kubernetes rules.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What became of a pod: the node it goes to, or None and the message that the real scheduler would write.
-    volumes: its claims that got a free volume by it, each with the volume's name."""
+    """The result for a pod: its node, or None and the message that the real scheduler would write. volumes: its claims
+    that got a free volume in this decision, each with the volume's name."""
 
     pod: PodView
     node: str | None
@@ -34,12 +34,13 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def first(nodes: Sequence[NodeView], _world: ClusterView) -> NodeView:
-    """The first in the order given: packs nodes in turn."""
+    """Select the first node in the given order, which fills nodes in turn."""
     return nodes[0]
 
 
 def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
-    """The emptiest by share of cpu and memory, as the scheduler's default score prefers; the first of equals."""
+    """Select the node with the least used share of cpu and memory, as the scheduler's default score prefers; the first
+    of equals."""
 
     def share(node: NodeView) -> float:
         used = world.used(node.name)
@@ -49,9 +50,9 @@ def least_used(nodes: Sequence[NodeView], world: ClusterView) -> NodeView:
 
 
 def refusal(reasons: Iterable[Sequence[str]]) -> str:
-    """`0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.` from each node's reasons.
+    """Format `0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu.` from each node's reasons.
 
-    The parts are sorted as text, as the real one sorts them: `11 …` comes before `2 …`.
+    The parts are sorted as text, as in the real scheduler: `11 …` comes before `2 …`.
     """
     per_node = list(reasons)
     if not per_node:
@@ -62,7 +63,7 @@ def refusal(reasons: Iterable[Sequence[str]]) -> str:
 
 
 def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision:
-    """One pod onto the world as it is; a decision with a node has taken its room there."""
+    """Place one pod in the current cluster view. A decision with a node has already taken its resources there."""
     verdict = judge(pod, world)
     if isinstance(verdict, Nowhere):
         return Decision(pod, None, f"0/{len(world.nodes)} nodes are available: {verdict.reason}.")
@@ -75,14 +76,14 @@ def place(pod: PodView, world: ClusterView, pick: Pick = least_used) -> Decision
 
 
 def _look(pod: PodView) -> bytes:
-    """All of a pod that any predicate reads."""
+    """Return everything about a pod that a predicate reads."""
     return msgspec.json.encode((pod.namespace, pod.labels, pod.claims, pod.raw["spec"]), order="sorted")
 
 
 def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_used) -> list[Decision]:
-    """Every pod in the order of the queue: higher priority first, then older, then as given.
+    """Schedule every pod in queue order: higher priority first, then older, then as given.
 
-    A pod that looks like one that was refused is refused with the same words, unless something was placed since.
+    A pod that is equal to a rejected one is rejected with the same message, unless something was placed since.
     """
     decisions = []
     refused: dict[bytes, tuple[int, str]] = {}
@@ -100,14 +101,14 @@ def place_all(pods: Iterable[PodView], world: ClusterView, pick: Pick = least_us
 
 
 def waits(pod: PodView, scheduler: str = "default-scheduler") -> bool:
-    """Whether this scheduler would try to place the pod."""
+    """Return whether this scheduler would try to place the pod."""
     return not (pod.node or pod.terminating or pod.finished or pod.gated) and pod.scheduler == scheduler
 
 
 def schedule_once(
     nodes: Iterable[Json], pods: Iterable[Json], around: Surroundings | None = None, *, pick: Pick = least_used
 ) -> list[Decision]:
-    """One round over plain API objects: a decision for every waiting pod, in the order they were tried."""
+    """Run one round over plain API objects. Returns a decision for every waiting pod, in the order of attempts."""
     views = [read_pod(pod) for pod in pods]
     world = ClusterView((read_node(node) for node in nodes), views, around)
     return place_all((pod for pod in views if waits(pod)), world, pick)

@@ -1,8 +1,8 @@
-"""Which of the nodes that a pod fits the real scheduler prefers: its default score plugins, their weights, their ties.
+"""Node preferences of the real scheduler: its default score plugins, their weights, and ties.
 
-They exist because a promise must hold wherever the scheduler puts the pods. kube-scheduler adds up seven plugins, each
-normalised to 0..100, and draws lots among the nodes with the best sum. ImageLocality is left out: no object here names
-the images of a node. No code is shared with the planner.
+The planner's placements must hold wherever the scheduler puts the pods. kube-scheduler adds up seven plugins, each
+normalized to 0..100, and selects randomly among the nodes with the best sum. ImageLocality is omitted, because no
+object here names the images of a node. No code is shared with the planner.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ Json = Mapping[str, Any]
 Scores = list[float]
 
 _BEST = 100.0
-_UNASKED = {"cpu": 100, "memory": 200 << 20}  # what a container without a request counts for
+_UNASKED = {"cpu": 100, "memory": 200 << 20}  # assumed for a container without a request
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))  # the spread of pods that ask for none: topology key, maxSkew
+_BY_DEFAULT = ((_HOST, 3), (_ZONE, 5))  # default spread constraints of pods without any: topology key, maxSkew
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_HARD_AFFINITY = 1  # weight of a running pod's required affinity to the newcomer
+_HARD_AFFINITY = 1  # weight of a running pod's required affinity towards the new pod
 
 
 def _counted(pod: PodView) -> list[int]:
-    """Millicores and bytes that a pod counts for."""
+    """Return the millicores and bytes that a pod counts as."""
     return [pod.requests.get(name, 0) or least for name, least in _UNASKED.items()]
 
 
 def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """The mean share of cpu and memory that is left."""
+    """Score the mean free share of cpu and memory (NodeResourcesFit, LeastAllocated)."""
     mine, scores = _counted(pod), []
     for node in nodes:
         total = [0, 0]
@@ -52,7 +52,7 @@ def _least_allocated(pod: PodView, nodes: Sequence[NodeView], world: ClusterView
 
 
 def _balanced(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """How near to each other the used shares of cpu and memory are."""
+    """Score how close the used shares of cpu and memory are to each other."""
     if not any(pod.requests.get(name) for name in _UNASKED):
         return [0.0] * len(nodes)
     scores = []
@@ -68,7 +68,7 @@ def _balanced(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Sc
 
 
 def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    """Fewest PreferNoSchedule taints without a toleration."""
+    """Score nodes by fewest untolerated PreferNoSchedule taints."""
     return _share(
         [
             sum(
@@ -82,7 +82,7 @@ def _taints(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Sco
 
 
 def _node_affinity(pod: PodView, nodes: Sequence[NodeView], _world: ClusterView) -> Scores:
-    """The weights of preferred terms that a node meets."""
+    """Score the weights of matching preferred terms."""
     terms = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(_PREFERRED) or ()
     if not terms:
         return [0.0] * len(nodes)
@@ -111,7 +111,7 @@ def _all(expressions: Iterable[Expression], labels: Mapping[str, str]) -> bool:
 
 
 def _share(counts: Sequence[float], *, reverse: bool = False) -> Scores:
-    """Counts as shares of the largest, out of 100."""
+    """Scale counts to 0..100 of the largest."""
     most = max(counts, default=0)
     if not most:
         return [_BEST if reverse else 0.0] * len(counts)
@@ -123,14 +123,14 @@ def _share(counts: Sequence[float], *, reverse: bool = False) -> Scores:
 
 
 def _weighed(pod: PodView, kind: str) -> list[tuple[int, Json]]:
-    """Preferred terms of a pod with their weights; anti-affinity counts against."""
+    """Return preferred terms of a pod with their weights, negative for anti-affinity."""
     rules = (pod.raw["spec"].get("affinity") or {}).get(kind) or {}
     sign = 1 if kind == "podAffinity" else -1
     return [(sign * each["weight"], each["podAffinityTerm"]) for each in rules.get(_PREFERRED) or ()]
 
 
 def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bool:
-    """Whether a term of one pod means another pod."""
+    """Return whether a term of one pod matches another pod."""
     named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
     inside = other.namespace in (named or (() if chosen is not None else (owner.namespace,)))
     if not inside and chosen is not None:
@@ -139,7 +139,7 @@ def _means(term: Json, owner: PodView, other: PodView, world: ClusterView) -> bo
 
 
 def _pod_affinity(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """Preferred terms of the pod and of the pods that run, and the required affinity of these."""
+    """Score preferred terms of the pod and of running pods, and required affinity of running pods."""
     mine = [*_weighed(pod, "podAffinity"), *_weighed(pod, "podAntiAffinity")]
     weights: dict[tuple[str, str], int] = {}
 
@@ -169,7 +169,7 @@ def _owner(pod: PodView) -> tuple[str, str] | None:
 
 
 def _spread(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """ScheduleAnyway constraints; a pod without any constraint is spread over hosts and zones by its owner."""
+    """Score ScheduleAnyway constraints. A pod without any constraint is spread over hosts and zones by its owner."""
     given = pod.raw["spec"].get("topologySpreadConstraints") or ()
     soft = [
         (each["topologyKey"], each.get("maxSkew") or 1, read_selector(each.get("labelSelector")))
@@ -214,7 +214,7 @@ PLUGINS = ((_taints, 3), (_node_affinity, 2), (_spread, 2), (_pod_affinity, 2), 
 
 
 def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Scores:
-    """The weighted sum per node, these nodes being all that the pod fits."""
+    """Return the weighted sum per node. nodes: all nodes that the pod fits."""
     total = [0.0] * len(nodes)
     for plugin, weight in PLUGINS:
         total = [have + weight * score for have, score in zip(total, plugin(pod, nodes, world), strict=True)]
@@ -222,7 +222,7 @@ def scores(pod: PodView, nodes: Sequence[NodeView], world: ClusterView) -> Score
 
 
 def best(pod: PodView, nodes: Sequence[NodeView], world: ClusterView, draw: random.Random) -> NodeView:
-    """A node with the best sum, drawn by lot among equals."""
+    """Return a random node among those with the best sum."""
     if len(nodes) == 1:
         return nodes[0]
     found = scores(pod, nodes, world)

@@ -1,7 +1,7 @@
 """Label selectors, node selector terms and taints, as the Kubernetes API defines them.
 
-Written here a second time on purpose: the planner has its own, and this scheduler is the independent check of it.
-A selector is a tuple of expressions that must all hold; `()` holds for everything, `None` for nothing.
+The planner has its own implementation. This second one is intentional, because this scheduler checks the planner
+independently. A selector is a tuple of expressions that must all match; `()` matches everything, `None` nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Expression(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Labels) -> bool:
-        """NotIn and DoesNotExist hold where the key is missing; Gt and Lt compare whole numbers (scale-up.md §5.1)."""
+        """Return whether labels match. NotIn and DoesNotExist match if the key is missing; Gt and Lt compare
+        integers."""
         present = self.key in labels
         value = labels.get(self.key, "")
         match self.operator:
@@ -52,35 +53,35 @@ Selector = tuple[Expression, ...] | None
 
 
 def read_expressions(raw: Sequence[Json] | None) -> tuple[Expression, ...]:
-    """matchExpressions (or matchFields) of any selector."""
+    """Read matchExpressions (or matchFields) of any selector."""
     return tuple(Expression(e["key"], e["operator"], tuple(e.get("values") or ())) for e in raw or ())
 
 
 def pairs(labels: Labels | None) -> tuple[Expression, ...]:
-    """matchLabels or a nodeSelector as expressions."""
+    """Return matchLabels or a nodeSelector as expressions."""
     return tuple(Expression(key, "In", (value,)) for key, value in (labels or {}).items())
 
 
 def read_selector(raw: Json | None) -> Selector:
-    """metav1.LabelSelector: absent matches nothing, `{}` matches everything."""
+    """Read a metav1.LabelSelector: an absent one matches nothing, `{}` matches everything."""
     if raw is None:
         return None
     return pairs(raw.get("matchLabels")) + read_expressions(raw.get("matchExpressions"))
 
 
 def selects(selector: Selector, labels: Labels) -> bool:
-    """Whether every expression holds; None never does."""
+    """Return whether every expression matches; None never matches."""
     return selector is not None and all(expression.holds(labels) for expression in selector)
 
 
 class NodeTerm(msgspec.Struct, frozen=True):
-    """One alternative of a node selector: all its expressions must hold; an empty one holds nowhere."""
+    """One alternative of a node selector: all its expressions must match; an empty one matches no node."""
 
     labels: tuple[Expression, ...]
     fields: tuple[Expression, ...]
 
     def holds(self, labels: Labels, node_name: str) -> bool:
-        """Fields know only metadata.name."""
+        """Return whether a node matches. Fields support only metadata.name."""
         if not self.labels and not self.fields:
             return False
         fields = {"metadata.name": node_name}
@@ -88,7 +89,7 @@ class NodeTerm(msgspec.Struct, frozen=True):
 
 
 def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
-    """core/v1 NodeSelector. None: nothing is required. An empty list: no node will do."""
+    """Read a core/v1 NodeSelector. None: no requirement. An empty list: no node matches."""
     if raw is None:
         return None
     return tuple(
@@ -98,7 +99,7 @@ def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
 
 
 def any_term(terms: tuple[NodeTerm, ...] | None, labels: Labels, node_name: str) -> bool:
-    """One term is enough; no requirement at all is always met."""
+    """Return whether one term matches. Without requirement every node matches."""
     return terms is None or any(term.holds(labels, node_name) for term in terms)
 
 
@@ -119,14 +120,14 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str
 
     def accepts(self, taint: SelectorTaint) -> bool:
-        """An empty effect or key stands for all (scale-up.md §5.1)."""
+        """Return whether it tolerates a taint. An empty effect or key matches all."""
         if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
             return False
         return self.operator == "Exists" or (self.operator in {"", "Equal"} and self.value == taint.value)
 
 
 def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
-    """spec.tolerations."""
+    """Read spec.tolerations."""
     return tuple(
         Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
         for t in raw or ()
@@ -134,7 +135,7 @@ def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
 
 
 def untolerated(taints: Sequence[SelectorTaint], tolerations: Sequence[Toleration]) -> bool:
-    """Whether a taint that keeps pods away (not PreferNoSchedule) has no toleration."""
+    """Return whether a NoSchedule or NoExecute taint has no toleration."""
     return any(
         taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
         for taint in taints

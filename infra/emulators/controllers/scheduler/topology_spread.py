@@ -1,4 +1,4 @@
-"""Topology spread constraints that must hold (scale-up.md §5.4); ScheduleAnyway is not read at all."""
+"""Required topology spread constraints (DoNotSchedule). ScheduleAnyway is not read here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Counted(msgspec.Struct, frozen=True):
     self_match: int
 
     def minimum(self) -> int:
-        """The smallest count, or 0 while there are fewer domains than asked for."""
+        """Return the smallest count, or 0 while there are fewer domains than minDomains."""
         return min(self.counts.values()) if len(self.counts) >= self.constraint.min_domains else 0
 
 
@@ -32,7 +32,7 @@ def _counts_node(pod: PodView, constraint: Spread, node: NodeView) -> bool:
 
 
 def _matching(pod: PodView, constraint: Spread, others: list[PodView]) -> int:
-    if not constraint.selector:  # neither an absent nor an empty selector counts anybody
+    if not constraint.selector:  # an absent or empty selector matches no pod
         return 0
     return sum(
         other.namespace == pod.namespace and not other.terminating and selects(constraint.selector, other.labels)
@@ -50,7 +50,7 @@ def _count(pod: PodView, constraint: Spread, world: ClusterView) -> _Counted:
 
 
 def topology_spread(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """skew = pods in the node's domain + this one - the minimum over domains, at most maxSkew."""
+    """Check that skew = pods in the node's domain + this one - the minimum over domains is at most maxSkew."""
     if not pod.spread:
         return None
     counted = [(c, c.minimum()) for c in (_count(pod, constraint, world) for constraint in pod.spread)]

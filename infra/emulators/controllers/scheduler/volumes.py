@@ -1,6 +1,6 @@
-"""Predicates about volumes: claims, zones, exclusive use, disks, attach limits (scale-up.md §5.1, §5.5).
+"""Predicates about volumes: claims, zones, exclusive use, disks, attach limits.
 
-What becomes of claims that wait for their first consumer is in binding.py.
+Claims that wait for their first consumer are in binding.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _TOPOLOGY = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-# In-tree disks that CSI drivers have taken over: key of the source, field that names the disk, driver, old provisioner.
+# In-tree disks that were migrated to CSI drivers: key of the source, field that names the disk, driver, old
+# provisioner.
 _MIGRATED = (
     ("awsElasticBlockStore", "volumeID", "ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
     ("gcePersistentDisk", "pdName", "pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
@@ -50,7 +51,7 @@ def _claims(pod: PodView, world: ClusterView) -> Iterator[Json]:
 
 
 def _by_name(pod: PodView, world: ClusterView) -> Iterator[Json]:
-    """The claims that the pod names itself; some rules leave out those of generic ephemeral volumes."""
+    """Return the claims that the pod names. Some rules exclude those of generic ephemeral volumes."""
     for volume in pod.raw["spec"].get("volumes") or ():
         if "persistentVolumeClaim" in volume:
             claim = world.claims.get((pod.namespace, volume["persistentVolumeClaim"]["claimName"]))
@@ -63,7 +64,8 @@ def _volume_of(claim: Json, world: ClusterView) -> Json | None:
 
 
 def _nowhere(pod: PodView, world: ClusterView) -> Nowhere | None:
-    """A claim that is missing, going, neither bound nor waiting for its first consumer, or bound to nothing."""
+    """Return whether a claim fits no node: it is missing, being deleted, bound to a missing volume, or unbound without
+    waiting for its first consumer."""
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
         if claim is None:
@@ -80,7 +82,7 @@ def _nowhere(pod: PodView, world: ClusterView) -> Nowhere | None:
 
 
 def volume_binding(pod: PodView, world: ClusterView) -> NodeCheck | Nowhere | None:
-    """Bound volumes must match the node, waiting claims must find or get one there."""
+    """Check that bound volumes match the node and that waiting claims find or get a volume there."""
     nowhere = _nowhere(pod, world)
     if nowhere is not None or not pod.claims:
         return nowhere
@@ -102,7 +104,8 @@ def volume_binding(pod: PodView, world: ClusterView) -> NodeCheck | Nowhere | No
 
 
 def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """A bound volume's zone and region labels (a `__`-joined set) must name the node's; a node without any passes."""
+    """Check a bound volume's zone and region labels (a `__`-joined set) against the node's. A node without such labels
+    fits."""
     bound = [
         volume
         for claim in _by_name(pod, world)
@@ -116,7 +119,7 @@ def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
         for key, value in (volume["metadata"].get("labels") or {}).items()
         if key in _TOPOLOGY
     ]
-    wanted = [(key, values) for key, values in labelled if "" not in values]  # a malformed label is no label
+    wanted = [(key, values) for key, values in labelled if "" not in values]  # a malformed label is ignored
     if not wanted:
         return None
 
@@ -130,7 +133,8 @@ def volume_zone(pod: PodView, world: ClusterView) -> NodeCheck | None:
 
 
 def volume_restrictions(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """A disk that a pod there uses in conflict; a ReadWriteOncePod claim that a placed pod already uses."""
+    """Check for a disk that a pod on the node uses in conflict, and for a ReadWriteOncePod claim that a placed pod
+    uses."""
     exclusive = {
         c["metadata"]["name"]
         for c in _by_name(pod, world)
@@ -158,7 +162,7 @@ def _same_image(one: Json, other: Json) -> bool:
     return bool(shared) and (one.get("pool", "rbd"), one["image"]) == (other.get("pool", "rbd"), other["image"])
 
 
-# Disks that pods name directly, and when two of a kind are the same one.
+# Disks that pods name directly, and when two of a kind are the same.
 _SAME: Mapping[str, Callable[[Json, Json], bool]] = {
     "awsElasticBlockStore": lambda one, other: one["volumeID"] == other["volumeID"],
     "gcePersistentDisk": lambda one, other: one["pdName"] == other["pdName"],
@@ -168,7 +172,8 @@ _SAME: Mapping[str, Callable[[Json, Json], bool]] = {
 
 
 def _conflict(one: Json, other: Json) -> bool:
-    """Two mounts of one disk on a node: only readers may share it, and on EBS not even they."""
+    """Return whether two mounts of one disk on a node conflict. Only read-only mounts may share a disk, and on EBS not
+    even these."""
     for kind, same in _SAME.items():
         mine, held = one.get(kind), other.get(kind)
         readers = kind != "awsElasticBlockStore" and mine and held and mine.get("readOnly") and held.get("readOnly")
@@ -183,7 +188,7 @@ class _Attached(msgspec.Struct, frozen=True):
 
 
 def _source(spec: Json) -> _Attached | None:
-    """The disk of a volume's or a PersistentVolume's own source."""
+    """Return the disk of a source in a volume or a PersistentVolume."""
     for kind, field, driver, _ in _MIGRATED:
         if spec.get(kind):
             return _Attached(driver, spec[kind].get(field, ""))
@@ -192,7 +197,7 @@ def _source(spec: Json) -> _Attached | None:
 
 
 def _attachments(pod: PodView, world: ClusterView) -> set[_Attached]:
-    """CSI volumes of a pod, bound or to be made. CSI volumes written into the pod itself do not count."""
+    """Return CSI volumes of a pod, bound or to be provisioned. Inline CSI volumes do not count."""
     found = {_source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume}
     for claim in _claims(pod, world):
         volume = _volume_of(claim, world)
@@ -206,7 +211,8 @@ def _attachments(pod: PodView, world: ClusterView) -> set[_Attached]:
 
 
 def node_volume_limits(pod: PodView, world: ClusterView) -> NodeCheck | None:
-    """Per CSI driver, the node's volumes and the pod's new ones within CSINode's limit; no limit known passes."""
+    """Check per CSI driver that the node's volumes and the pod's new ones are within CSINode's limit. Without a known
+    limit the node fits."""
     mine = _attachments(pod, world)
     if not mine:
         return None

@@ -1,4 +1,4 @@
-"""DaemonSets: one pod for every node that would take it, tied to that node by name and bound by the scheduler."""
+"""DaemonSets: one pod for every eligible node, assigned to it by node affinity and bound by the scheduler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.emulators.controllers.workloads.replica_sets import is_active, new_po
 from infra.emulators.kube.objects import KubeObject, dig
 from infra.emulators.kube.store import ObjectStore
 
-# What the real controller lets every daemon tolerate, in its order.
+# Tolerations that the real controller adds to every daemon pod, in its order.
 _TOLERATED = (
     ("not-ready", "NoExecute"),
     ("unreachable", "NoExecute"),
@@ -23,7 +23,8 @@ _HOST_NETWORK = (("network-unavailable", "NoSchedule"),)
 
 
 def daemon_pod(owner: KubeObject, node: str) -> KubeObject:
-    """The set's pod for one node: required affinity to its name in place of any other, and the tolerations."""
+    """Return the set's pod for one node: with required affinity to its name instead of any other, and with the
+    tolerations."""
     pod = new_pod(owner, owner["spec"]["template"])
     spec = pod["spec"]
     affinity = spec.setdefault("affinity", {})
@@ -40,7 +41,7 @@ def daemon_pod(owner: KubeObject, node: str) -> KubeObject:
 
 
 def node_of(pod: KubeObject) -> str:
-    """The node that a daemon's pod is for, bound or not."""
+    """Return the node that a daemon pod is for, bound or not."""
     terms = (
         dig(
             pod,
@@ -57,7 +58,7 @@ def node_of(pod: KubeObject) -> str:
 
 
 def _wants(sample: PodView, node: NodeView) -> bool:
-    """Whether the set's template may run there; room is the scheduler's business."""
+    """Return whether the set's template may run there. Resources are the scheduler's concern."""
     return matches_node_affinity(sample, node) and not untolerated(node.taints, sample.tolerations)
 
 
@@ -69,7 +70,7 @@ class DaemonSets:
         self._nodes = InfoReader(read_node)
 
     def step(self) -> None:
-        """Create what is missing, delete what no longer belongs, and count."""
+        """Create missing pods, delete superfluous ones, and update counters."""
         sets = self._store.list("daemonsets", None, "apps")
         if not sets:
             return

@@ -1,4 +1,4 @@
-"""Deployments: one ReplicaSet per pod template, the newest scaled up and the others down."""
+"""Deployments: one ReplicaSet per pod template; the newest is scaled up and the others down."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _DIGITS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: KubeObject) -> str:
-    """A short name for a template, the same in every run."""
+    """Return a short name for a template, the same in every run."""
     number = zlib.crc32(msgspec.json.encode(template, order="sorted"))
     return "".join(_DIGITS[number // len(_DIGITS) ** place % len(_DIGITS)] for place in range(7))
 
 
 def without_label(template: KubeObject, label: str) -> KubeObject:
-    """A set's template as its parent wrote it."""
+    """Return a set's template as in its parent."""
     meta = dict(template.get("metadata") or {})
     meta["labels"] = {key: value for key, value in (meta.get("labels") or {}).items() if key != label}
     return {**template, "metadata": meta}

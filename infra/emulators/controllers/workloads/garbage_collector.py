@@ -1,7 +1,7 @@
-"""The garbage collector: what a removed object controlled goes with it, and old events are forgotten.
+"""The garbage collector: deletes objects whose controller was deleted, and old events.
 
-It reacts to removals it sees happen. It does not hunt for objects whose owner is missing, so a capture of pods alone
-can be loaded and stays.
+It reacts to deletions that it observes and does not search for objects whose owner is missing. A capture that contains
+only pods can therefore be loaded and stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore, Subscription
 
 CLUSTER_API = "cluster.x-k8s.io"
-# Owner kind -> the kind of what it controls; both as (plural, group).
+# Owner kind -> the kind that it controls; both as (plural, group).
 _CHILDREN = (
     (("deployments", "apps"), ("replicasets", "apps")),
     (("replicasets", "apps"), ("pods", "")),
@@ -27,7 +27,7 @@ _CHILDREN = (
 
 
 class Garbage:
-    """The garbage collector of one store. event_seconds: how long an event is kept after it last happened."""
+    """The garbage collector of one store. event_seconds: retention of an event after its last occurrence."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float], event_seconds: float = 3600.0) -> None:
         self._store, self._clock, self._keep = store, clock, event_seconds
@@ -36,7 +36,7 @@ class Garbage:
         self._seen = -1
 
     def step(self) -> None:
-        """Follow the removals since the last step down the table."""
+        """Follow the deletions since the last step."""
         if self._store.version != self._seen:
             self._seen = self._store.version
             self._follow()
@@ -60,7 +60,7 @@ class Garbage:
                 if self._store.latest(plural, group) <= cursor.version:
                     return set()
                 return {e.object["metadata"]["uid"] for e in cursor.poll() if e.type == "DELETED"}
-        except ApiError:  # more happened than the log keeps: from now on, then
+        except ApiError:  # more deletions than the log keeps: continue from now
             pass
         self._cursors[(plural, group)] = self._store.subscribe(plural, group)
         return set()

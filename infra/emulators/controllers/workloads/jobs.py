@@ -1,4 +1,4 @@
-"""Jobs, the least of them: pods until enough have succeeded. Failures are tried again without end."""
+"""Jobs in their simplest form: create pods until enough have succeeded. Failures are retried indefinitely."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from infra.emulators.kube.store import ObjectStore
 
 
 class Jobs:
-    """The Job controller of one store. Its pods end by the kubelet's run-seconds annotation."""
+    """The Job controller of one store. Its pods terminate by the kubelet's run-seconds annotation."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
         self._store, self._clock = store, clock
 
     def step(self) -> None:
-        """Start what is missing and count what is done."""
+        """Start missing pods and count completed ones."""
         jobs = self._store.list("jobs", None, "batch")
         if not jobs:
             return

@@ -1,4 +1,5 @@
-"""ReplicaSets: as many pods as asked for, made anew when one is evicted, the least useful removed first."""
+"""ReplicaSets: the requested number of pods. Evicted pods are replaced, and surplus pods are deleted in the real
+controller's order."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ _COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def is_active(pod: KubeObject) -> bool:
-    """Not on its way out and not ended."""
+    """Return whether the pod is neither terminating nor finished."""
     return "deletionTimestamp" not in pod["metadata"] and dig(pod, "status", "phase") not in {"Succeeded", "Failed"}
 
 
 def new_pod(owner: KubeObject, template: KubeObject) -> KubeObject:
-    """A pod of the owner's template, to be named by the store."""
+    """Return a pod of the owner's template; the store generates its name."""
     meta = template.get("metadata") or {}
     made: KubeObject = {
         "metadata": {
@@ -37,7 +38,8 @@ def new_pod(owner: KubeObject, template: KubeObject) -> KubeObject:
 
 
 def least_useful_first(pods: Sequence[KubeObject]) -> list[KubeObject]:
-    """The order in which the real controller removes: unbound, pending, not ready, cheap, crowded, newest first."""
+    """Sort pods as the real controller deletes them: unbound, pending, not ready, low deletion cost, crowded, newest
+    first."""
     crowd = Counter(pod["spec"].get("nodeName") for pod in pods)
 
     def rank(pod: KubeObject) -> tuple[bool, int, bool, int, int, float, str]:
@@ -63,7 +65,7 @@ class ReplicaSets:
         self._store = store
 
     def step(self) -> None:
-        """Create and delete pods until each set has what it asks for, and count."""
+        """Create and delete pods until each set has the requested number, and update counters."""
         pods = by_controller(self._store.list("pods"))
         for owner in self._store.list("replicasets", None, "apps"):
             mine = pods.get(owner["metadata"]["uid"], [])

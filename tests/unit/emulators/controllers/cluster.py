@@ -1,4 +1,4 @@
-"""A simulated cluster on a clock moved by hand, and short questions about what is in it."""
+"""A simulated cluster with a clock that the test sets, and short queries of its content."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class EmulatedCluster:
         self.sim.step()
 
     def wait(self, seconds: float, by: float = 1.0) -> None:
-        """Let time pass in small steps, everything settling after each."""
+        """Lets time pass in small steps; the controllers run to rest after each."""
         until = self.clock() + seconds
         while self.clock() < until:
             self.clock.advance(min(by, until - self.clock()))

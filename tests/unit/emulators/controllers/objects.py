@@ -1,4 +1,4 @@
-"""Short ways to write the objects that the scheduler's and controllers' tests are about."""
+"""Short constructors of the objects in the scheduler's and controllers' tests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reasons(
     existing: Sequence[KubeObject] = (),
     around: Surroundings | None = None,
 ) -> dict[str, list[str]]:
-    """Why the pod does not fit each node, by node."""
+    """Returns why the pod does not fit each node, by node."""
     world = ClusterView.of(nodes, existing, around)
     return {each["metadata"]["name"]: fits(each, incoming, world) for each in nodes}
 
@@ -66,12 +66,12 @@ def fitting(
     existing: Sequence[KubeObject] = (),
     around: Surroundings | None = None,
 ) -> set[str]:
-    """The nodes the pod fits."""
+    """Returns the nodes that the pod fits."""
     return {name for name, why in reasons(incoming, nodes, existing, around).items() if not why}
 
 
 def affinity(kind: str, *terms: KubeObject) -> KubeObject:
-    """spec.affinity with required terms; kind: podAffinity, podAntiAffinity."""
+    """Returns spec.affinity with required terms; kind: podAffinity, podAntiAffinity."""
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 

@@ -5,7 +5,7 @@ import pytest
 from infra.emulators.controllers.clock import Clock, ManualClock
 
 
-def test_a_fast_clock_passes_as_many_times_as_fast() -> None:
+def test_local_fast_clock_advances_by_its_factor() -> None:
     wall = ManualClock(50.0)
     clock = Clock(1000.0, 60.0, wall)
     wall.advance(2.0)
@@ -13,7 +13,7 @@ def test_a_fast_clock_passes_as_many_times_as_fast() -> None:
     assert clock.wall_seconds(30.0) == 0.5
 
 
-def test_time_neither_stands_nor_goes_back() -> None:
+def test_local_clock_neither_stops_nor_goes_back() -> None:
     with pytest.raises(ValueError, match="time must pass"):
         Clock(0.0, 0.0, ManualClock(0.0))
     with pytest.raises(ValueError, match="does not go back"):

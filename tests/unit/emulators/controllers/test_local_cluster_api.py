@@ -1,4 +1,5 @@
-"""Cluster API: replicas become Machines and Nodes, marked Machines go first, and what can go wrong does."""
+"""Simulated Cluster API controllers: replicas become Machines and Nodes, annotated Machines go first, faults can be
+injected."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def deployment_status(cluster: EmulatedCluster) -> KubeObject:
     return status
 
 
-def test_replicas_become_nodes_in_their_time() -> None:
+def test_local_capi_replicas_become_nodes_after_their_delays() -> None:
     cluster = EmulatedCluster(
         group(2, zone="eu-1a", labels={"pool": "general"}, taints=["dedicated=x:NoSchedule"]), pace=PACE
     )
@@ -61,7 +62,7 @@ def test_replicas_become_nodes_in_their_time() -> None:
 
 
 @VERSIONS
-def test_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> None:
+def test_local_capi_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> None:
     cluster = EmulatedCluster(group(1, version=version), pace=PACE)
     cluster.wait(60)
     [machine] = cluster.machines()
@@ -86,13 +87,13 @@ def test_owners_labels_and_annotations_lead_from_node_to_group(version: str) -> 
     assert ("uid" in machine["status"]["nodeRef"]) is (version == "v1beta1")
 
 
-def test_missing_replicas_are_the_lower_bound() -> None:
+def test_local_capi_missing_replicas_become_the_minimum() -> None:
     unset = objects.machine_deployment("general", 0, 3, 10)
     del unset["spec"]["replicas"]
     assert len(EmulatedCluster(unset, pace=PACE).machines()) == 3
 
 
-def test_a_marked_machine_goes_first_and_takes_its_node() -> None:
+def test_local_capi_annotated_machine_goes_first_with_its_node() -> None:
     cluster = EmulatedCluster(group(3), pace=PACE)
     cluster.wait(60)
     marked = cluster.machines()[1]
@@ -110,7 +111,7 @@ def test_a_marked_machine_goes_first_and_takes_its_node() -> None:
     assert len(cluster.machines()) == len(cluster.nodes()) == 2
 
 
-def test_machines_being_deleted_count_until_they_are_gone() -> None:
+def test_local_capi_machines_in_deletion_count_until_they_are_gone() -> None:
     cluster = EmulatedCluster(group(3), pace=PACE)
     cluster.wait(60)
     cluster.resize("machinedeployments", "general", fields.GROUP, 2)
@@ -120,7 +121,7 @@ def test_machines_being_deleted_count_until_they_are_gone() -> None:
     assert phases(cluster) == ["Running"]
 
 
-def test_who_goes_first() -> None:
+def test_local_capi_deletion_order() -> None:
     def machine(name: str, at: str, **marks: object) -> KubeObject:
         return {
             "metadata": {"name": name, "creationTimestamp": f"2026-11-21T07:{at}Z", **marks},
@@ -145,7 +146,7 @@ def test_who_goes_first() -> None:
     }
 
 
-def test_a_machine_that_never_joins_stays_without_a_node() -> None:
+def test_local_capi_machine_that_never_joins_stays_without_a_node() -> None:
     cluster = EmulatedCluster(group(1), pace=PACE)
     cluster.sim.capi.fail_next("MachineDeployment/default/general", "never-joins")
     cluster.resize("machinedeployments", "general", fields.GROUP, 2)
@@ -156,7 +157,7 @@ def test_a_machine_that_never_joins_stays_without_a_node() -> None:
 
 
 @VERSIONS
-def test_a_machine_that_cannot_be_provisioned_says_so(version: str) -> None:
+def test_local_capi_machine_that_cannot_be_provisioned_reports_it(version: str) -> None:
     cluster = EmulatedCluster(group(0, version=version), pace=PACE)
     cluster.sim.capi.fail_next("default/general", "provisioning-failure")
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
@@ -170,7 +171,7 @@ def test_a_machine_that_cannot_be_provisioned_says_so(version: str) -> None:
     assert "providerID" not in failed["spec"]
 
 
-def test_a_slow_machine_comes_late() -> None:
+def test_local_capi_slow_machine_joins_late() -> None:
     cluster = EmulatedCluster(group(0), pace=PACE)
     cluster.sim.capi.fail_next("default/general", "slow")
     cluster.resize("machinedeployments", "general", fields.GROUP, 1)
@@ -180,12 +181,12 @@ def test_a_slow_machine_comes_late() -> None:
     assert len(cluster.nodes()) == 1
 
 
-def test_a_fault_nobody_knows_is_refused() -> None:
+def test_local_capi_unknown_fault_is_refused() -> None:
     with pytest.raises(ValueError, match="never-joins"):
         EmulatedCluster().sim.capi.fail_next("default/general", "explodes")
 
 
-def test_a_machine_class_is_the_truth_whatever_was_promised() -> None:
+def test_local_capi_machine_class_overrides_the_announced_capacity() -> None:
     real = MachineClass(
         capacity={"cpu": "2", "memory": "8Gi"}, allocatable={"cpu": "1900m", "memory": "7Gi"}, labels={"pool": "real"}
     )
@@ -197,7 +198,7 @@ def test_a_machine_class_is_the_truth_whatever_was_promised() -> None:
     assert node["metadata"]["labels"]["pool"] == "real"
 
 
-def test_only_managed_labels_of_the_template_reach_the_node() -> None:
+def test_local_capi_only_managed_template_labels_reach_the_node() -> None:
     labelled = group(1)
     labelled["spec"]["template"]["metadata"] = {
         "labels": {"node-role.kubernetes.io/worker": "", "team": "blue", "x.node.cluster.x-k8s.io/rack": "7"}
@@ -210,7 +211,7 @@ def test_only_managed_labels_of_the_template_reach_the_node() -> None:
     assert "team" not in labels
 
 
-def test_a_new_template_is_rolled_out() -> None:
+def test_local_capi_new_template_is_rolled_out() -> None:
     cluster = EmulatedCluster(group(2), pace=PACE)
     cluster.wait(70)
     changed = cluster.the("machinedeployments", "general", group=fields.GROUP)
@@ -225,7 +226,7 @@ def test_a_new_template_is_rolled_out() -> None:
     assert revisions == {"1", "2"}
 
 
-def test_a_paused_group_stands_still() -> None:
+def test_local_capi_paused_group_does_not_change() -> None:
     cluster = EmulatedCluster(group(1), pace=PACE)
     paused = cluster.the("machinedeployments", "general", group=fields.GROUP)
     paused["metadata"]["annotations"][fields.PAUSED] = ""
@@ -235,7 +236,7 @@ def test_a_paused_group_stands_still() -> None:
     assert len(cluster.machines()) == 1
 
 
-def test_a_removed_group_takes_its_machines_and_nodes() -> None:
+def test_local_capi_deleted_group_deletes_its_machines_and_nodes() -> None:
     cluster = EmulatedCluster(group(2), pace=PACE)
     cluster.wait(60)
     cluster.store.delete("machinedeployments", "general", "default", fields.GROUP)

@@ -1,4 +1,4 @@
-"""What the simulated Cluster API writes is what the real definitions allow, and nothing of it would be dropped."""
+"""Objects written by the simulated Cluster API satisfy the real definitions, and no field of them would be dropped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wrong(store: ObjectStore, plural: str, version: str) -> list[str]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
-def test_every_object_satisfies_the_real_definitions_all_along(version: str) -> None:
+def test_local_capi_every_object_always_satisfies_the_real_definitions(version: str) -> None:
     clock = ManualClock(START)
     store = ObjectStore(clock)
     load(store, SHARED / "data" / "capi-crds")

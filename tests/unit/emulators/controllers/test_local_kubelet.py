@@ -1,4 +1,4 @@
-"""Nodes coming up and going silent, pods starting, ending, and being cleared away."""
+"""Lifecycle of nodes and pods: nodes become ready or go silent; pods start, end, and are deleted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.emulators.controllers.objects import pod
 PACE = Pace(kubelets=KubeletTimes(boot=20, start=3, stop=2, heartbeat=300))
 
 
-def test_a_node_boots_then_takes_pods_which_start() -> None:
+def test_local_kubelet_node_boots_and_starts_its_pods() -> None:
     cluster = EmulatedCluster(objects.node("n1", ready=False), pod(), pace=PACE)
     booting = cluster.the("nodes", "n1", "")
     assert condition(booting, "Ready") is not None
@@ -32,7 +32,7 @@ def test_a_node_boots_then_takes_pods_which_start() -> None:
     assert is_true(started, "Ready")
 
 
-def test_a_deleted_pod_is_gone_after_its_grace_or_the_time_it_needs() -> None:
+def test_local_kubelet_deleted_pod_ends_after_its_grace_or_its_shutdown_time() -> None:
     cluster = EmulatedCluster(
         objects.node("n1"),
         pod("slow", terminationGracePeriodSeconds=60),
@@ -47,14 +47,14 @@ def test_a_deleted_pod_is_gone_after_its_grace_or_the_time_it_needs() -> None:
     assert cluster.pods() == []
 
 
-def test_pods_of_a_vanished_node_are_removed() -> None:
+def test_local_kubelet_pods_of_a_vanished_node_are_deleted() -> None:
     cluster = EmulatedCluster(objects.node("n1"), pod(), pace=PACE)
     cluster.store.delete("nodes", "n1")
     cluster.sim.step()
     assert cluster.pods() == []
 
 
-def test_a_silent_node_becomes_unreachable_and_recovers() -> None:
+def test_local_kubelet_silent_node_becomes_unreachable_and_recovers() -> None:
     cluster = EmulatedCluster(objects.node("n1"), pod(), pace=PACE)
     cluster.sim.kubelets.silence("n1")
     cluster.wait(30)
@@ -68,7 +68,7 @@ def test_a_silent_node_becomes_unreachable_and_recovers() -> None:
     assert "taints" not in cluster.the("nodes", "n1", "")["spec"]
 
 
-def test_a_ready_node_reports_now_and_then() -> None:
+def test_local_kubelet_ready_node_reports_its_status_periodically() -> None:
     cluster = EmulatedCluster(objects.node("n1"), pace=PACE)
     first = (condition(cluster.the("nodes", "n1", ""), "Ready") or {})["lastHeartbeatTime"]
     cluster.wait(301, by=10)
@@ -77,7 +77,7 @@ def test_a_ready_node_reports_now_and_then() -> None:
     assert later["status"] == "True"
 
 
-def test_a_pod_with_a_run_time_ends_by_itself() -> None:
+def test_local_kubelet_pod_with_a_run_time_ends_by_itself() -> None:
     short = pod(restartPolicy="Never")
     short["metadata"]["annotations"] = {RUN_SECONDS: "5"}
     cluster = EmulatedCluster(objects.node("n1"), short, pace=PACE)

@@ -1,4 +1,4 @@
-"""MachinePools with and without Machines, and pauses, in the emulated controllers (clusterapi.md §3, D11, D29)."""
+"""MachinePools with and without Machines, and pauses, in the emulated controllers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listed(cluster: EmulatedCluster) -> list[str]:
 
 @VERSIONS
 @pytest.mark.parametrize("machines", [True, False])
-def test_instances_are_listed_as_they_come_and_join_in_their_time(version: str, machines: bool) -> None:
+def test_local_pool_instances_are_listed_and_join_after_their_delays(version: str, machines: bool) -> None:
     cluster = of_pool(version=version, machines=machines)
     assert (listed(cluster), len(cluster.machines())) == ([], 2 if machines else 0)
     cluster.wait(21)
@@ -61,7 +61,7 @@ def test_instances_are_listed_as_they_come_and_join_in_their_time(version: str, 
 
 
 @pytest.mark.parametrize(("how", "goes_first"), [("machines", "marked"), ("heedless", "first")])
-def test_which_machine_goes_is_up_to_the_provider(how: str, goes_first: str) -> None:
+def test_local_pool_infrastructure_provider_chooses_the_machine_to_delete(how: str, goes_first: str) -> None:
     made = objects.machine_pool("pool", 3, 0, 10, machines=True)
     made["metadata"]["annotations"]["local.outscaler/pool"] = how
     cluster = EmulatedCluster(made, pace=PACE)
@@ -76,7 +76,7 @@ def test_which_machine_goes_is_up_to_the_provider(how: str, goes_first: str) -> 
     assert len(cluster.nodes()) == len(listed(cluster)) == 2
 
 
-def test_without_machines_the_oldest_goes_and_new_ones_have_new_names() -> None:
+def test_local_pool_without_machines_deletes_the_oldest_and_never_reuses_names() -> None:
     cluster = of_pool(3)
     cluster.wait(60)
     cluster.resize("machinepools", "pool", fields.GROUP, 2)
@@ -99,7 +99,7 @@ def test_without_machines_the_oldest_goes_and_new_ones_have_new_names() -> None:
     ],
 )
 @pytest.mark.parametrize("machines", [True, False])
-def test_what_can_go_wrong_with_a_pools_instance(fault: str, exists: bool, joins: bool, machines: bool) -> None:
+def test_local_pool_instance_faults(fault: str, exists: bool, joins: bool, machines: bool) -> None:
     cluster = of_pool(0, machines=machines)
     cluster.sim.capi.fail_next("MachinePool/default/pool", fault)
     cluster.resize("machinepools", "pool", fields.GROUP, 1)
@@ -111,7 +111,7 @@ def test_what_can_go_wrong_with_a_pools_instance(fault: str, exists: bool, joins
 
 @VERSIONS
 @pytest.mark.parametrize(("fault", "word"), [("out-of-stock", "capacity"), ("quota", "quota")])
-def test_a_machine_without_stock_or_quota_says_so_in_its_conditions(fault: str, word: str, version: str) -> None:
+def test_local_capi_machine_without_stock_or_quota_has_conditions(fault: str, word: str, version: str) -> None:
     cluster = EmulatedCluster(objects.machine_deployment("md", 0, 0, 5, version=version), pace=PACE)
     cluster.sim.capi.fail_next("default/md", fault)
     cluster.resize("machinedeployments", "md", fields.GROUP, 1)
@@ -130,7 +130,7 @@ def test_a_machine_without_stock_or_quota_says_so_in_its_conditions(fault: str, 
         objects.machine_pool("pool", 1, 0, 5, machines=True),
     ],
 )
-def test_D29_a_paused_cluster_stands_still_and_says_so(made: KubeObject) -> None:
+def test_local_capi_paused_cluster_does_not_change_and_reports_it(made: KubeObject) -> None:
     cluster = EmulatedCluster(objects.cluster(paused=True), made, pace=PACE)
     plural = objects.WHERE[made["kind"]][0]
     cluster.wait(80, by=10)
@@ -150,15 +150,15 @@ def size(name: str, asked: int) -> SetSize:
 @pytest.mark.parametrize(
     ("wanted", "new", "old", "staying", "sizes"),
     [
-        (3, 0, {"a": 3}, {"a": 3}, {"new": 0, "a": 3}),  # nobody has deleted any
+        (3, 0, {"a": 3}, {"a": 3}, {"new": 0, "a": 3}),  # none has been deleted
         (3, 0, {"a": 3}, {"a": 2}, {"new": 1, "a": 2}),  # one is replaced
-        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),  # smaller: the outdated give way
+        (2, 1, {"a": 2}, {"a": 2}, {"new": 1, "a": 1}),  # smaller: the outdated machines are deleted
         (1, 1, {"a": 2, "b": 1}, {"a": 2, "b": 1}, {"new": 1, "a": 0, "b": 0}),
-        (4, 1, {"a": 2}, {"a": 2}, {"new": 2, "a": 2}),  # larger: the current one grows
+        (4, 1, {"a": 2}, {"a": 2}, {"new": 2, "a": 2}),  # larger: the current set grows
         (1, 2, {"a": 1}, {"a": 1}, {"new": 1, "a": 0}),
     ],
 )
-def test_who_gives_way_where_outdated_machines_wait_for_their_deletion(
+def test_local_capi_deletion_order_with_outdated_on_delete_machines(
     wanted: int, new: int, old: dict[str, int], staying: dict[str, int], sizes: dict[str, int]
 ) -> None:
     assert on_delete(wanted, size("new", new), [size(*each) for each in old.items()], staying) == sizes
@@ -167,11 +167,13 @@ def test_who_gives_way_where_outdated_machines_wait_for_their_deletion(
 @pytest.mark.parametrize(
     ("wanted", "surge", "asked", "sizes"),
     [
-        (2, 1, {"a": 3}, {"a": 2}),  # one set follows the size
+        (2, 1, {"a": 3}, {"a": 2}),  # a single set follows the size
         (6, 0, {"a": 6, "b": 3}, {"a": 4, "b": 2}),
         (4, 1, {"a": 4, "b": 1}, {"a": 4, "b": 1}),
         (0, 1, {"a": 2, "b": 1}, {"a": 0, "b": 0}),
     ],
 )
-def test_who_gives_way_in_a_pause(wanted: int, surge: int, asked: dict[str, int], sizes: dict[str, int]) -> None:
+def test_local_capi_deletion_order_in_a_pause(
+    wanted: int, surge: int, asked: dict[str, int], sizes: dict[str, int]
+) -> None:
     assert proportional(wanted, surge, [], [size(*each) for each in asked.items()]) == sizes

@@ -1,4 +1,4 @@
-"""The controllers together: the same twice, at rest when nothing happens, and a whole story."""
+"""All controllers together: deterministic, idle when nothing happens, and a complete scenario."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def everything(store: ObjectStore) -> list[list[KubeObject]]:
     return [store.list(plural, group=group) for plural, group in kinds]
 
 
-def test_two_runs_of_one_story_are_equal() -> None:
+def test_local_simulation_two_runs_of_one_scenario_are_equal() -> None:
     first, second, other = story(1), story(1), story(2)
     assert everything(first.store) == everything(second.store)
     assert first.store.version == second.store.version
     assert everything(first.store) != everything(other.store)
 
 
-def test_load_moves_when_a_node_goes_and_waits_for_room() -> None:
+def test_local_simulation_pods_of_a_deleted_node_wait_for_room_elsewhere() -> None:
     cluster = story(1)
     assert len(cluster.nodes()) == 1
     web = cluster.pods("default")
@@ -57,14 +57,14 @@ def test_load_moves_when_a_node_goes_and_waits_for_room() -> None:
     assert budget["disruptionsAllowed"] == 0
 
 
-def test_a_cluster_at_rest_writes_nothing() -> None:
+def test_local_simulation_idle_cluster_writes_nothing() -> None:
     cluster = story(1)
     before = cluster.store.version
     cluster.wait(20)
     assert cluster.store.version == before
 
 
-def test_it_runs_in_a_thread_until_told_to_stop() -> None:
+def test_local_simulation_runs_in_a_thread_until_stopped() -> None:
     cluster = EmulatedCluster()
     live = ClusterSimulation(cluster.store, lambda: START)
     stop = threading.Event()

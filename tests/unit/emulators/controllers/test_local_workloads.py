@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, DaemonSets and Jobs: created, recreated, rolled, scaled, collected."""
+"""Deployments, ReplicaSets, DaemonSets and Jobs: creation, recreation, rollout, scaling and garbage collection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def web(replicas: int = 4) -> KubeObject:
     return objects.deployment("web", replicas=replicas, cpu="100m")
 
 
-def test_a_deployment_makes_a_set_and_the_set_makes_pods() -> None:
+def test_local_deployment_creates_a_replica_set_that_creates_pods() -> None:
     cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     [rs] = cluster.store.list("replicasets", group="apps")
@@ -39,7 +39,7 @@ def test_a_deployment_makes_a_set_and_the_set_makes_pods() -> None:
     assert {t["tolerationSeconds"] for t in sample["tolerations"]} == {300}
 
 
-def test_an_evicted_pod_is_made_anew_at_once() -> None:
+def test_local_evicted_pod_is_recreated_at_once() -> None:
     cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     victim = cluster.pods()[0]["metadata"]["name"]
@@ -51,7 +51,7 @@ def test_an_evicted_pod_is_made_anew_at_once() -> None:
     assert victim not in names(cluster.pods())
 
 
-def test_scaling_down_takes_pending_pods_first() -> None:
+def test_local_replica_set_scale_down_deletes_pending_pods_first() -> None:
     cluster = EmulatedCluster(objects.node("n1", cpu="1"), objects.deployment("web", replicas=8, cpu="250m"))
     cluster.wait(5)
     kept = names(cluster.running())
@@ -60,7 +60,7 @@ def test_scaling_down_takes_pending_pods_first() -> None:
     assert names(cluster.pods()) == kept
 
 
-def test_order_of_removal() -> None:
+def test_local_replica_set_deletion_order() -> None:
     def running(name: str, node: str, at: str, cost: str = "0", ready: bool = True) -> KubeObject:
         made = pod(name, on=node)
         made["metadata"] |= {
@@ -80,7 +80,7 @@ def test_order_of_removal() -> None:
     assert [p["metadata"]["name"] for p in least_useful_first(pods)] == ["unready", "new", "old", "alone", "dear"]
 
 
-def test_a_new_template_is_rolled_out_without_losing_more_than_allowed() -> None:
+def test_local_deployment_rollout_keeps_the_allowed_availability() -> None:
     cluster = EmulatedCluster(objects.node("n1"), web(4))
     cluster.wait(5)
     changed = cluster.the("deployments", "web", group="apps")
@@ -98,7 +98,7 @@ def test_a_new_template_is_rolled_out_without_losing_more_than_allowed() -> None
     assert cluster.the("deployments", "web", group="apps")["status"]["updatedReplicas"] == 4
 
 
-def test_a_removed_deployment_takes_everything_with_it() -> None:
+def test_local_deleted_deployment_deletes_its_sets_and_pods() -> None:
     cluster = EmulatedCluster(objects.node("n1"), web())
     cluster.wait(5)
     cluster.store.delete("deployments", "web", "default", "apps")
@@ -107,7 +107,7 @@ def test_a_removed_deployment_takes_everything_with_it() -> None:
     assert cluster.store.list("replicasets", group="apps") == []
 
 
-def test_pods_loaded_without_their_owners_stay() -> None:
+def test_local_pods_loaded_without_their_owners_stay() -> None:
     cluster = EmulatedCluster(objects.node("n1"))
     orphan = pod("orphan", on="n1")
     orphan["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "gone", "uid": "u", "controller": True}]
@@ -116,7 +116,7 @@ def test_pods_loaded_without_their_owners_stay() -> None:
     assert names(cluster.pods()) == {"orphan"}
 
 
-def test_a_daemon_runs_on_every_node_that_would_take_it() -> None:
+def test_local_daemonset_runs_on_every_eligible_node() -> None:
     taint = {"key": "dedicated", "value": "batch", "effect": "NoSchedule"}
     cluster = EmulatedCluster(
         objects.node("n1"),
@@ -135,7 +135,7 @@ def test_a_daemon_runs_on_every_node_that_would_take_it() -> None:
     assert len(cluster.running()) == 7
 
 
-def test_a_daemons_pod_is_tied_to_its_node_and_survives_a_cordon() -> None:
+def test_local_daemonset_pod_is_bound_to_its_node_and_survives_a_cordon() -> None:
     cluster = EmulatedCluster(objects.node("n1"), objects.daemonset("logs"))
     [daemon] = cluster.pods()
     terms = daemon["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -149,7 +149,7 @@ def test_a_daemons_pod_is_tied_to_its_node_and_survives_a_cordon() -> None:
     assert names(cluster.pods()) == {daemon["metadata"]["name"]}
 
 
-def test_a_job_runs_its_pods_to_the_end() -> None:
+def test_local_job_runs_its_pods_to_completion() -> None:
     template = {
         "metadata": {"annotations": {RUN_SECONDS: "5"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]},

@@ -1,4 +1,4 @@
-"""Affinity and anti-affinity between pods: cases P18 to P23, and namespaces."""
+"""Affinity and anti-affinity between pods, and their namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.emulators.controllers.objects import HOST, ZONE, affinity, fitti
 ZONES = [node("a1", "a"), node("b1", "b"), node("bare")]
 
 
-def test_near_a_matching_pod_p18() -> None:
+def test_scheduler_affinity_places_near_a_matching_pod() -> None:
     db = pod("db", on="a1", labels={"app": "db"})
     assert reasons(pod(affinity=affinity("podAffinity", term("db"))), ZONES, [db]) == {
         "a1": [],
@@ -22,16 +22,16 @@ def test_near_a_matching_pod_p18() -> None:
     }
 
 
-def test_the_first_of_its_kind_goes_where_the_key_is_p19() -> None:
+def test_scheduler_affinity_first_pod_of_its_kind_needs_only_the_topology_key() -> None:
     first = pod(labels={"app": "x"}, affinity=affinity("podAffinity", term("x")))
     assert fitting(first, ZONES) == {"a1", "b1"}
 
 
-def test_no_exception_for_another_kind_p20() -> None:
+def test_scheduler_affinity_without_a_self_match_has_no_first_pod_exception() -> None:
     assert not fitting(pod(labels={"app": "y"}, affinity=affinity("podAffinity", term("x"))), ZONES)
 
 
-def test_one_pod_must_match_all_terms_p21() -> None:
+def test_scheduler_affinity_one_pod_must_match_all_terms() -> None:
     tier = {"labelSelector": {"matchLabels": {"tier": "t"}}, "topologyKey": ZONE}
     asking = pod(affinity=affinity("podAffinity", term("a"), tier))
     halves = [pod("one", on="a1", labels={"app": "a"}), pod("two", on="a1", labels={"tier": "t"})]
@@ -39,7 +39,7 @@ def test_one_pod_must_match_all_terms_p21() -> None:
     assert fitting(asking, ZONES, [pod("both", on="a1", labels={"app": "a", "tier": "t"})]) == {"a1"}
 
 
-def test_anti_affinity_of_existing_pods_p22() -> None:
+def test_scheduler_anti_affinity_of_existing_pods() -> None:
     guard = pod("guard", on="a1", affinity=affinity("podAntiAffinity", term("x")))
     assert reasons(pod(labels={"app": "x"}), [*ZONES, node("a2", "a")], [guard]) == {
         "a1": [EXISTING_ANTI_AFFINITY],
@@ -49,7 +49,7 @@ def test_anti_affinity_of_existing_pods_p22() -> None:
     }
 
 
-def test_anti_affinity_where_the_key_is_missing_p23() -> None:
+def test_scheduler_anti_affinity_where_the_topology_key_is_missing() -> None:
     nameless = node("nameless")
     del nameless["metadata"]["labels"][HOST]
     apart = pod(labels={"app": "x"}, affinity=affinity("podAntiAffinity", term("x", HOST)))
@@ -70,14 +70,14 @@ def test_anti_affinity_where_the_key_is_missing_p23() -> None:
         ),
     ],
 )
-def test_namespaces_of_a_term(where: dict[str, Any], found: bool) -> None:
+def test_scheduler_affinity_namespaces_of_a_term(where: dict[str, Any], found: bool) -> None:
     around = Surroundings(namespaces=({"metadata": {"name": "other", "labels": {"team": "blue"}}},))
     there = pod("x1", on="a1", namespace="other", labels={"app": "x"})
     apart = pod(affinity=affinity("podAntiAffinity", term("x", **where)))
     assert ("a1" not in fitting(apart, ZONES, [there], around)) is found
 
 
-def test_label_keys_tell_versions_apart() -> None:
+def test_scheduler_affinity_match_label_keys_distinguish_versions() -> None:
     there = pod("old", on="a1", labels={"app": "x", "version": "1"})
     apart = term("x", matchLabelKeys=["version"])
     newer = pod(labels={"app": "x", "version": "2"}, affinity=affinity("podAntiAffinity", apart))
@@ -86,7 +86,7 @@ def test_label_keys_tell_versions_apart() -> None:
     assert "a1" not in fitting(same, ZONES, [there])
 
 
-def test_no_selector_matches_no_pod() -> None:
+def test_scheduler_affinity_without_a_selector_matches_no_pod() -> None:
     there = pod("x1", on="a1", labels={"app": "x"})
     apart = pod(affinity=affinity("podAntiAffinity", {"topologyKey": HOST}))
     assert "a1" in fitting(apart, ZONES, [there])

@@ -1,4 +1,5 @@
-"""Against a real control plane's capture: the words of its scheduler about 34 pods, the work of its controllers."""
+"""Comparison with a capture of a real control plane: its scheduler's messages about 34 pods, and its controllers'
+objects."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def refused(pods: tuple[dict[str, Any], ...]) -> dict[str, str]:
     }
 
 
-def test_every_refusal_is_worded_as_the_real_one() -> None:
+def test_scheduler_refusal_messages_equal_the_real_ones() -> None:
     pods = items("pods")
     around = Surroundings(
         claims=items("pvcs"),
@@ -48,8 +49,8 @@ def test_every_refusal_is_worded_as_the_real_one() -> None:
     assert said == real
 
 
-def test_a_captured_cluster_is_at_peace_with_the_controllers() -> None:
-    """Nothing is created, deleted or moved: what the real controllers left is what these would have made."""
+def test_controllers_change_nothing_in_a_captured_cluster() -> None:
+    """Nothing is created, deleted or moved: the simulated controllers would have made what the real ones left."""
     clock = ManualClock(START)
     store = ObjectStore(clock)
     for name in ("cluster-scoped", "nodes", "pvcs", "workloads", "pdbs", "pods"):

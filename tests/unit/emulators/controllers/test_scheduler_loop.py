@@ -1,4 +1,4 @@
-"""What the scheduler writes into the store: bindings, refusals, gates, and events that count."""
+"""The scheduler's writes to the store: bindings, refusals, gates, and events with counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def events(store: ObjectStore, reason: str) -> list[tuple[str, int]]:
     return [(e["message"], e["count"]) for e in store.list("events") if e["reason"] == reason]
 
 
-def test_a_pod_that_fits_is_bound_with_the_zone_of_its_node() -> None:
+def test_scheduler_binds_a_fitting_pod_with_the_zone_of_its_node() -> None:
     cluster = EmulatedCluster(objects.node("n1", labels={"topology.kubernetes.io/zone": "a"}), pod(cpu="1"))
     bound = cluster.the("pods", "new")
     assert bound["spec"]["nodeName"] == "n1"
@@ -26,7 +26,7 @@ def test_a_pod_that_fits_is_bound_with_the_zone_of_its_node() -> None:
     assert events(cluster.store, "Scheduled") == [("Successfully assigned default/new to n1", 1)]
 
 
-def test_a_refused_pod_says_why_and_its_event_counts_further_attempts() -> None:
+def test_scheduler_refusal_states_the_reason_and_its_event_counts_attempts() -> None:
     cluster = EmulatedCluster(
         objects.node("n1", cpu="1"),
         objects.node("n2", cpu="8", memory="1Gi"),
@@ -43,7 +43,7 @@ def test_a_refused_pod_says_why_and_its_event_counts_further_attempts() -> None:
     assert cluster.pods()[0]["spec"]["nodeName"] == "n3"
 
 
-def test_a_gated_pod_is_left_alone_until_the_gate_is_gone() -> None:
+def test_scheduler_skips_a_gated_pod_until_the_gate_is_removed() -> None:
     cluster = EmulatedCluster(objects.node("n1"), pod(schedulingGates=[{"name": "example.com/wait"}]))
     gated = cluster.the("pods", "new")
     assert scheduled(gated)["reason"] == "SchedulingGated"
@@ -54,16 +54,16 @@ def test_a_gated_pod_is_left_alone_until_the_gate_is_gone() -> None:
     assert cluster.the("pods", "new")["spec"]["nodeName"] == "n1"
 
 
-def test_pods_of_another_scheduler_are_not_touched() -> None:
+def test_scheduler_does_not_touch_pods_of_another_scheduler() -> None:
     cluster = EmulatedCluster(objects.node("n1"), pod(schedulerName="other"))
     assert "conditions" not in cluster.the("pods", "new")["status"]
 
 
-def test_the_most_important_pod_gets_the_room() -> None:
+def test_scheduler_places_the_pod_of_highest_priority_first() -> None:
     cluster = EmulatedCluster(objects.node("n1", cpu="1"), pod("low", cpu="1"), pod("high", cpu="1", priority=1000))
     assert cluster.the("pods", "high")["spec"]["nodeName"] == "n1"
     assert scheduled(cluster.the("pods", "low"))["message"] == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-def test_without_nodes_it_says_so() -> None:
+def test_scheduler_without_nodes_reports_it() -> None:
     assert scheduled(EmulatedCluster(pod()).the("pods", "new"))["message"] == "no nodes available to schedule pods"

@@ -1,4 +1,4 @@
-"""Selectors, affinity, taints, cordon and ports: cases P9 to P17."""
+"""Node selectors, node affinity, taints, cordon and host ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def in_(key: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [expression(key, "In", *values)]}
 
 
-def test_selector_and_one_of_the_terms_p9() -> None:
+def test_scheduler_node_selector_and_one_affinity_term_must_match() -> None:
     asking = pod(nodeSelector={"a": "1"}, affinity=node_terms(in_("b", "2"), in_("c", "3")))
     nodes = [node("both", labels={"a": "1", "c": "3"}), node("term-only", labels={"b": "2"})]
     assert reasons(asking, nodes) == {"both": [], "term-only": ["node(s) didn't match Pod's node affinity/selector"]}
@@ -31,17 +31,17 @@ def test_selector_and_one_of_the_terms_p9() -> None:
         pytest.param(expression("size", "Exists"), True, id="Exists"),
     ],
 )
-def test_expression_on_a_node(wanted: dict[str, Any], fits: bool) -> None:
+def test_scheduler_node_affinity_expressions(wanted: dict[str, Any], fits: bool) -> None:
     there = node(labels={"size": "8", "word": "large"})
     assert bool(fitting(pod(affinity=node_terms({"matchExpressions": [wanted]})), [there])) is fits
 
 
 @pytest.mark.parametrize("terms", [pytest.param([{}], id="P11-empty-term"), pytest.param([], id="P11-no-term")])
-def test_terms_that_match_nothing(terms: list[dict[str, Any]]) -> None:
+def test_scheduler_node_affinity_terms_that_match_nothing(terms: list[dict[str, Any]]) -> None:
     assert not fitting(pod(affinity=node_terms(*terms)), [node()])
 
 
-def test_match_fields_name_one_node_p12() -> None:
+def test_scheduler_match_fields_name_one_node() -> None:
     only = pod(affinity=node_terms({"matchFields": [expression("metadata.name", "In", "node-7")]}))
     assert fitting(only, [node("node-7"), node("node-8")]) == {"node-7"}
 
@@ -59,16 +59,16 @@ TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
         pytest.param({"key": "k", "value": "v", "effect": "NoExecute"}, False, id="P13-other-effect"),
     ],
 )
-def test_toleration(toleration: dict[str, str], fits: bool) -> None:
+def test_scheduler_toleration_matching(toleration: dict[str, str], fits: bool) -> None:
     why = reasons(pod(tolerations=[toleration]), [node(taints=[TAINT])])["n1"]
     assert why == ([] if fits else ["node(s) had untolerated taint(s)"])
 
 
-def test_prefer_no_schedule_never_blocks_p14() -> None:
+def test_scheduler_prefer_no_schedule_never_blocks() -> None:
     assert fitting(pod(), [node(taints=[{"key": "k", "effect": "PreferNoSchedule"}])])
 
 
-def test_cordoned_node_p15() -> None:
+def test_scheduler_cordoned_node_is_unschedulable() -> None:
     cordoned = node()
     cordoned["spec"]["unschedulable"] = True
     assert reasons(pod(), [cordoned]) == {"n1": ["node(s) were unschedulable"]}
@@ -107,10 +107,10 @@ def ports(ip: str = "", port: int = 8080, protocol: str = "TCP", **more: int) ->
         pytest.param({"containers": [{"name": "c", "ports": [{"containerPort": 8080}]}]}, True, id="P17-no-host-port"),
     ],
 )
-def test_host_ports(mine: dict[str, Any], fits: bool) -> None:
+def test_scheduler_host_port_conflicts(mine: dict[str, Any], fits: bool) -> None:
     why = reasons(pod(**mine), [node()], [pod("old", on="n1", **ports("127.0.0.1"))])["n1"]
     assert why == ([] if fits else ["node(s) didn't have free ports for the requested pod ports"])
 
 
-def test_the_first_predicate_that_refuses_gives_the_reason() -> None:
+def test_scheduler_first_refusing_predicate_gives_the_reason() -> None:
     assert reasons(pod(cpu="99"), [node(taints=[TAINT])]) == {"n1": ["node(s) had untolerated taint(s)"]}

@@ -1,4 +1,4 @@
-"""What a pod asks and what a node has left: cases P1 to P8."""
+"""Pod requests and remaining node capacity."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SIDECAR = container("50m", name="side", restartPolicy="Always")
         ),
     ],
 )
-def test_request_of_a_pod(spec: dict[str, Any], cpu: int) -> None:
+def test_scheduler_request_of_a_pod(spec: dict[str, Any], cpu: int) -> None:
     assert pod_requests(pod(containers=MAIN, **spec))["cpu"] == cpu
 
 
-def test_a_resized_container_counts_what_it_still_holds() -> None:
+def test_scheduler_resized_container_counts_its_allocated_resources() -> None:
     resized = pod(on="n1", cpu="100m")
     resized["status"] = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "300m"}}]}
     assert pod_requests(resized)["cpu"] == 300
@@ -51,32 +51,32 @@ def test_a_resized_container_counts_what_it_still_holds() -> None:
         pytest.param("1200m", "1m", ["Insufficient cpu"], id="P5-asks-little"),
     ],
 )
-def test_room_left(used: str, asked: str | None, why: list[str]) -> None:
+def test_scheduler_remaining_capacity_of_a_node(used: str, asked: str | None, why: list[str]) -> None:
     assert reasons(pod(cpu=asked), [node()], [pod("old", on="n1", cpu=used)]) == {"n1": why}
 
 
-def test_pod_count_p6() -> None:
+def test_scheduler_pod_count_limit() -> None:
     existing = [pod(f"old-{i}", on="n1") for i in range(10)]
     assert reasons(pod(), [node(pods="10")], existing) == {"n1": ["Too many pods"]}
 
 
-def test_extended_resource_the_node_lacks_p7() -> None:
+def test_scheduler_extended_resource_missing_on_the_node() -> None:
     asking = pod(containers=[{"name": "c", "resources": {"requests": {"nvidia.com/gpu": "1", "cpu": "2"}}}])
     assert reasons(asking, [node()])["n1"] == ["Insufficient nvidia.com/gpu", "Insufficient cpu"]
 
 
-def test_allocatable_counts_not_capacity_p8() -> None:
+def test_scheduler_uses_allocatable_and_not_capacity() -> None:
     tight = node(cpu="1900m")
     tight["status"]["capacity"]["cpu"] = "2"
     assert reasons(pod(cpu="1950m"), [tight]) == {"n1": ["Insufficient cpu"]}
 
 
-def test_finished_pods_and_pods_of_other_nodes_take_no_room() -> None:
+def test_scheduler_ignores_finished_pods_and_pods_of_other_nodes() -> None:
     done = pod("done", on="n1", cpu="1")
     done["status"] = {"phase": "Succeeded"}
     assert reasons(pod(cpu="1"), [node()], [done, pod("lost", on="gone", cpu="1")]) == {"n1": []}
 
 
-def test_device_claims_are_not_simulated_and_never_fit() -> None:
+def test_scheduler_device_claims_are_not_simulated_and_never_fit() -> None:
     asking = pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     assert reasons(asking, [node()]) == {"n1": ["cannot allocate all claims"]}

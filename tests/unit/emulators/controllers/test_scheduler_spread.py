@@ -1,4 +1,4 @@
-"""Topology spread: cases P24 to P33."""
+"""Pod topology spread constraints."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ def placed(labels: dict[str, str] | None = None, **counts: int) -> list[KubeObje
 A, B, C = node("a1", "a"), node("b1", "b"), node("c1", "c")
 
 
-def test_skew_over_the_minimum_p24() -> None:
+def test_scheduler_spread_skew_over_the_minimum() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread()])
     assert reasons(asking, [A, B], placed(a=3, b=1)) == {"a1": [MISMATCH], "b1": []}
 
 
-def test_a_new_empty_domain_takes_the_pod_p25() -> None:
+def test_scheduler_spread_new_empty_domain_takes_the_pod() -> None:
     assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B, C], placed(a=2, b=2)) == {"c1"}
 
 
-def test_too_few_domains_count_as_an_empty_one_p26() -> None:
+def test_scheduler_spread_too_few_domains_count_as_an_empty_one() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread(minDomains=3)])
     assert not fitting(asking, [A, B], placed(a=1, b=1))
     assert fitting(asking, [A, B, C], placed(a=1, b=1)) == {"c1"}
 
 
-def test_a_pod_outside_its_own_selector_adds_nothing_p27() -> None:
+def test_scheduler_spread_pod_outside_its_own_selector_adds_nothing() -> None:
     asking = pod(labels={"app": "y"}, topologySpreadConstraints=[spread()])
     assert fitting(asking, [A, B], placed(a=2, b=1)) == {"a1", "b1"}
 
 
-def test_node_without_the_key_p28() -> None:
+def test_scheduler_spread_node_without_the_topology_key() -> None:
     bare = node("bare1")
     asking = pod(labels=X, topologySpreadConstraints=[spread()])
     assert reasons(asking, [A, bare], placed(a=1, bare=5)) == {"a1": [], "bare1": [MISSING_LABEL]}
 
 
-def test_a_node_must_have_every_key_to_count_p29() -> None:
+def test_scheduler_spread_counts_only_nodes_with_every_topology_key() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread(), spread(HOST)])
-    bare = node("bare1")  # a hostname, no zone: neither its 0 pods nor its host lower a minimum
+    bare = node("bare1")  # has a hostname but no zone: neither its 0 pods nor its hostname lowers a minimum
     assert fitting(asking, [A, B, bare], placed(a=1, b=1)) == {"a1", "b1"}
 
 
-def test_taints_policy_p30() -> None:
+def test_scheduler_spread_node_taints_policy() -> None:
     tainted = node("t1", "t", taints=[{"key": "k", "effect": "NoSchedule"}])
     nodes, there = [A, B, tainted], placed(a=1, b=1)
     assert not fitting(pod(labels=X, topologySpreadConstraints=[spread()]), nodes, there)
@@ -68,7 +68,7 @@ def test_taints_policy_p30() -> None:
     assert fitting(honoring, nodes, there) == {"a1", "b1"}
 
 
-def test_affinity_policy() -> None:
+def test_scheduler_spread_node_affinity_policy() -> None:
     only = node_terms({"matchExpressions": [expression(ZONE, "In", "a")]})
     honoring = pod(labels=X, affinity=only, topologySpreadConstraints=[spread()])
     assert fitting(honoring, [A, B], placed(a=1)) == {"a1"}
@@ -76,7 +76,7 @@ def test_affinity_policy() -> None:
     assert not fitting(ignoring, [A, B], placed(a=1))
 
 
-def test_terminating_and_foreign_pods_are_not_counted_p31() -> None:
+def test_scheduler_spread_ignores_terminating_and_foreign_pods() -> None:
     there = [
         *placed(a=1, b=1),
         pod("going", on="b1", labels=X, terminating=True),
@@ -85,7 +85,7 @@ def test_terminating_and_foreign_pods_are_not_counted_p31() -> None:
     assert fitting(pod(labels=X, topologySpreadConstraints=[spread()]), [A, B], there) == {"a1", "b1"}
 
 
-def test_label_keys_p32() -> None:
+def test_scheduler_spread_match_label_keys() -> None:
     constraint = spread(matchLabelKeys=["hash"])
     there = placed({"app": "x", "hash": "old"}, a=3)
     newer = pod(labels={"app": "x", "hash": "new"}, topologySpreadConstraints=[constraint])
@@ -94,11 +94,11 @@ def test_label_keys_p32() -> None:
     assert fitting(keyless, [A, B], there) == {"b1"}
 
 
-def test_schedule_anyway_has_no_effect_p33() -> None:
+def test_scheduler_spread_schedule_anyway_has_no_effect() -> None:
     soft = pod(labels=X, topologySpreadConstraints=[spread(whenUnsatisfiable="ScheduleAnyway")])
     assert fitting(soft, [A, B], placed(a=9)) == {"a1", "b1"}
 
 
-def test_an_empty_selector_counts_nobody_but_the_pod_itself() -> None:
+def test_scheduler_spread_empty_selector_counts_only_the_pod_itself() -> None:
     asking = pod(labels=X, topologySpreadConstraints=[spread(labelSelector={})])
     assert fitting(asking, [A, B], placed(a=9)) == {"a1", "b1"}

@@ -1,4 +1,4 @@
-"""Claims and volumes: cases P34 and P35, and the other rules of scale-up.md §5.5."""
+"""PersistentVolumeClaims and volumes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def dynamic(**more: Any) -> KubeObject:
     return {**WAITING, "metadata": {"name": "fast"}, "provisioner": "csi.example", **more}
 
 
-def test_zone_of_a_bound_volume_p34() -> None:
+def test_scheduler_volume_zone_of_a_bound_volume() -> None:
     around = Surroundings(claims=(claim(volume="v"),), volumes=(volume("v", {ZONE: "a__b"}),))
     assert reasons(using("data"), [A, B, node("c1", "c"), BARE], around=around) == {
         "a1": [],
@@ -77,7 +77,7 @@ def test_zone_of_a_bound_volume_p34() -> None:
     }
 
 
-def test_old_zone_label_means_the_same() -> None:
+def test_scheduler_volume_legacy_zone_label_is_equivalent() -> None:
     around = Surroundings(
         claims=(claim(volume="v"),), volumes=(volume("v", {"failure-domain.beta.kubernetes.io/zone": "a"}),)
     )
@@ -91,22 +91,22 @@ def test_old_zone_label_means_the_same() -> None:
         pytest.param((), 'persistentvolumeclaim "data" not found', id="missing"),
     ],
 )
-def test_a_claim_that_no_node_can_serve(claims: tuple[KubeObject, ...], why: str) -> None:
+def test_scheduler_volume_claim_that_no_node_can_serve(claims: tuple[KubeObject, ...], why: str) -> None:
     assert reasons(using("data"), [A], around=Surroundings(claims=claims)) == {"a1": [why]}
 
 
-def test_topologies_a_class_allows_p35() -> None:
+def test_scheduler_volume_allowed_topologies_of_a_storage_class() -> None:
     allowed = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a"]}]}]
     around = Surroundings(claims=(claim(storage_class="fast"),), storage_classes=(dynamic(allowedTopologies=allowed),))
     assert reasons(using("data"), [A, B], around=around) == {"a1": [], "b1": [NOTHING_TO_BIND]}
 
 
-def test_volume_affinity_to_nodes() -> None:
+def test_scheduler_volume_node_affinity() -> None:
     around = Surroundings(claims=(claim(volume="v"),), volumes=(volume("v", nodeAffinity=in_zone("a")),))
     assert reasons(using("data"), [A, B], around=around) == {"a1": [], "b1": [NODE_CONFLICT]}
 
 
-def test_a_waiting_claim_takes_a_free_volume_of_its_own() -> None:
+def test_scheduler_volume_pending_claim_binds_a_free_matching_volume() -> None:
     free = volume("v", storageClassName="local", nodeAffinity=in_zone("a"))
     one = Surroundings(
         claims=(claim(storage_class="local"), claim("logs", storage_class="local")),
@@ -120,7 +120,7 @@ def test_a_waiting_claim_takes_a_free_volume_of_its_own() -> None:
 @pytest.mark.parametrize(
     "spec", [{"claimRef": {"name": "other"}}, {"capacity": {"storage": "5Gi"}}, {"accessModes": ["ReadOnlyMany"]}]
 )
-def test_a_volume_that_is_taken_or_too_small_is_not_free(spec: dict[str, Any]) -> None:
+def test_scheduler_volume_bound_or_too_small_volume_is_not_free(spec: dict[str, Any]) -> None:
     around = Surroundings(
         claims=(claim(storage_class="local"),),
         storage_classes=(WAITING,),
@@ -129,20 +129,20 @@ def test_a_volume_that_is_taken_or_too_small_is_not_free(spec: dict[str, Any]) -
     assert not fitting(using("data"), [A], around=around)
 
 
-def test_a_claim_promised_to_another_node() -> None:
+def test_scheduler_volume_claim_assigned_to_another_node() -> None:
     chosen = claim(storage_class="fast", annotations={"volume.kubernetes.io/selected-node": "b1"})
     around = Surroundings(claims=(chosen,), storage_classes=(dynamic(),))
     assert fitting(using("data"), [A, B], around=around) == {"b1"}
 
 
-def test_read_write_once_pod_is_for_one_pod() -> None:
+def test_scheduler_volume_read_write_once_pod_allows_one_pod() -> None:
     around = Surroundings(claims=(claim(volume="v", modes=("ReadWriteOncePod",)),), volumes=(volume("v"),))
     user = using("data", name="user", on="b1")
     assert reasons(using("data"), [A, B], [user], around) == {"a1": [EXCLUSIVE], "b1": [EXCLUSIVE]}
     assert fitting(using("data"), [A, B], around=around) == {"a1", "b1"}
 
 
-def test_attach_limit_counts_a_shared_volume_once() -> None:
+def test_scheduler_volume_attach_limit_counts_a_shared_volume_once() -> None:
     csi = {"driver": "csi.example"}
     around = Surroundings(
         claims=(claim(volume="v"), claim("logs", volume="w")),
@@ -156,7 +156,7 @@ def test_attach_limit_counts_a_shared_volume_once() -> None:
     assert fitting(using("data"), [A], there, around) == {"a1"}
 
 
-def test_an_ephemeral_volume_has_a_claim_named_after_its_pod() -> None:
+def test_scheduler_volume_ephemeral_claim_is_named_after_its_pod() -> None:
     asking = pod("web", volumes=[{"name": "scratch", "ephemeral": {}}])
     assert fitting(asking, [A], around=Surroundings(claims=(claim("web-scratch", volume="v"),), volumes=(volume("v"),)))
 
@@ -171,7 +171,7 @@ def test_an_ephemeral_volume_has_a_claim_named_after_its_pod() -> None:
         pytest.param({"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"}, set(), id="another-class"),
     ],
 )
-def test_storage_that_a_driver_says_is_left(left: dict[str, Any], fits: set[str]) -> None:
+def test_scheduler_volume_remaining_csi_storage_capacity(left: dict[str, Any], fits: set[str]) -> None:
     around = Surroundings(
         claims=(claim(storage_class="fast"),),
         storage_classes=(dynamic(),),
@@ -198,13 +198,15 @@ def test_storage_that_a_driver_says_is_left(left: dict[str, Any], fits: set[str]
         ({"nfs": {"server": "s", "path": "/"}}, False, False),
     ],
 )
-def test_one_disk_on_one_node(source: dict[str, dict[str, Any]], read_only: bool, conflict: bool) -> None:
+def test_scheduler_volume_disk_conflicts_on_a_node(
+    source: dict[str, dict[str, Any]], read_only: bool, conflict: bool
+) -> None:
     volumes = [{"name": "v", **{kind: {**details, "readOnly": read_only} for kind, details in source.items()}}]
     there = pod("user", on="a1", volumes=volumes)
     assert reasons(pod(volumes=volumes), [A, B], [there]) == {"a1": [DISK_IN_USE] if conflict else [], "b1": []}
 
 
-def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
+def test_scheduler_volume_smallest_claim_takes_the_smallest_volume() -> None:
     small, large = (
         volume("s", storageClassName="local"),
         volume("l", storageClassName="local", capacity={"storage": "20Gi"}),
@@ -217,7 +219,7 @@ def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
     assert fitting(using("big", "data"), [A], around=around) == {"a1"}
 
 
-def test_a_claim_bound_to_a_volume_that_is_gone_fits_nowhere() -> None:
+def test_scheduler_volume_claim_of_a_vanished_volume_fits_nowhere() -> None:
     assert reasons(using("data"), [A], around=Surroundings(claims=(claim(volume="v"),))) == {
         "a1": ['persistentvolume "v" not found']
     }

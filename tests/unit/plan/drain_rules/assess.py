@@ -1,4 +1,4 @@
-"""One pod before the drain rules, told by what is odd about it."""
+"""Applies the drain rules to one pod; callers name only the fields in which it differs from an ordinary pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assess(
     controllers: tuple[Controller, ...] = (),
     **options: Any,
 ) -> tuple[Action, ReasonCode | None]:
-    """The verdict on a running pod of a ReplicaSet, two hours old, with these fields of its class and its own."""
+    """Returns the drain verdict on a running ReplicaSet pod, two hours old, with these class and pod fields."""
     made = PodClass(
         **{
             "namespace": "default",

@@ -1,5 +1,5 @@
-"""Controllers of another API group that have the kind of a built-in one, as OpenKruise and Volcano have: whether they
-exist was never read, so it is not asked; everything else goes by the kind."""
+"""Controllers of another API group that share a kind with a built-in one, as in OpenKruise and Volcano. Their objects
+are never read, so the drain rules do not check that they exist. All other rules use the kind."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ OTHERS = tuple(Controller(kind, "default", "other", replicas=1) for kind in KIND
         ("ReplicationController", "v1", BLOCK, ReasonCode.CONTROLLER_NOT_FOUND),
     ],
 )
-def test_only_built_in_controllers_must_exist(kind: str, version: str, action: Action, code: ReasonCode | None) -> None:
+def test_existence_is_checked_only_for_built_in_controllers(
+    kind: str, version: str, action: Action, code: ReasonCode | None
+) -> None:
     assert assess({"owner": Owner(kind, "gone", "u", version)}, controllers=OTHERS) == (action, code)
 
 
-def test_a_foreign_controller_has_not_the_replicas_of_its_namesake() -> None:
+def test_foreign_controller_does_not_use_replicas_of_its_built_in_namesake() -> None:
     built_in = Owner("ReplicaSet", "other", "u", "apps/v1")
     foreign = Owner("ReplicaSet", "other", "u", "example.com/v1")
     assert assess({"owner": built_in}, controllers=OTHERS, min_replica_count=2) == (BLOCK, ReasonCode.MIN_REPLICAS)
     assert assess({"owner": foreign}, controllers=OTHERS, min_replica_count=2) == (MOVE, None)
 
 
-def test_a_foreign_daemonset_does_not_hide_its_namesake_from_new_nodes() -> None:
-    """A node that is copied runs OpenKruise's DaemonSet `agent`; the built-in `agent` is missing on it, not there."""
+def test_foreign_daemonset_does_not_replace_its_built_in_namesake_on_new_nodes() -> None:
+    """The copied node runs OpenKruise's DaemonSet `agent`; the built-in `agent` does not run on it and counts as
+    missing."""
     kruise = Owner("DaemonSet", "agent", "u", "apps.kruise.io/v1alpha1")
     build = cluster().node("n", "2", group="g").daemonset("agent", "200m")
     build.running("n", 1, "1900m").group("g", max=9).pending(2, "900m")

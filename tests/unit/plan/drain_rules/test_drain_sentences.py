@@ -1,4 +1,4 @@
-"""demands.md 14: whoever asks why a node was not removed is told the rule, the pod and what to do about it."""
+"""The explanation of a blocked removal names the rule, the pod and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from chalicelib.model.snapshot import Controller
 from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster, having
 
-#: rule, what makes the pod break it, options, words of the remedy
+#: : rule, what makes the pod break it, options, text of the remedy
 _HELD: tuple[tuple[ReasonCode, dict[str, Any], dict[str, Any], str], ...] = (
     (ReasonCode.CONTROLLER_NOT_FOUND, {"owner": "gone"}, {}, "delete the pod"),
     (ReasonCode.MIN_REPLICAS, {"owner": "few"}, {"min_replica_count": 2}, "minReplicaCount"),
@@ -31,7 +31,7 @@ _HELD: tuple[tuple[ReasonCode, dict[str, Any], dict[str, Any], str], ...] = (
 
 
 def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
-    """The sentence about a node with one such young pod, and the pod that the verdict names."""
+    """Returns the explanation for a node with one such young pod, and the pod that the verdict names."""
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
     build.running("n", 1, "100m", name="web", created=NOW - 60, **pod).budget("strict", 0, having(app="kept"))
     build.controllers = [
@@ -47,7 +47,7 @@ def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("code", "pod", "options", "remedy"), _HELD, ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD]
 )
-def test_CA_1358_every_rule_says_its_name_the_pod_and_the_remedy(
+def test_each_drain_rule_explanation_names_rule_pod_and_remedy(
     code: ReasonCode, pod: dict[str, Any], options: dict[str, Any], remedy: str
 ) -> None:
     said, named = _why(pod, options)
@@ -55,14 +55,14 @@ def test_CA_1358_every_rule_says_its_name_the_pod_and_the_remedy(
     assert [word for word in (code.value, named, remedy) if word not in said] == [], said
 
 
-def test_CA_1358_the_numbers_behind_a_rule_are_said() -> None:
+def test_drain_rule_explanation_includes_its_numbers() -> None:
     assert "volume scratch" in _why(_HELD[6][1], {})[0]
     assert "default/strict" in _why(_HELD[7][1], {})[0]
     assert "ReplicaSet/gone" in _why(_HELD[0][1], {})[0]
     assert "Game/game" in _why(_HELD[3][1], {})[0]
 
 
-def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
+def test_node_waiting_for_a_pod_to_complete_names_that_pod() -> None:
     build = (
         cluster()
         .node("n", group="g")
@@ -76,7 +76,7 @@ def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
     assert "default/job-00000" in sentence(verdict.reason)
 
 
-def test_every_rule_that_blocks_has_a_sentence_here() -> None:
+def test_every_blocking_drain_rule_has_an_expected_explanation() -> None:
     assert {code.value for code, *_ in _HELD} == {
         "ControllerNotFound",
         "MinReplicasReached",

@@ -1,4 +1,4 @@
-"""A cluster of node groups and pools that is planned pass after pass, with rules and a clock."""
+"""A cluster of node groups and pools that is planned pass after pass, with scaling rules and a clock."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ LONG_AGO = 1_500_000_000.0
 
 
 def at(text: str) -> float:
-    """`2026-03-09 20:47` or with seconds, UTC."""
+    """Parses `2026-03-09 20:47`, optionally with seconds, as UTC."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
 def cron(
     name: str = "evening", when: str = "47 20 * * *", add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
 ) -> Rule:
-    """A cron rule."""
+    """Builds a cron rule."""
     return Rule(name, groups, cron=when, add=add, **more)
 
 
 def cpu(name: str = "cpu", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any) -> Rule:
-    """A rule for the cpu rate; add 0: automatic."""
+    """Builds a rule for the cpu rate; add 0: automatic."""
     return Rule(name, groups, metric=Metric.CPU, above=above, add=add, **more)
 
 
 def memory_rule(
     name: str = "memory", above: int = 60, add: int = 1, groups: tuple[str, ...] = ("g",), **more: Any
 ) -> Rule:
-    """A rule for the memory rate."""
+    """Builds a rule for the memory rate."""
     return Rule(name, groups, metric=Metric.MEMORY, above=above, add=add, **more)
 
 
 def horizontal(name: str, *rules: Rule, created: float = 0.0, **more: Any) -> RuleObject:
-    """A HorizontalNodeAutoscaler with these rules."""
+    """Builds a HorizontalNodeAutoscaler with these rules."""
     key = f"kube-system/{name}"
     return RuleObject(
         "kube-system",
@@ -61,7 +61,8 @@ def horizontal(name: str, *rules: Rule, created: float = 0.0, **more: Any) -> Ru
 
 
 class _RuleHarnessCached(msgspec.Struct):
-    """A group as it stands. pods: (cpu, memory) of a pod on each of its first nodes; more: fields of NodeGroup."""
+    """A group in its current state. pods: (cpu, memory) of a pod on each of its first nodes; more: fields of
+    NodeGroup."""
 
     count: int
     model: dict[str, Any]
@@ -71,7 +72,7 @@ class _RuleHarnessCached(msgspec.Struct):
 
 
 class Site:
-    """Groups come to the size that a plan gave them with `arrive`; memory goes from pass to pass by itself."""
+    """A simulated cluster: `arrive` brings groups to their planned size, and memory is carried from pass to pass."""
 
     def __init__(
         self, *rules: Rule, now: float = at("2026-03-09 20:46:30"), scale_up: ScaleUp | None = None, **options: Any
@@ -99,24 +100,24 @@ class Site:
         node: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Site:
-        """A group of so many ready nodes. each: cores; bare: its provider knows no template."""
+        """Adds a group of that many ready nodes. each: cores; bare: its provider has no node template."""
         given = more.pop("options", GroupOptions(scale_down_utilization_threshold=utilization))
         model = {"cpu": each, "memory": memory, "created": LONG_AGO, "ready_since": LONG_AGO, **(node or {})}
         self.groups[name] = _RuleHarnessCached(count, model, [], {"pool": pool, "options": given, **more}, bare)
         return self
 
     def ask(self, name: str, *pods: tuple[str, str]) -> Site:
-        """A running pod that asks for (cpu, memory) on the first node, the second …; one node may have several."""
+        """Adds a running pod with (cpu, memory) requests to the first node, the second …; one node may have several."""
         self.groups[name].pods = list(pods)
         return self
 
     def wait(self, count: int, each: str) -> Site:
-        """Pending pods."""
+        """Adds pending pods."""
         self.pending = [(count, each)] if count else []
         return self
 
     def snapshot(self) -> Snapshot:
-        """What a pass reads."""
+        """The snapshot of one pass."""
         build = cluster()
         for name, kept in self.groups.items():
             for number in range(kept.count):
@@ -137,7 +138,7 @@ class Site:
         )
 
     def policy(self) -> Policy:
-        """With the rules in force."""
+        """The policy with the rules in force."""
         return Policy(
             name="test",
             mode=Mode.ACTIVE,
@@ -147,7 +148,8 @@ class Site:
         )
 
     def plan(self, now: float | None = None, *, changed: Sequence[NodeGroup] = ()) -> Plan:
-        """One pass, at that instant (or where the clock stands). changed: groups as they are read just now."""
+        """Runs one pass at that instant (default: the current clock). changed: groups with different values in this
+        pass."""
         self.now = self.now if now is None else now
         read, others = self.snapshot(), {each.id: each for each in changed}
         read = msgspec.structs.replace(read, groups=tuple(others.get(each.id, each) for each in read.groups))
@@ -155,27 +157,27 @@ class Site:
         return plan
 
     def read(self, name: str = "g") -> NodeGroup:
-        """A group as its provider tells it."""
+        """The group as its provider reports it."""
         return next(group for group in self.snapshot().groups if group.id == name)
 
     def arrive(self, plan: Plan) -> Site:
-        """Everything that was asked for is here."""
+        """Registers all requested instances."""
         for up in plan.scale_ups:
             self.groups[up.group].count = up.to_size
         return self
 
     def under_way(self, plan: Plan) -> Site:
-        """The operations of a plan are open."""
+        """Opens the operations of a plan."""
         self.memory = msgspec.structs.replace(self.memory, operations=plan.operations)
         return self
 
     def over(self) -> Site:
-        """No operation is open any more."""
+        """Closes all operations."""
         self.memory = msgspec.structs.replace(self.memory, operations=())
         return self
 
     def sold_out(self, name: str, until: float | None = None) -> Site:
-        """A growth of the group failed just now."""
+        """Records a scale-up failure of the group at the current instant."""
         end = self.now + 300.0 if until is None else until
         known = self.memory.groups.get(name, GroupMemory())
         failed = msgspec.structs.replace(known, backoff=Backoff(300.0, end, self.now, "OutOfStock"))
@@ -184,7 +186,7 @@ class Site:
 
 
 def grown(plan: Plan) -> dict[str, int]:
-    """group -> new nodes."""
+    """New nodes by group: group -> count."""
     return {up.group: up.to_size - up.from_size for up in plan.scale_ups}
 
 
@@ -194,13 +196,13 @@ def said(plan: Plan, rule: str, pool: str = "") -> RuleVerdict:
 
 
 def why(plan: Plan, rule: str, pool: str = "") -> ReasonCode | None:
-    """The code of why a rule adds nothing, or no more."""
+    """The reason code why a rule adds no nodes, or no more nodes."""
     reason = said(plan, rule, pool).reason
     return reason.code if reason is not None else None
 
 
 def noted(plan: Plan) -> set[ReasonCode]:
-    """Codes of the notes."""
+    """Reason codes of the notes."""
     return {note.code for note in plan.notes}
 
 

@@ -1,4 +1,5 @@
-"""Who goes first, and who waits for whom, where several things want a pool to grow (huaweicloud-cce.md A5, A10)."""
+"""Precedence and waiting between pods, metric rules and cron rules that scale up the same pool
+(docs/reference/scaling-rules.md "Rule precedence")."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ DUE = at("2026-03-09 20:47:10")
 
 
 def busy(*rules: object, **more: object) -> Site:
-    """Two groups of two nodes; g is full by cpu and memory, h has a little room."""
+    """Two groups of two nodes: g is fully requested in cpu and memory, h has a little room."""
     site = Site(*rules, **more).group("g", 2).group("h", 2)  # type: ignore[arg-type]
     return site.ask("g", ("4", "16Gi"), ("4", "16Gi")).ask("h", ("3", "12Gi"), ("3", "12Gi"))
 
@@ -26,7 +27,7 @@ def test_CCE_A5_1_pods_that_got_nodes_silence_metric_rules_of_the_whole_cluster(
 def test_CCE_A5_1_pods_that_got_none_or_none_at_all_leave_metric_rules_alone() -> None:
     assert grown(busy(cpu()).wait(1, "64").plan()) == {"g": 1}
     assert grown(busy(cpu()).plan()) == {"g": 1}
-    assert grown(busy(cpu()).wait(1, "1").plan()) == {"g": 1}  # it has room on h
+    assert grown(busy(cpu()).wait(1, "1").plan()) == {"g": 1}  # it fits on h
 
 
 def test_CCE_8_served_no_metric_action_refused_metric_in_the_same_pass() -> None:
@@ -44,7 +45,7 @@ def test_CCE_9_the_rule_that_adds_most_acts_alone() -> None:
 
 def test_CCE_A5_2_most_after_calculating_and_before_clamping_and_cpu_of_equals() -> None:
     site = busy(memory_rule(add=2), cpu(add=0, above=25), scale_down_utilization_threshold=0.2)
-    plan = site.plan()  # 8 of 8 cores: 9 nodes in all for less than a quarter
+    plan = site.plan()  # 8 of 8 cores: 9 nodes in total bring the rate below a quarter
     assert (grown(plan), why(plan, "memory")) == ({"g": 7}, ReasonCode.RULE_SUPERSEDED)
     limited = busy(memory_rule(add=4), cpu(add=9), max_nodes_total=5).plan()
     assert (grown(limited), said(limited, "cpu").nodes, why(limited, "memory")) == (
@@ -132,7 +133,7 @@ def test_CCE_A5_5_two_cron_rules_due_together_run_one_after_the_other() -> None:
     assert grown(site.arrive(second).plan(DUE + 2 * MINUTE)) == {}
 
 
-def test_one_pool_under_two_rules_grows_for_one_and_other_pools_for_theirs() -> None:
+def test_pool_with_two_rules_scales_up_for_one_while_other_pools_scale_up() -> None:
     site = busy(cpu(groups=("g", "h", "g")), cron("h", groups=("h",)))
     site.plan()
     site.groups["g"].count = 2

@@ -1,4 +1,5 @@
-"""Which flavours and zones of a pool get a rule's nodes (huaweicloud-cce.md A6, A9.1)."""
+"""Distribution of a rule's nodes over the flavours and zones of a pool (docs/reference/scaling-rules.md "Allocation to
+groups")."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def zones(add: int, first: int, second: int, **more: object) -> Site:
 
 
 def due(site: Site) -> dict[str, int]:
-    """What the rule adds when it is due."""
+    """Returns what the rule adds when it is due."""
     site.plan()
     return grown(site.plan(site.now + MINUTE))
 
@@ -97,16 +98,16 @@ def test_CCE_11_sold_out_flavour_then_the_next_one_of_the_pool() -> None:
     assert grown(site.sold_out("pool/best").plan(site.now + MINUTE)) == {"pool/b": 4}
 
 
-def test_a_rule_on_one_group_of_a_pool_grows_that_group_alone() -> None:
+def test_rule_on_one_group_of_a_pool_scales_up_only_that_group() -> None:
     site = zones(1, 2, 2)
     site.rules = (Rule("one", ("pool/az1",), cron="47 20 * * *", add=4),)
     assert due(site) == {"pool/az1": 4}
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(0, {"g": 7}), (5, {})])
-def test_a_zero_or_max_group_gets_all_its_nodes_or_none(limit: int, outcome: dict[str, int]) -> None:
+def test_rule_gives_a_zero_or_max_group_all_its_nodes_or_none(limit: int, outcome: dict[str, int]) -> None:
     site = Site(cron(add=2), max_nodes_total=limit)
     site.group("g", 0, max=7, options=GroupOptions(zero_or_max=True)).group("calm", 1)
     assert due(site) == outcome
     if not outcome:
-        assert why(site.plan(), "evening") is ReasonCode.RULE_NOT_DUE  # limits are no reason to wait
+        assert why(site.plan(), "evening") is ReasonCode.RULE_NOT_DUE  # a limit is not a reason to wait

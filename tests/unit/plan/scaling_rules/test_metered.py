@@ -1,4 +1,4 @@
-"""Metric rules: what is measured, when a rule fires, and how many nodes it adds (huaweicloud-cce.md A1, A3)."""
+"""Metric rules: measurement, trigger and number of nodes added (docs/reference/scaling-rules.md "Metric rules")."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.unit.plan.scaling_rules.rule_harness import (
     why,
 )
 
-# R, A in millicores, T in percent, N, nodes to add: the worked table of A3.
+# R, A in millicores, T in percent, N, nodes to add: the example table for CCE rule A3.6.
 TABLE = [
     (13000, 3920, 60, 5, 1),
     (14112, 3920, 60, 5, 2),
@@ -43,7 +43,7 @@ TABLE = [
 
 
 def full(*rules: object, count: int = 5, asks: str = "13", **more: object) -> Site:
-    """Five nodes of 3920 millicores, on which pods ask for so many cores."""
+    """Five nodes of 3920 millicores with pods that request that many cores."""
     return Site(*rules, **more).group(count=count, each="3920m", utilization=0.3).ask("g", (asks, "1Gi"))  # type: ignore[arg-type]
 
 
@@ -75,14 +75,15 @@ def test_CCE_A3_6_automatic_level_is_the_policys_own_threshold() -> None:
     assert said(plan, "cpu").rate == 80.0
     other = full(memory_rule(above=0, add=0), scale_up=ScaleUp(memory_threshold=70)).ask("g", ("1", "60Gi")).plan()
     assert grown(other) == {"g": 1}
-    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}  # of itself it is 100 %
+    assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}  # measured against its own template it is 100 %
 
 
 def test_CCE_4_the_form_for_mixed_sizes_equals_the_other_for_equal_sizes() -> None:
     for asked, each, above, count, add in TABLE:
         wanted = BelowThreshold("cpu", asked, count * each, above).nodes(node("t", f"{each}m"))
         assert wanted == (100 * asked) // (each * above) - count + 1
-        assert wanted == add or 100 * asked == above * count * each  # which is no rate above it, so that nobody asks
+        # the rate is not above the threshold, so no rule fires
+        assert wanted == add or 100 * asked == above * count * each
 
 
 def test_CCE_4_mixed_sizes_count_the_flavour_that_is_added() -> None:
@@ -181,11 +182,11 @@ def test_CCE_A3_2_every_group_of_the_pool_must_be_below_and_one_bad_rule_stops_n
 def test_CCE_A3_3_an_empty_pool_has_no_data() -> None:
     site = Site(cpu(add=0), cron()).group("other", 1).group("g", 0)
     assert why(site.plan(), "cpu") is ReasonCode.RULE_NO_DATA
-    assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not ask for any
+    assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not need the rate
 
 
 def gpu_site() -> Site:
-    """A pool of nodes that shall have a GPU; the first has none yet."""
+    """A pool whose nodes should have a GPU; the first node does not have it yet."""
     site = full(cpu(), cron())
     site.groups["g"].model["labels"] = {"accelerator": "tesla-t4"}
     return site
@@ -252,7 +253,7 @@ def test_CCE_A6_1_both_kinds_of_rules_stay_inside_the_node_range() -> None:
     site = full(cron(add=9)).group(count=5, max=7)
     plan = site.plan(site.now + MINUTE)
     assert (grown(plan), why(plan, "evening")) == ({"g": 2}, ReasonCode.GROUP_MAX_SIZE)
-    again = site.arrive(plan).plan(site.now + MINUTE)  # what was clamped is not wanted any more
+    again = site.arrive(plan).plan(site.now + MINUTE)  # nodes cut by a limit are not requested later
     assert (grown(again), why(again, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
@@ -339,7 +340,7 @@ def test_CCE_A5_6_one_flavour_in_motion_makes_the_whole_pool_scaling_and_pods_do
     assert grown(site.wait(3, "4").plan(changed=[moving])) != {}
 
 
-def test_a_group_that_cannot_be_read_keeps_its_pool_still_and_no_other() -> None:
+def test_unreadable_group_blocks_rules_of_its_own_pool_only() -> None:
     pool = VendorPool("pool", max=10)
     site = Site(cpu(groups=("pool", "g"))).group("g", 1, "4").ask("g", ("4", "1Gi"))
     site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool).ask("pool/a", ("4", "1Gi"))
@@ -347,7 +348,7 @@ def test_a_group_that_cannot_be_read_keeps_its_pool_still_and_no_other() -> None
     assert (grown(plan), why(plan, "cpu", "pool")) == ({"g": 1}, ReasonCode.GROUP_UNREADABLE)
 
 
-def test_nodes_without_the_resource_are_of_no_use() -> None:
+def test_rule_does_not_use_nodes_that_lack_the_measured_resource() -> None:
     site = Site(cpu(add=0)).group(count=1, options=GroupOptions(scale_down_utilization_threshold=0.1))
     read = site.read()
     assert BelowThreshold("cpu", 10, 5, 60).nodes(msgspec.structs.replace(node("t"), allocatable={})) == 0

@@ -1,4 +1,5 @@
-"""Rules and removals do not take turns: a node that a metric rule would buy again stays (huaweicloud-cce.md A3.2)."""
+"""Removals and metric rules do not oscillate: a node that a metric rule would buy again stays
+(docs/reference/scaling-rules.md "Removals and rules")."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def decided(
     scale_up: ScaleUp | None = None,
     **options: Any,
 ) -> tuple[Plan, Memory]:
-    """A pass in which all that is not needed has not been for long; ten empty nodes and five drains may go at once."""
+    """Plans one pass in which every unneeded node has been unneeded long enough; ten empty nodes and five drains may go
+    at once."""
     given = {"max_drain_parallelism": 5, **options}
     policy = Policy(
         name="test",
@@ -46,12 +48,12 @@ def decided(
 
 
 def goes(build: ClusterBuilder, *rules: Rule, **more: Any) -> list[str]:
-    """The nodes that go."""
+    """The removed nodes."""
     return [each.node for each in decided(build, *rules, **more)[0].removals]
 
 
 def nodes(build: ClusterBuilder, group: str, *pods: str, empty: int = 0, **more: Any) -> ClusterBuilder:
-    """A group of nodes of four cores and 16 GiB, one with each of the pods (cores, each with 1 GiB), and empty ones."""
+    """A group of nodes of four cores and 16 GiB: one for each pod (cores, each with 1 GiB), and empty ones."""
     names = [f"{group}-{at}" for at in range(len(pods) + empty)]
     for name in names:
         build.node(name, "4", "16Gi", group=group, **more.pop("node", {}))
@@ -84,7 +86,7 @@ def test_CCE_A3_2_a_rule_adds_five_and_what_it_does_not_need_goes_for_good() -> 
 
 
 @pytest.mark.parametrize(("above", "left"), [(60, 3), (74, 3), (75, 2), (76, 2)])
-def test_each_node_that_goes_lowers_what_the_next_one_finds(above: int, left: int) -> None:
+def test_each_removal_is_counted_in_the_rate_for_the_next_removal(above: int, left: int) -> None:
     build = nodes(cluster(), "g", "3", "3", empty=4)  # 6 cores: 75 % of two nodes, 50 % of three
     plan, _ = decided(build, cpu(above=above))
     assert 6 - len(plan.removals) == left
@@ -93,7 +95,7 @@ def test_each_node_that_goes_lowers_what_the_next_one_finds(above: int, left: in
     assert held == [needed] * (left - 2)
 
 
-def test_why_it_stays_in_words() -> None:
+def test_explanation_of_a_node_kept_by_a_metric_rule() -> None:
     plan, _ = decided(nodes(cluster(), "g", "3", "3", empty=1), cpu(above=70))
     [told] = [each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
     assert (told.node, sentence(told.reason)) == (
@@ -102,7 +104,7 @@ def test_why_it_stays_in_words() -> None:
     )
 
 
-def test_every_rule_of_the_pool_counts_and_only_what_was_asked_for() -> None:
+def test_every_metric_rule_of_the_pool_counts_and_only_requests_are_measured() -> None:
     build = nodes(cluster(), "g", "3", empty=4)
     build.running("g-0", 1, 0, "11Gi", owner="big")  # 12 GiB: 75 % of one node, 37.5 % of two; cpu: 75 % and 37.5 %
     assert len(goes(build, cpu(above=80), memory_rule(above=80))) == 4
@@ -111,7 +113,7 @@ def test_every_rule_of_the_pool_counts_and_only_what_was_asked_for() -> None:
     assert len(goes(build)) == 4
 
 
-def test_groups_of_a_pool_are_one_and_a_rule_on_one_of_them_holds_no_other() -> None:
+def test_groups_of_a_pool_are_measured_together_and_a_group_rule_keeps_only_its_group() -> None:
     pool = VendorPool("p", "web")
     build = nodes(cluster(), "p/a", "3", "3", pool=pool)
     nodes(build, "p/b", empty=2, pool=pool)
@@ -134,18 +136,19 @@ BAD = msgspec.structs.replace(GOOD, problems=("spec.rules[0].action: is missing"
         ({"objects": (msgspec.structs.replace(GOOD, disabled=True),)}, False),
         ({"objects": (GOOD,), "scale_up": ScaleUp(rules=False)}, False),
         ({"objects": (GOOD,), "scale_up": ScaleUp(unschedulable_pods=False)}, True),
-        ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, False),  # A3.2: it is not in force
+        # the threshold is not above the one for removals, so the rule is not in force
+        ({"objects": (GOOD,), "scale_down_utilization_threshold": 0.7}, False),
         ({"objects": (horizontal("hna", cpu(above=70, groups=("nobody",))),)}, False),
     ],
 )
-def test_only_a_rule_that_is_in_force_holds_nodes(given: dict[str, Any], held: bool) -> None:
+def test_only_a_metric_rule_in_force_keeps_nodes(given: dict[str, Any], held: bool) -> None:
     build = nodes(cluster(), "g", "3", "3", empty=1)
     if "scale_down_utilization_threshold" in given:
         build = nodes(cluster(), "g", "3600m", "3", empty=1)
     assert goes(build, **given) == ([] if held else ["g-2"])
 
 
-def test_pods_of_daemonsets_go_with_their_node_and_others_stay_in_the_pool() -> None:
+def test_daemonset_pods_leave_the_rate_with_their_node_and_other_pods_stay() -> None:
     build = nodes(cluster(), "g", "2", "2", empty=1)
     for at in range(3):
         build.running(f"g-{at}", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
@@ -158,7 +161,7 @@ def test_pods_of_daemonsets_go_with_their_node_and_others_stay_in_the_pool() -> 
     assert goes(moved, cpu(above=74)) == []
 
 
-def test_pods_of_nodes_that_are_leaving_will_be_on_those_that_stay() -> None:
+def test_pods_of_leaving_nodes_count_on_the_remaining_nodes() -> None:
     build = nodes(cluster(), "g", "3", "3", "600m", empty=1).running("g-2", 1, "600m", "1Gi", owner="more")
     build.running("g-2", 1, "1", "1Gi", owner="agent", kind="DaemonSet", namespace="kube-system")
     leaving = Memory(
@@ -186,10 +189,11 @@ def test_CCE_A3_3_without_a_ready_node_there_is_no_rate_and_the_last_one_may_go(
     assert goes(build, cpu(above=51)) == ["g-0"]
     unready = nodes(cluster(), "g", "3", "3").node("bad", "4", "16Gi", group="g", ready=False)
     unready.groups.clear()
-    assert goes(unready.group("g", max=3), cpu(above=51)) == ["bad"]  # it is no part of the rate
+    # the last node that is not ready is not part of the rate
+    assert goes(unready.group("g", max=3), cpu(above=51)) == ["bad"]
 
 
-def test_a_zero_or_max_group_is_counted_as_a_whole() -> None:
+def test_rate_of_a_zero_or_max_group_counts_all_its_nodes_leaving_together() -> None:
     atomic = GroupOptions(zero_or_max=True)
     alone = nodes(cluster(), "z", "1", "1", "1", options=atomic)
     nodes(alone, "g", "1900m", "1900m", "1900m")
@@ -204,10 +208,11 @@ def test_a_zero_or_max_group_is_counted_as_a_whole() -> None:
     kept = msgspec.structs.replace(atomic, scale_down_unneeded_time=1e9)
     late = nodes(cluster(), "p/z", empty=2, options=kept, pool=pool)
     nodes(late, "p/g", "3", "3", empty=1, pool=pool)
-    assert goes(late, cpu(above=55, groups=("p",))) == ["p/g-2"]  # what stays all the same holds nobody
+    # nodes that stay for other reasons do not keep further nodes
+    assert goes(late, cpu(above=55, groups=("p",))) == ["p/g-2"]
 
 
-def test_minima_come_first_and_what_passes_comes_after() -> None:
+def test_rule_check_runs_after_minimums_and_before_later_checks() -> None:
     def first(build: Callable[..., ClusterBuilder] = nodes, memory: Memory | None = None, **group: Any) -> str:
         plan, _ = decided(build(cluster(), "g", "3", "3", empty=1, **group), cpu(above=70), memory=memory)
         return stays(plan)["g-2"]
@@ -216,7 +221,7 @@ def test_minima_come_first_and_what_passes_comes_after() -> None:
     assert first(memory=Memory(last_scale_up=NOW)) == NEEDS
 
 
-def test_its_time_runs_on_so_that_it_goes_at_once_when_the_rule_is_gone() -> None:
+def test_unneeded_time_continues_while_a_metric_rule_keeps_the_node() -> None:
     site = Site(cpu(above=70), scale_down_enabled=True).group("g", 3).ask("g", ("3", "1Gi"), ("3", "1Gi"))
     began = site.now
     for minute in range(30):

@@ -1,4 +1,5 @@
-"""Whatever a pass removes, no metric rule buys again in the next one (huaweicloud-cce.md A3.2)."""
+"""No metric rule buys again in the next pass what a pass removed (docs/reference/scaling-rules.md "Removals and
+rules")."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PODS = (("100m", "64Mi"), ("500m", "1Gi"), ("1", "6Gi"), ("1900m", "2Gi"), ("3",
 
 
 class NeedsRandomLocation:
-    """A cluster as it stands. nodes: name -> (group, cores); pods: name -> (node, cores, memory)."""
+    """A cluster in its current state. nodes: name -> (group, cores); pods: name -> (node, cores, memory)."""
 
     def __init__(self, dice: Random) -> None:
         pool = VendorPool("p") if dice.random() < 0.6 else None
@@ -43,7 +44,7 @@ class NeedsRandomLocation:
         )
 
     def build(self) -> ClusterBuilder:
-        """What a pass reads."""
+        """The snapshot of one pass."""
         made = cluster()
         for node, (group, cores) in self.nodes.items():
             made.node(node, cores, "16Gi", group=group)
@@ -56,11 +57,12 @@ class NeedsRandomLocation:
         return made
 
     def measured(self, group: str) -> str:
-        """The pool that rules measure a group in."""
+        """The pool in which rules measure a group."""
         return "p" if group[0] == "p" and any("p" in rule.groups for rule in self.rules) else group
 
     def carry_out(self, plan: Plan, read: ClusterBuilder) -> set[str]:
-        """Its removals: pods go where the plan has a place for them. Returns the pools that got pods from others."""
+        """Applies the plan's removals: pods go to the destinations in the plan. Returns the pools that received pods of
+        other pools."""
         keys = [pod.key for pod in read.pods if pod.namespace == "default"]
         called = dict(zip(keys, self.pods, strict=True))
         home = {node: self.measured(group) for node, (group, _) in self.nodes.items()}

@@ -1,5 +1,5 @@
-"""Random rules, pools and limits, pass after pass: no maximum and no cap is passed, every occurrence is dealt with
-once, and the same world gives the same plan."""
+"""Random rules, pools and limits over many passes: no maximum or limit is exceeded, every occurrence is handled once,
+and equal input gives an equal plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHEN = ("* * * * *", "*/7 * * * *", "47 20 * * *", "50 20 * * *", "0 21 * * *")
 
 
 class _Trial:
-    """One random cluster. The sizes below are added up from what was built, not from what the planner says."""
+    """One random cluster. The sizes below are computed from what was built, independently of the planner."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -64,7 +64,8 @@ class _Trial:
         )
 
     def step(self) -> Plan:
-        """One pass; what was asked for comes at once, or is sold out. Says what is wrong with the plan."""
+        """Runs one pass; requested nodes come at once, or the group is sold out. Returns the errors found in the
+        plan."""
         site, chance = self.site, self.chance
         site.now += chance.choice([20.0, MINUTE, 3 * MINUTE])
         before, memory = {name: kept.count for name, kept in site.groups.items()}, site.memory
@@ -110,7 +111,7 @@ def _pools(groups: dict[str, NodeGroup]) -> dict[str, list[NodeGroup]]:
 
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.integers(0, 10**9))
-def test_no_rule_passes_a_limit_and_every_occurrence_is_dealt_with_once(seed: int) -> None:
+def test_scaling_rules_never_exceed_limits_and_handle_each_occurrence_once(seed: int) -> None:
     trial = _Trial(seed)
     dealt: Counter[tuple[Any, ...]] = Counter()
     for _ in range(14):

@@ -1,4 +1,5 @@
-"""Which rules are in force: the policy's and those of objects, their limits, and what happens to bad ones (A1, A2)."""
+"""Sources of the rules in force: the policy and HorizontalNodeAutoscaler objects, their limits, and invalid objects
+(docs/reference/scaling-rules.md "Rule sources")."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def with_objects(*objects: RuleObject, rules: tuple[Rule, ...] = (), **more: Any
 
 
 def details(site: Site) -> list[str]:
-    """What the notes of a pass say of objects."""
+    """Details of a pass's notes about objects."""
     return [str(note.params["detail"]) for note in site.plan().notes if note.code is ReasonCode.RULE_OBJECT_INVALID]
 
 
@@ -140,7 +141,7 @@ def test_CCE_A2_a_target_that_does_not_exist_is_told_and_the_others_go_on() -> N
     assert noted(plan) == {ReasonCode.RULE_NO_GROUP}
 
 
-def test_a_provider_that_cannot_be_read_loses_no_occurrence_and_repeats_none() -> None:
+def test_unreadable_provider_neither_loses_nor_repeats_an_occurrence() -> None:
     site = with_objects(rules=(cron(),)).group("x", 1)
     site.plan()
     plan = site.plan(DUE)

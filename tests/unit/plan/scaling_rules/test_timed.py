@@ -1,4 +1,5 @@
-"""Cron rules: when they are due, and that each occurrence is dealt with once (huaweicloud-cce.md A4, A9.1)."""
+"""Cron rules: when they are due, and that each occurrence is handled once (docs/reference/scaling-rules.md "Cron
+rules")."""
 
 from __future__ import annotations
 
@@ -28,12 +29,12 @@ ZURICH = "Europe/Zurich"
 
 
 def local(text: str, zone: str = ZURICH, fold: int = 0) -> float:
-    """The instant at which a zone's clock shows this."""
+    """The instant at which the zone's clock shows this time."""
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold).timestamp()
 
 
 def times(rule: Rule, start: float, end: float, step: float = MINUTE) -> list[float]:
-    """Instants at which a rule adds nodes, with a pass every `step` seconds and nodes that come at once."""
+    """Instants at which a rule adds nodes, with a pass every `step` seconds; requested nodes come at once."""
     site = Site(rule, now=start).group(count=0, max=10_000).group("calm", 1)
     site.plan()
     found, now = [], start
@@ -47,7 +48,7 @@ def times(rule: Rule, start: float, end: float, step: float = MINUTE) -> list[fl
 
 
 def around(instant: float, *, before: float = 600.0, after: float = 5400.0) -> tuple[float, float]:
-    """A stretch of time, its passes half a minute beside the minute."""
+    """A period whose passes run half a minute off the full minute."""
     return instant - before - 30.0, instant + after
 
 
@@ -78,7 +79,7 @@ def test_CCE_7_a_skipped_minute_costs_nothing() -> None:
 @pytest.mark.parametrize(
     ("when", "first"),
     [
-        # Clocks go from 2:00 to 3:00 on March 29th, and from 3:00 back to 2:00 on October 25th.
+        # Clocks go forward from 2:00 to 3:00 on March 29th, and back from 3:00 to 2:00 on October 25th.
         ("30 2 * * *", "2026-03-29 03:00"),
         ("30 3 * * *", "2026-03-29 03:30"),
         ("30 2 * * *", "2026-10-25 02:30"),
@@ -183,7 +184,7 @@ def test_CCE_A4_a_clock_that_goes_back_repeats_nothing_and_one_from_the_future_s
     assert grown(site.plan(at("2026-03-10 20:47:10"))) == {"g": 1}
 
 
-def test_a_quiet_pass_writes_nothing() -> None:
+def test_pass_without_due_cron_rules_leaves_memory_unchanged() -> None:
     site = Site(cron(), cron("night", "0 3 * * *"), cron("h", groups=("h",))).group().group("h", 2)
     site.plan()
     before = site.memory.rules
@@ -195,7 +196,7 @@ def test_a_quiet_pass_writes_nothing() -> None:
     assert [(each.rule, each.pool) for each in plan.rules] == [("evening", "g"), ("night", "g"), ("h", "h")]
 
 
-def test_what_is_kept_is_written_once() -> None:
+def test_pending_occurrence_is_saved_once() -> None:
     site = Site(cron()).group()
     site.plan()
     site.sold_out("g", until=at("2026-03-09 21:00")).plan(at("2026-03-09 20:47:10"))
@@ -225,7 +226,7 @@ def test_CCE_A4_without_a_template_it_waits_too() -> None:
 
 
 def two_flavours() -> Site:
-    """A pool with a flavour that is preferred, and one that is not."""
+    """A pool with a preferred flavour and a second one."""
     pool = VendorPool("pool", max=20)
     site = Site(cron(add=5, groups=("pool",))).group("pool/first", 2, pool=pool, rank=9)
     return site.group("pool/second", 1, pool=pool)
@@ -242,7 +243,7 @@ def test_CCE_A9_1_a_sold_out_flavour_does_not_cost_the_evenings_nodes() -> None:
     assert (grown(plan), said(plan, "evening").nodes) == ({"pool/second": 3}, 3)
     assert grown(site.arrive(plan).plan(site.now + MINUTE)) == {}
     assert site.memory.rules["evening@pool"].target_size == 0
-    site.groups["pool/second"].count = 1  # what is removed later is not made up for
+    site.groups["pool/second"].count = 1  # nodes removed later are not replaced
     assert grown(site.plan(site.now + MINUTE)) == {}
 
 
@@ -270,7 +271,7 @@ def test_CCE_A9_1_one_flavour_cools_while_the_other_is_filled_and_takes_the_rest
     assert grown(site.plan(site.now + 6 * MINUTE)) == {"pool/first": 3}
 
 
-def test_a_group_that_is_gone_from_the_list_is_not_made_up_for() -> None:
+def test_nodes_of_a_group_missing_from_the_list_are_not_requested_again() -> None:
     site = two_flavours()
     site.groups["pool/second"].count = 12
     site.plan()
@@ -279,7 +280,7 @@ def test_a_group_that_is_gone_from_the_list_is_not_made_up_for() -> None:
     assert grown(site.plan(site.now + MINUTE)) == {"pool/first": 5}  # of 17 that seem to be missing
 
 
-def test_nodes_that_were_removed_meanwhile_are_not_made_up_for() -> None:
+def test_nodes_removed_since_a_cron_rule_fired_are_not_requested_again() -> None:
     site = two_flavours()
     site.plan()
     plan = site.plan(site.now + MINUTE)
@@ -293,7 +294,7 @@ def test_nodes_that_were_removed_meanwhile_are_not_made_up_for() -> None:
     assert site.memory.rules["evening@pool"].target_size == 0
 
 
-def test_rubbish_for_cron_is_said_and_stops_no_other_rule() -> None:
+def test_invalid_cron_expression_is_reported_and_stops_no_other_rule() -> None:
     site = Site(cron("bad", "61 * * * *"), cron("lost", time_zone="Nowhere/City"), cron()).group()
     site.plan()
     plan = site.plan(site.now + MINUTE)

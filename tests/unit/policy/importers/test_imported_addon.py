@@ -1,4 +1,4 @@
-"""The add-on's settings, key by key (huaweicloud-cce.md A7): what each becomes here, and what is told of the rest."""
+"""Conversion of the CCE add-on's settings, key by key, and the report of those that cannot be converted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chalicelib.policy.importers.cce_addon import KEYS, AddonSettings, read_addo
 from tests.cases import each_row
 
 GI = 2**30
-# An add-on with no settings at all: its defaults, where they are not ours.
+# An add-on without settings: its defaults where they differ from ours.
 DEFAULTS: dict[str, Any] = {
     "max_nodes_total": 1000,
     "cores_total": (0, 32000),
@@ -30,12 +30,12 @@ def read(**custom: Any) -> AddonSettings:
 
 
 def changed(options: msgspec.Struct) -> dict[str, Any]:
-    """What is not as by default."""
+    """Returns the options that differ from the defaults."""
     defaults = msgspec.structs.asdict(type(options)())
     return {name: value for name, value in msgspec.structs.asdict(options).items() if value != defaults[name]}
 
 
-def test_CCE_A7_the_addons_defaults_are_written_out_where_ours_are_others() -> None:
+def test_CCE_A7_addon_defaults_that_differ_from_ours_are_written_out() -> None:
     found = read()
     assert changed(found.options) == DEFAULTS
     assert (found.scale_up, found.scan_interval, found.warnings) == (ScaleUp(), 60.0, ())
@@ -79,7 +79,7 @@ def test_CCE_A7_the_addons_defaults_are_written_out_where_ours_are_others() -> N
         ("expander", "priority", "expander", ("priority", "least-waste", "random")),
     ],
 )
-def test_CCE_A7_a_key_of_the_addon_is_the_option_it_means(key: str, value: Any, option: str, becomes: Any) -> None:
+def test_CCE_A7_each_addon_key_becomes_its_option(key: str, value: Any, option: str, becomes: Any) -> None:
     found = read(**{key: value})
     assert changed(found.options) == changed(msgspec.structs.replace(Options(**DEFAULTS), **{option: becomes}))
     assert [told for told in found.warnings if "hold up all removals" not in told] == []
@@ -91,12 +91,12 @@ def test_CCE_A7_a_key_of_the_addon_is_the_option_it_means(key: str, value: Any, 
         ("scaleUpUnscheduledPodEnabled", False, ScaleUp(unschedulable_pods=False)),
         ("scaleUpUtilizationEnabled", False, ScaleUp(rules=False)),
         ("scaleUpCpuUtilizationThreshold", 0.8, ScaleUp(cpu_threshold=80)),
-        ("scaleUpMemUtilizationThreshold", "0.705", ScaleUp(memory_threshold=71)),  # never earlier than it was
+        ("scaleUpMemUtilizationThreshold", "0.705", ScaleUp(memory_threshold=71)),  # never earlier than before
         ("scaleUpCpuUtilizationThreshold", 0.07, ScaleUp(cpu_threshold=7)),
         ("scaleUpCpuUtilizationThreshold", 1, ScaleUp()),
     ],
 )
-def test_CCE_A7_switches_and_thresholds_of_scaling_out(key: str, value: Any, scale_up: ScaleUp) -> None:
+def test_CCE_A7_scale_out_switches_and_thresholds(key: str, value: Any, scale_up: ScaleUp) -> None:
     found = read(**{key: value})
     assert (found.scale_up, found.warnings) == (scale_up, ())
 
@@ -117,7 +117,7 @@ def test_CCE_A7_busy_nodes_go_one_by_one_without_parallel_drain(custom: Any, rem
 
 
 @each_row(("drain", "removed", "other"), [(True, 8, "maxEmptyBulkDeleteFlag"), (False, 5, "maxScaleDownParallelism")])
-def test_CCE_A7_of_two_numbers_of_nodes_at_once_the_other_is_told(*, drain: bool, removed: int, other: str) -> None:
+def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, removed: int, other: str) -> None:
     found = read(parallelDrain=drain, maxEmptyBulkDeleteFlag=5, maxScaleDownParallelism=8)
     assert found.options.max_scale_down_parallelism == removed
     assert [told.split(": ")[1] for told in found.warnings] == [other]
@@ -159,7 +159,7 @@ def test_CCE_A7_of_two_numbers_of_nodes_at_once_the_other_is_told(*, drain: bool
         ("multiAZBalance", True, "is not known and is not carried over"),
     ],
 )
-def test_CCE_A7_what_cannot_be_carried_over_is_told_by_name(key: str, value: Any, says: str) -> None:
+def test_CCE_A7_settings_that_cannot_be_converted_are_reported_by_name(key: str, value: Any, says: str) -> None:
     found = read(**{key: value})
     (told,) = found.warnings
     assert told.startswith(f"addon.json: {key}: {says}")
@@ -167,16 +167,16 @@ def test_CCE_A7_what_cannot_be_carried_over_is_told_by_name(key: str, value: Any
     assert (found.scale_up, found.scan_interval) == (ScaleUp(), 60.0)
 
 
-def test_CCE_A7_an_interval_with_its_unit_is_ours_too() -> None:
+def test_CCE_A7_interval_with_its_unit_is_converted() -> None:
     assert read(scanInterval="10s").scan_interval == 10.0
 
 
-def test_CCE_A8_7_a_pause_after_growing_is_told_where_scale_in_is_on() -> None:
+def test_CCE_A8_7_pause_after_scale_up_is_reported_where_scale_in_is_on() -> None:
     assert "the vendor advises 0" in read(scaleDownEnabled=True).warnings[0]
     assert read(scaleDownEnabled=True, scaleDownDelayAfterAdd=0).warnings == ()
 
 
-def test_values_of_unknown_keys_are_not_repeated() -> None:
+def test_import_addon_values_of_unknown_keys_are_not_repeated() -> None:
     (told,) = read(secretKey="EXAMPLE-SECRET").warnings
     assert "EXAMPLE-SECRET" not in told
 
@@ -190,7 +190,7 @@ ANYTHING = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(KEYS)), ANYTHING, max_size=6))
-def test_rubbish_is_told_and_never_in_force(custom: dict[str, Any]) -> None:
+def test_import_addon_invalid_settings_are_reported_and_never_applied(custom: dict[str, Any]) -> None:
     found = read_addon(custom, "a")
     assert found.options.max_nodes_total >= 0
     assert found.options.max_scale_down_parallelism >= 1

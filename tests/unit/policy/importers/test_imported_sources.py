@@ -1,4 +1,4 @@
-"""What files hold: add-ons and objects in every wrapping, and rubbish."""
+"""Contents of imported files: add-ons and objects in every wrapper, and invalid input."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAut
     ],
 )
 @each_row("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
-def test_settings_are_found_in_every_wrapping(held: Any, write: Any) -> None:
+def test_import_finds_settings_in_every_wrapper(held: Any, write: Any) -> None:
     found = sort_out({"f": write(held)})
     assert [dict(source.content) for source in found.addons] == [CUSTOM]
     assert (found.objects, found.others) == ((), ())
 
 
 @each_row("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
-def test_objects_are_found_among_others_which_are_named(kind: str) -> None:
+def test_import_finds_objects_among_others_and_names_the_others(kind: str) -> None:
     one = {**RULES, "kind": kind}
     listed = {"kind": "HorizontalNodeAutoscalerList", "items": [one]}
     text = "\n---\n".join(json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5))
@@ -48,7 +48,7 @@ def test_objects_are_found_among_others_which_are_named(kind: str) -> None:
     assert found.others == ("f: ConfigMap", "f: an object without a kind", "f: something that is no object")
 
 
-def test_items_of_a_list_may_leave_their_kind_to_the_list() -> None:
+def test_import_list_items_may_take_their_kind_from_the_list() -> None:
     nameless = {"metadata": {"name": "a"}}
     found = sort_out({"f": json.dumps({"kind": "HorizontalNodeAutoscalerList", "items": [nameless]})})
     assert [source.content["metadata"] for source in found.objects] == [{"name": "a"}]
@@ -78,7 +78,7 @@ def test_items_of_a_list_may_leave_their_kind_to_the_list() -> None:
         ("maxNodesTotal: &a [*a]", "f:1: is an alias that stands inside its own anchor"),
     ],
 )
-def test_what_is_of_no_use_is_refused_in_a_sentence(text: str, says: str) -> None:
+def test_import_refuses_unusable_files_in_one_sentence(text: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:
         sort_out({"f": text})
     assert str(refused.value).startswith(says)

@@ -1,7 +1,7 @@
-"""ESS in a dictionary: what the vendor's documents say of sizes, activities, tokens and refusals, and no HTTP.
+"""ESS in a dictionary: the documented behaviour of sizes, activities, tokens and refusals, without HTTP.
 
-Activities take effect at `step()`. ESS tends its groups there too: one with more instances than its desired capacity
-loses the oldest, which is how a wrong number costs a running machine.
+Activities take effect at `step()`. ESS also adjusts its groups there: a group with more instances than its desired
+capacity loses the oldest, so that a wrong number costs a running machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEAVING = ("Removing", "Removing:Wait")
 
 @dataclass
 class FakeApiGroup:
-    """One scaling group. stock: how many instances may still be made; None: any number."""
+    """One scaling group. stock: how many instances can still be created; None: any number."""
 
     id: str
     desired_mode: bool = True
@@ -70,7 +70,8 @@ def refusal(cls: type[ProviderError], code: str) -> ProviderError:
 
 
 class FakeApi(AlicloudApi):
-    """The calls over Groups. trouble: method -> errors for the next calls, raised before anything happens, or after it
+    """The calls on Groups. trouble: method -> errors for the next calls, raised before the call has an effect, or after
+    it
     for those in `lost`."""
 
     def __init__(self, *groups: FakeApiGroup) -> None:
@@ -83,7 +84,7 @@ class FakeApi(AlicloudApi):
         self.plans = {"asc-1": ScalingConfiguration("asc-1", instance_type="ecs.g7.xlarge", system_disk_size=120)}
         self.launch: dict[tuple[str, str], LaunchTemplateData] = {}
         self.made: dict[str, int] = {}
-        self.scaled_in: list[str] = []  # instances that ESS chose
+        self.scaled_in: list[str] = []  # instances that ESS selected
         self.removed: list[str] = []  # instances that we named
         self._number = 0
 
@@ -95,7 +96,7 @@ class FakeApi(AlicloudApi):
         return f"{prefix}-{self._number:04d}"
 
     def fill(self, group: str, size: int, state: str = "InService", **more: Any) -> list[str]:
-        """Put instances in, and count them as wanted."""
+        """Adds instances and raises the desired capacity accordingly."""
         names = [self.next_id("i") for _ in range(size)]
         found = self.all[group]
         for name in names:
@@ -168,7 +169,7 @@ class FakeApi(AlicloudApi):
             self.tokens[token] = self._remove(self.all[group], instances, decrease)
         return self._answered("remove", self.tokens[token])
 
-    # how ESS behaves
+    # behaviour of ESS
 
     def _call(self, method: str, text: str, *, counted: bool = True) -> None:
         if counted:
@@ -231,7 +232,7 @@ class FakeApi(AlicloudApi):
         return Accepted(activity, "ScaleIn", "r", ignored)
 
     def step(self) -> None:
-        """Activities under way come to their end, and ESS looks after its groups."""
+        """Ends the activities in progress; then ESS adjusts its groups."""
         for group in self.all.values():
             for place, each in enumerate(group.activities):
                 if not each.over:
@@ -289,12 +290,12 @@ class FakeApi(AlicloudApi):
 
 
 def overrides(*types: str) -> list[TemplateOverride]:
-    """LaunchTemplateOverrides."""
+    """LaunchTemplateOverrides of a group."""
     return [TemplateOverride(each) for each in types]
 
 
 def tags(pairs: Mapping[str, str]) -> list[Tag]:
-    """Tags as a scaling group writes them."""
+    """Returns tags in the form of a scaling group."""
     return [Tag(tag_key=key, tag_value=value) for key, value in pairs.items()]
 
 
@@ -302,7 +303,7 @@ REGION = "cn-hangzhou"
 
 
 def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> AliCloud:
-    """A fresh provider over the fake; specs as upstream writes them, 0:10 for every group where none is given."""
+    """A new provider on the fake; specs in upstream's form, 0:10 for every group if none is given."""
     nodes = "\n".join(specs or [f"0:10:{name}" for name in api.all])
     fields = {"region": REGION, "credentialsSecret": "ali", "nodes": nodes, **settings}
     return AliCloud(api, read_settings(fields), kube)
@@ -327,7 +328,7 @@ def remove(
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
-    """The operation as the executor comes back with it."""
+    """Returns the operation as the executor passes it to the next step."""
     assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 

@@ -1,4 +1,4 @@
-"""An Api whose vendor is a script, with a clock that only sleeps move and a pacer that counts."""
+"""An Api whose vendor is a script, with a clock that only sleeps advance and a rate limiter that counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOW = 1768465800.0
 
 
 class ScriptedApiClock:
-    """Epoch seconds; sleeping lets it pass."""
+    """Epoch seconds; sleeping advances it."""
 
     def __init__(self, now: float = NOW) -> None:
         self.now, self.slept = now, 0.0
@@ -43,7 +43,7 @@ class ScriptedApiClock:
 
 
 class ScriptedApiSecrets:
-    """Secrets by name; what is written is only seen by who looks past the cache, as in a Lambda function."""
+    """Secrets by name; a written value is seen only by readers that bypass the cache, as in a Lambda function."""
 
     def __init__(self, **texts: str) -> None:
         self.now, self.cached = dict(texts), dict(texts)
@@ -59,7 +59,7 @@ class ScriptedApiSecrets:
 
 
 class Books(UnlimitedRateLimiter):
-    """A pacer that grants everything, or says how long to wait, and writes down what it was asked."""
+    """A rate limiter that grants everything, or states how long to wait, and records the requests."""
 
     def __init__(self, waits: Sequence[float] = ()) -> None:
         self.waits = list(waits)
@@ -79,7 +79,7 @@ class Books(UnlimitedRateLimiter):
 
 
 class Board(NullCache):
-    """A shelf that keeps things for as long as a test lasts."""
+    """A cache that keeps entries for the duration of a test."""
 
     def __init__(self) -> None:
         self.rows: dict[str, bytes] = {}
@@ -104,7 +104,7 @@ def api_for(
     deployment: Deployment = LOOPBACK,
     **settings: str,
 ) -> AlicloudApi:
-    """An Api that talks to the script; credentials are an access key unless the settings say otherwise."""
+    """An Api that calls the script; credentials are an access key unless the settings say otherwise."""
     clock = clock or ScriptedApiClock()
     given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
     given |= settings or {"credentialsSecret": "key"}
@@ -120,7 +120,7 @@ def api_for(
 
 
 def refusal(code: str, status: int = 400, message: str = "Said.", headers: Mapping[str, str] | None = None) -> Reply:
-    """An error as the vendor writes it."""
+    """An error in the vendor's form."""
     return Reply(status, {"RequestId": "r-1", "HostId": "h", "Code": code, "Message": message}, headers or {})
 
 
@@ -144,7 +144,7 @@ def groups_page(*ids: str) -> Reply:
 
 
 def action(seen: Seen) -> str:
-    """What a request asks for."""
+    """Returns the action of a request."""
     return seen.headers.get("x-acs-action") or seen.query.get("Action", "")
 
 

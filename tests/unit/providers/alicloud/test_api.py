@@ -1,4 +1,4 @@
-"""The calls as they go over the wire, and what becomes of the answers (alicloud.md §3)."""
+"""Tests of the API requests and the decoding of their answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.unit.providers.alicloud.scripted_api import (
 )
 
 
-def test_ALI_DEFECT_1_a_call_is_a_signed_post_with_everything_in_the_query() -> None:
+def test_alicloud_api_call_is_a_signed_post_with_all_parameters_in_the_query() -> None:
     with HttpScript([groups_page(GROUP)]) as server:
         assert list(api_for(server.url).groups([GROUP])) == [GROUP]
     [seen] = server.requests
@@ -54,7 +54,7 @@ def test_ALI_DEFECT_1_a_call_is_a_signed_post_with_everything_in_the_query() -> 
     assert "x-acs-security-token" not in seen.headers
 
 
-def test_ALI_DEFECT_14_twenty_groups_in_one_call_and_no_call_twice() -> None:
+def test_alicloud_api_reads_twenty_groups_per_call_and_repeats_none() -> None:
     ids = [f"asg-{number:03d}" for number in range(45)]
 
     def answer(seen: Seen) -> Reply:
@@ -66,20 +66,20 @@ def test_ALI_DEFECT_14_twenty_groups_in_one_call_and_no_call_twice() -> None:
     assert len(server.requests) == 3
 
 
-def test_a_group_that_was_not_asked_for_is_not_taken() -> None:
+def test_alicloud_api_ignores_a_group_that_was_not_requested() -> None:
     with HttpScript([groups_page(GROUP, "asg-of-somebody-else")]) as server:
         assert list(api_for(server.url).groups([GROUP])) == [GROUP]
 
 
-def test_a_group_that_is_counted_and_not_shown_stops_no_other() -> None:
-    """Inactive groups may be missing from an id query (§3.2)."""
+def test_alicloud_api_group_counted_but_not_listed_blocks_no_other() -> None:
+    """The vendor may omit inactive groups from a query by id."""
     shown = Reply(200, {"TotalCount": 2, "ScalingGroups": [{"ScalingGroupId": GROUP}]})
     with HttpScript([shown]) as server:
         assert list(api_for(server.url).groups([GROUP, "asg-inactive"])) == [GROUP]
     assert len(server.requests) == 1
 
 
-def test_ALI_1_unknown_groups_are_absent() -> None:
+def test_alicloud_api_unknown_groups_are_absent() -> None:
     with HttpScript([groups_page()]) as server:
         assert api_for(server.url).groups([GROUP]) == {}
 
@@ -93,7 +93,7 @@ def paged(total: int) -> Callable[[Seen], Reply]:
 
 
 @each_row(("total", "calls"), [(0, 1), (1, 1), (50, 1), (51, 2), (137, 3)])
-def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> None:
+def test_alicloud_api_reads_pages_of_fifty_to_the_end(total: int, calls: int) -> None:
     with HttpScript(paged(total)) as server:
         found = api_for(server.url).instances(GROUP)
     assert [each.instance_id for each in found] == [f"i-{number:04d}" for number in range(total)]
@@ -110,7 +110,7 @@ def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> Non
         (Reply(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
     ],
 )
-def test_ALI_7_a_page_that_fails_fails_the_read(bad: Reply, cls: type[ProviderError]) -> None:
+def test_alicloud_api_failed_page_fails_the_read(bad: Reply, cls: type[ProviderError]) -> None:
     def answer(seen: Seen) -> Reply:
         return bad if seen.query["PageNumber"] == "2" else paged(137)(seen)
 
@@ -118,8 +118,8 @@ def test_ALI_7_a_page_that_fails_fails_the_read(bad: Reply, cls: type[ProviderEr
         api_for(server.url).instances(GROUP)
 
 
-def test_a_list_that_moved_while_it_was_read_is_read_once_more() -> None:
-    """An instance that went between two pages shifts another one out of sight."""
+def test_alicloud_api_list_that_changed_during_the_read_is_read_once_more() -> None:
+    """An instance that vanishes between two pages shifts another one out of the result."""
     replies = [
         instances_page(range(50), 60),
         instances_page(range(51, 60), 60),
@@ -130,9 +130,9 @@ def test_a_list_that_moved_while_it_was_read_is_read_once_more() -> None:
         assert len(api_for(server.url).instances(GROUP)) == 59
 
 
-def test_ALI_7_a_list_whose_total_changes_from_page_to_page_is_read_once_more() -> None:
-    """i-0003 went after the first page was read, so that i-0050 slipped from the second page to the first: as many came
-    as the last page says, and one of them is not there any more."""
+def test_alicloud_api_list_with_a_changing_total_is_read_once_more() -> None:
+    """i-0003 vanished after the first page was read, so that i-0050 moved from the second page to the first: the number
+    of instances matches the last page's total, but one of them no longer exists."""
     replies = [
         instances_page(range(50), 100),
         instances_page(range(51, 100), 99),
@@ -145,7 +145,7 @@ def test_ALI_7_a_list_whose_total_changes_from_page_to_page_is_read_once_more() 
     assert "i-0000" not in found
 
 
-def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_are_absent() -> None:
+def test_alicloud_api_reads_instances_by_twenty_ids_and_unknown_ones_are_absent() -> None:
     def answer(seen: Seen) -> Reply:
         asked = [value for name, value in seen.query.items() if name.startswith("InstanceIds.")]
         assert 1 <= len(asked) <= 20
@@ -168,7 +168,7 @@ def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_
     assert [seen.query.get("ScalingGroupId") for seen in server.requests] == [GROUP, GROUP, GROUP, None]
 
 
-def test_one_group_of_another_shape_hides_none_of_the_others() -> None:
+def test_alicloud_api_malformed_group_hides_no_other_group() -> None:
     groups = [
         {"ScalingGroupId": "asg-1", "MaxSize": "5"},
         {"ScalingGroupId": "asg-2", "MinSize": "few"},
@@ -182,7 +182,7 @@ def test_one_group_of_another_shape_hides_none_of_the_others() -> None:
     assert "ActiveCapacity" in found["asg-3"].problem
 
 
-def test_a_list_that_never_adds_up_is_no_answer() -> None:
+def test_alicloud_api_list_that_never_matches_its_total_is_an_error() -> None:
     with HttpScript(lambda _: instances_page(range(3), 5)) as server, pytest.raises(Transient, match="3 of 5"):
         api_for(server.url).instances(GROUP)
     assert len(server.requests) == 2
@@ -225,7 +225,7 @@ OLD = {
 }
 
 
-def test_ALI_16_both_shapes_and_values_as_text_are_the_same_group() -> None:
+def test_alicloud_api_both_answer_forms_decode_to_the_same_group() -> None:
     with HttpScript([Reply(200, NEW), Reply(200, OLD)]) as server:
         api = api_for(server.url)
         new, old = api.groups([GROUP])[GROUP], api.groups([GROUP])[GROUP]
@@ -235,7 +235,7 @@ def test_ALI_16_both_shapes_and_values_as_text_are_the_same_group() -> None:
     assert [tag.pair for tag in new.tags or ()] == [("env", "prod")]
 
 
-def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
+def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
     names = [f"ecs.g7.{number}" for number in range(12)]
 
     def answer(seen: Seen) -> Reply:
@@ -264,7 +264,7 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
         again = api_for(server.url, clock=clock, shelf=board)
         assert again.instance_types(names) == found
         assert len(server.requests) == 2
-        clock.now += 3601  # what was not there may be there now
+        clock.now += 3601  # a type that was absent may exist now
         assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
         assert len(server.requests) == 3
         clock.now += 86400
@@ -272,7 +272,7 @@ def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
         assert len(server.requests) == 5
 
 
-def test_a_shelf_with_rubbish_or_a_clock_that_went_back_only_means_asking() -> None:
+def test_alicloud_api_invalid_cache_entry_or_clock_causes_only_a_new_request() -> None:
     types = Reply(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
     board, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: types) as server:
@@ -312,7 +312,7 @@ def template(number: int, kind: str, *, default: bool = False) -> dict[str, obje
         ("", {"DefaultVersion": "true"}, "ecs.one"),
     ],
 )
-def test_ALI_DEFECT_13_a_version_of_a_launch_template(version: str, asked: dict[str, str], kind: str) -> None:
+def test_alicloud_api_reads_a_launch_template_version(version: str, asked: dict[str, str], kind: str) -> None:
     sets = [template(2, "ecs.two"), template(1, "ecs.one", default=True), template(10, "ecs.ten")]
     with HttpScript([versions(*sets)]) as server:
         data = api_for(server.url).launch_template("lt-1", version)
@@ -322,12 +322,12 @@ def test_ALI_DEFECT_13_a_version_of_a_launch_template(version: str, asked: dict[
     assert {name: value for name, value in query.items() if "Version" in name} == asked
 
 
-def test_a_launch_template_without_that_version_is_not_found() -> None:
+def test_alicloud_api_missing_launch_template_version_is_not_found() -> None:
     with HttpScript([versions()]) as server, pytest.raises(NotFound, match="lt-1"):
         api_for(server.url).launch_template("lt-1", "7")
 
 
-def test_activities_come_newest_first() -> None:
+def test_alicloud_api_activities_are_newest_first() -> None:
     body = {
         "TotalCount": 2,
         "ScalingActivities": [
@@ -379,7 +379,7 @@ rubbish = st.recursive(
 
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=60) | rubbish.map(lambda value: json.dumps(value).encode()), st.sampled_from([200, 400, 503]))
-def test_whatever_comes_is_an_answer_or_an_error_of_ours(body: bytes, status: int) -> None:
+def test_alicloud_api_arbitrary_answers_decode_or_raise_a_provider_error(body: bytes, status: int) -> None:
     answer = VendorResponse("POST ess/", status, {}, body)
     assert error_for(answer) is None or isinstance(error_for(answer), ProviderError)
     for kind in (GroupsPage, TypesAnswer):
@@ -387,7 +387,7 @@ def test_whatever_comes_is_an_answer_or_an_error_of_ours(body: bytes, status: in
             assert isinstance(decode(answer, kind), kind)
 
 
-def test_an_answer_nested_without_end_is_an_error_of_ours() -> None:
+def test_alicloud_api_endlessly_nested_answer_is_a_provider_error() -> None:
     for body in (b"[" * 100_000, b'{"TotalCount": 1, "x": ' + b'{"x": ' * 900 + b"1" + b"}" * 901):
         with contextlib.suppress(ProviderError):
             decode(VendorResponse("POST ess/", 200, {}, body), GroupsPage)
@@ -403,7 +403,7 @@ def grow(api: AlicloudApi) -> str:
     ).scaling_activity_id
 
 
-def test_a_size_is_asked_for_with_a_token_and_metadata() -> None:
+def test_alicloud_api_resize_sends_a_token_and_metadata() -> None:
     with HttpScript([Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
         assert grow(api_for(server.url)) == "asa-1"
     query = server.requests[0].query
@@ -418,7 +418,7 @@ def test_a_size_is_asked_for_with_a_token_and_metadata() -> None:
     }
 
 
-def test_instances_are_removed_by_id_and_what_was_ignored_is_told() -> None:
+def test_alicloud_api_removes_instances_by_id_and_reports_ignored_ones() -> None:
     body = {
         "RequestId": "r",
         "ScalingActivityId": "asa-1",
@@ -433,7 +433,7 @@ def test_instances_are_removed_by_id_and_what_was_ignored_is_told() -> None:
 
 
 @each_row("lost", [Reply(hang_up=True), Reply(200, {"ScalingActivityId": "asa-1"}, cut=4), Reply(500)])
-def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token(lost: Reply) -> None:
+def test_alicloud_api_lost_answer_is_retried_with_the_same_token(lost: Reply) -> None:
     with HttpScript([lost, Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
         assert grow(api_for(server.url)) == "asa-1"
     first, second = server.requests
@@ -443,14 +443,14 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
 
 
 @each_row("token", ["", "x" * 65, "é", "a\n"])
-def test_a_token_that_the_vendor_would_cut_is_never_sent(token: str) -> None:
+def test_alicloud_api_token_that_the_vendor_would_truncate_is_never_sent(token: str) -> None:
     with HttpScript() as server, pytest.raises(InvalidRequest):
         api_for(server.url).remove(GROUP, ["i-1"], token=token)
     assert server.requests == []
 
 
 @each_row("count", [0, 21])
-def test_more_instances_than_one_call_takes_are_not_sent(count: int) -> None:
+def test_alicloud_api_more_instances_than_one_call_allows_are_not_sent(count: int) -> None:
     with HttpScript() as server, pytest.raises(InvalidRequest):
         api_for(server.url).remove(GROUP, [f"i-{number}" for number in range(count)], token="t")
     assert server.requests == []

@@ -1,4 +1,4 @@
-"""What the vendor's codes become (alicloud.md §3.9), whatever status they come with."""
+"""Mapping of the vendor's error codes to error classes, whatever the HTTP status."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def error(code: str, status: int = 400) -> ProviderError:
 
 @each_row("status", [400, 403, 404, 500])
 @each_row(("code", "cls"), CLASSES.items())
-def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> None:
+def test_alicloud_error_code_takes_precedence_over_the_status(code: str, cls: str, status: int) -> None:
     found = error(code, status)
     assert (found.error_class, found.code, found.request_id) == (cls, code, "r-1")
 
@@ -102,18 +102,18 @@ def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> 
         (200, "Unknown"),
     ],
 )
-def test_an_unknown_code_is_what_its_status_says(status: int, cls: str) -> None:
+def test_alicloud_unknown_error_code_is_classified_by_status(status: int, cls: str) -> None:
     assert error("Never.Heard", status).error_class == cls
 
 
-def test_an_unknown_code_with_a_time_to_come_back_is_throttling() -> None:
+def test_alicloud_unknown_error_code_with_a_retry_time_is_throttling() -> None:
     found = error_for(answer("Never.Heard", headers={"x-acs-retry-after": "1500"}))
     assert found is not None
     assert (found.error_class, found.retry_after) == ("Throttled", 1.5)
 
 
 @each_row("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
-def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
+def test_alicloud_foreign_error_body_is_not_quoted(body: bytes) -> None:
     assert error_for(VendorResponse("POST x/", 502, {}, body)) is None
 
 
@@ -129,18 +129,18 @@ def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
         ("9" * 400, 3600.0),
     ],
 )
-def test_ALI_10_the_time_to_come_back_is_in_milliseconds_and_never_nonsense(text: str, seconds: float) -> None:
+def test_alicloud_retry_time_is_in_milliseconds_and_validated(text: str, seconds: float) -> None:
     assert retry_after(answer("Throttling.User", headers={"x-acs-retry-after": text})) == seconds
 
 
-def test_ALI_DEFECT_8_a_running_activity_can_be_told_from_a_failure() -> None:
+def test_alicloud_running_activity_error_is_distinguished_from_a_failure() -> None:
     assert is_busy(error("ScalingActivityInProgress"))
     assert not is_busy(error("IncorrectCapacity.NoChange"))
     assert is_no_change(error("IncorrectCapacity.NoChange"))
     assert sense_of("IncorrectScalingGroupStatus") is Sense.OFF
 
 
-def test_only_a_code_says_that_something_is_gone() -> None:
+def test_alicloud_only_an_error_code_means_not_found() -> None:
     """A 404 without a known code may be a wrong address, and then nothing is gone."""
     assert is_gone(error("InvalidInstanceId.NotFound", 403))
     assert not is_gone(error("Never.Heard", 404))
@@ -159,11 +159,11 @@ def test_only_a_code_says_that_something_is_gone() -> None:
         ("Never.Heard", "Unknown"),
     ],
 )
-def test_ALI_DEFECT_7_codes_of_activities_have_a_class(code: str, cls: str) -> None:
+def test_alicloud_activity_error_codes_have_a_class(code: str, cls: str) -> None:
     assert activity_class(code) == cls
 
 
-def test_what_was_signed_is_not_repeated() -> None:
+def test_alicloud_signed_content_is_not_repeated_in_errors() -> None:
     told = error_for(answer("SignatureDoesNotMatch", message="server string to sign is: POST&%2F&SecurityToken%3DCAIS"))
     assert told is not None
     assert told.message == "SignatureDoesNotMatch"
@@ -173,8 +173,8 @@ def test_what_was_signed_is_not_repeated() -> None:
 PAGE = (Path(__file__).resolve().parents[4] / "docs" / "providers" / "alicloud.md").read_text("utf-8")
 
 
-def test_the_page_says_what_every_code_becomes() -> None:
-    """But those whose class is what their status would say as well, and templates' own."""
+def test_docs_alicloud_error_mapping_lists_every_code() -> None:
+    """Except codes with the class of their status, and those of templates."""
     told = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
     assert [
         code
@@ -186,5 +186,5 @@ def test_the_page_says_what_every_code_becomes() -> None:
     ] == []
 
 
-def test_the_page_has_every_setting() -> None:
+def test_docs_alicloud_lists_every_setting() -> None:
     assert [key for key in sorted(KNOWN) if f"`{key}`" not in PAGE] == []

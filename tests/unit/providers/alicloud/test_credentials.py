@@ -1,4 +1,4 @@
-"""Where keys come from, how they are replaced, and that none is ever seen (alicloud.md §1)."""
+"""Sources of credentials, their replacement, and their secrecy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def granted(number: int = 1, ends: str = "2026-01-15T09:30:00Z") -> Reply:
 
 
 class Vendor:
-    """ESS and STS in one script: what each STS call gets, and which tokens ESS takes."""
+    """ESS and STS in one script: the answer to each STS call, and the tokens that ESS accepts."""
 
     def __init__(self, *grants: Reply, refused: tuple[str, ...] = ()) -> None:
         self.grants, self.refused = list(grants), refused
@@ -75,7 +75,7 @@ class Vendor:
 # -- access keys
 
 
-def test_a_static_session_is_signed_with_its_token() -> None:
+def test_alicloud_static_session_is_signed_with_its_token() -> None:
     secret = json.dumps({"accessKeyId": "STS.x", "accessKeySecret": "s", "securityToken": "CAIS+x=="})
     with HttpScript([groups_page(GROUP)]) as server:
         api_for(server.url, read_secret=ScriptedApiSecrets(key=secret)).groups([GROUP])
@@ -92,7 +92,7 @@ def test_a_static_session_is_signed_with_its_token() -> None:
         "InvalidSecurityToken.Expired",
     ],
 )
-def test_a_key_that_was_rotated_in_mid_pass_is_read_afresh_once(code: str) -> None:
+def test_alicloud_key_rotated_during_a_pass_is_read_again_once(code: str) -> None:
     secrets = ScriptedApiSecrets(key=KEY)
     with HttpScript([groups_page(GROUP), refusal(code, 403), groups_page(GROUP), groups_page(GROUP)]) as server:
         api = api_for(server.url, read_secret=secrets)
@@ -104,19 +104,19 @@ def test_a_key_that_was_rotated_in_mid_pass_is_read_afresh_once(code: str) -> No
     assert len({seen.credential for seen in server.requests}) == 4
 
 
-def test_ALI_3_a_key_that_is_simply_wrong_is_not_tried_again() -> None:
+def test_alicloud_wrong_key_is_not_retried() -> None:
     with HttpScript([refusal("SignatureDoesNotMatch", 400)]) as server, pytest.raises(Unauthorized):
         api_for(server.url).groups([GROUP])
     assert len(server.requests) == 1
 
 
-def test_a_reader_that_cannot_look_past_its_cache_is_good_enough() -> None:
+def test_alicloud_secret_reader_without_an_uncached_read_suffices() -> None:
     with HttpScript([refusal("InvalidAccessKeyId.NotFound", 404)]) as server, pytest.raises(Unauthorized):
         api_for(server.url, read_secret=lambda _: KEY).groups([GROUP])
     assert len(server.requests) == 1
 
 
-# -- a role by an access key
+# -- role assumed with an access key
 
 
 def by_role(
@@ -133,7 +133,7 @@ def by_role(
     return lambda: api.groups([GROUP])
 
 
-def test_a_role_is_assumed_once_for_all_passes_of_a_process_until_shortly_before_its_end() -> None:
+def test_alicloud_role_is_assumed_once_per_process_until_shortly_before_expiry() -> None:
     vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), ScriptedApiClock(), Sessions()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
@@ -153,7 +153,7 @@ def test_a_role_is_assumed_once_for_all_passes_of_a_process_until_shortly_before
     ]
 
 
-def test_the_budget_of_a_role_is_its_accounts_whatever_the_session() -> None:
+def test_alicloud_role_rate_limit_belongs_to_its_account_for_every_session() -> None:
     books, vendor, clock = Books(), Vendor(granted(1), granted(2), granted(3)), ScriptedApiClock()
     with HttpScript(vendor) as server:
         for role in (ROLE, ROLE + "2", "acs:ram::9999:role/outscaler"):
@@ -163,21 +163,21 @@ def test_the_budget_of_a_role_is_its_accounts_whatever_the_session() -> None:
     assert "1234567890123456" not in first
 
 
-def test_a_session_that_the_vendor_refuses_is_replaced_once() -> None:
+def test_alicloud_refused_session_is_replaced_once() -> None:
     vendor = Vendor(granted(1), granted(2), refused=("CAIS+1/==",))
     with HttpScript(vendor) as server:
         by_role(server.url, ScriptedApiClock(), Sessions())()
     assert vendor.log == ["AssumeRole", "DescribeScalingGroups", "AssumeRole", "DescribeScalingGroups"]
 
 
-def test_sessions_that_are_always_refused_are_not_made_for_ever() -> None:
+def test_alicloud_sessions_that_are_always_refused_are_not_created_forever() -> None:
     vendor = Vendor(*(granted(number) for number in range(9)), refused=tuple(f"CAIS+{n}/==" for n in range(9)))
     with HttpScript(vendor) as server, pytest.raises(Unauthorized, match="InvalidSecurityToken"):
         by_role(server.url, ScriptedApiClock(), Sessions())()
     assert len(vendor.log) == 4
 
 
-def test_a_key_that_sts_refuses_is_read_afresh() -> None:
+def test_alicloud_key_refused_by_sts_is_read_again() -> None:
     secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKeyId": "LTAI5tNew", "accessKeySecret": "new"})
     vendor = Vendor(refusal("InvalidAccessKeyId.NotFound", 404), granted(1))
@@ -186,7 +186,7 @@ def test_a_key_that_sts_refuses_is_read_afresh() -> None:
     assert vendor.log == ["AssumeRole", "AssumeRole", "DescribeScalingGroups"]
 
 
-def test_another_key_or_role_never_gets_the_session_of_the_first() -> None:
+def test_alicloud_session_is_never_shared_with_another_key_or_role() -> None:
     vendor, sessions, clock = Vendor(granted(1), granted(2), granted(3)), Sessions(), ScriptedApiClock()
     other = ScriptedApiSecrets(key=json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": "another"}))
     with HttpScript(vendor) as server:
@@ -196,7 +196,7 @@ def test_another_key_or_role_never_gets_the_session_of_the_first() -> None:
     assert vendor.log.count("AssumeRole") == 3
 
 
-def test_while_sts_gives_no_answer_a_living_session_goes_on() -> None:
+def test_alicloud_valid_session_is_used_while_sts_does_not_answer() -> None:
     vendor, sessions, clock = Vendor(granted(1)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
@@ -210,14 +210,14 @@ def test_while_sts_gives_no_answer_a_living_session_goes_on() -> None:
             by_role(server.url, clock, sessions)()
 
 
-def test_ALI_DEFECT_16_an_answer_of_sts_without_credentials_is_an_error_and_no_crash() -> None:
+def test_alicloud_sts_answer_without_credentials_is_an_error() -> None:
     for body in ({"RequestId": "r"}, {"Credentials": None}, {"Credentials": {"AccessKeyId": "STS.1"}}):
         with HttpScript([Reply(200, body)]) as server, pytest.raises(Unauthorized, match="no credentials"):
             by_role(server.url, ScriptedApiClock(), Sessions())()
 
 
 @each_row("ends", ["", "tomorrow", "2020-01-01T00:00:00Z"])
-def test_an_end_that_makes_no_sense_does_not_ask_sts_for_every_call(ends: str) -> None:
+def test_alicloud_invalid_session_expiry_does_not_call_sts_every_time(ends: str) -> None:
     vendor, sessions, clock = Vendor(granted(1, ends)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
@@ -225,7 +225,7 @@ def test_an_end_that_makes_no_sense_does_not_ask_sts_for_every_call(ends: str) -
     assert vendor.log.count("AssumeRole") == 1
 
 
-def test_a_clock_that_went_back_far_asks_anew() -> None:
+def test_alicloud_clock_set_back_far_requests_a_new_session() -> None:
     vendor, sessions, clock = Vendor(granted(1), granted(2)), Sessions(), ScriptedApiClock()
     with HttpScript(vendor) as server:
         by_role(server.url, clock, sessions)()
@@ -237,15 +237,15 @@ def test_a_clock_that_went_back_far_asks_anew() -> None:
 
 
 @each_row(("life", "after"), [(3600, 2700), (7200, 6300), (1800, 900), (900, 720), (30, 60), (0, 60), (-100, 60)])
-def test_ALI_3_a_session_is_renewed_in_good_time(life: float, after: float) -> None:
+def test_alicloud_session_is_renewed_before_its_expiry(life: float, after: float) -> None:
     assert due(AlicloudCredential(Secret("a"), Secret("b"), Secret("c"), obtained=0.0, expires=life)) == after
 
 
-def test_a_process_has_one_place_for_sessions() -> None:
+def test_alicloud_process_has_one_session_cache() -> None:
     assert of_this_process() is of_this_process()
 
 
-def test_sessions_do_not_pile_up() -> None:
+def test_alicloud_session_cache_is_bounded() -> None:
     sessions = Sessions()
     for number in range(1000):
         key = AlicloudCredential(Secret("a"), Secret("b"), Secret(str(number)), obtained=number, expires=number + 3600)
@@ -253,7 +253,7 @@ def test_sessions_do_not_pile_up() -> None:
     assert len(sessions._kept) <= 256
 
 
-# -- a role by an OIDC token (RRSA)
+# -- role assumed with an OIDC token (RRSA)
 
 
 def by_token(
@@ -271,7 +271,7 @@ def by_token(
     return lambda: api.groups([GROUP])
 
 
-def test_ALI_3_an_oidc_token_is_exchanged_unsigned_and_read_anew_at_every_renewal() -> None:
+def test_alicloud_oidc_token_is_sent_unsigned_and_read_at_every_renewal() -> None:
     vendor, clock, sessions = Vendor(granted(1), granted(2, "2026-01-15T10:30:00Z")), ScriptedApiClock(), Sessions()
     secrets = ScriptedApiSecrets(token=TOKEN + "\n")
     with HttpScript(vendor) as server:
@@ -289,7 +289,7 @@ def test_ALI_3_an_oidc_token_is_exchanged_unsigned_and_read_anew_at_every_renewa
     assert server.requests[1].headers["x-acs-accesskey-id"] == "STS.1"
 
 
-def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
+def test_alicloud_oidc_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
     file, vendor, clock, sessions = tmp_path / "token", Vendor(granted(1), granted(2)), ScriptedApiClock(), Sessions()
     file.write_text(TOKEN)
     with HttpScript(vendor) as server:
@@ -313,7 +313,7 @@ def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "\n", "abc", "x" * 20001, "two words", "AWS_X=1\0AWS_Y=2", "{}", "a=b"])
-def test_ALI_3_a_token_file_that_is_missing_or_empty_is_named(tmp_path: Path, content: str | None) -> None:
+def test_alicloud_missing_or_empty_oidc_token_file_is_named(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
@@ -331,8 +331,8 @@ def test_ALI_3_a_token_file_that_is_missing_or_empty_is_named(tmp_path: Path, co
         {"credentialsSecret": "key"},
     ],
 )
-def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str, str]) -> None:
-    """Neither one that the settings name, nor one that the secret names."""
+def test_alicloud_function_reads_no_oidc_token_file(tmp_path: Path, settings: dict[str, str]) -> None:
+    """This applies to a file named in the settings and to one named in the secret."""
     file = tmp_path / "token"
     file.write_text(TOKEN)
     secret = json.dumps({"roleArn": ROLE, "oidcProviderArn": PROVIDER, "oidcTokenFile": str(file)})
@@ -346,7 +346,7 @@ def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str
     "code",
     ["AuthenticationFail.OIDCToken.Expired", "EntityNotExist.Role", "NoPermission", "InvalidParameter.OIDCToken"],
 )
-def test_ALI_3_what_sts_refuses_is_unauthorized_and_shows_no_token(code: str) -> None:
+def test_alicloud_sts_refusal_is_unauthorized_and_shows_no_token(code: str) -> None:
     with (
         HttpScript([refusal(code, 400, f"the token {TOKEN} is wrong")]) as server,
         pytest.raises(Unauthorized, match=code) as raised,
@@ -356,13 +356,13 @@ def test_ALI_3_what_sts_refuses_is_unauthorized_and_shows_no_token(code: str) ->
     assert len(server.requests) == 1
 
 
-def test_throttling_by_sts_is_throttling() -> None:
+def test_alicloud_sts_throttling_is_throttling() -> None:
     with HttpScript(lambda _: refusal("Throttling.User")) as server, pytest.raises(Throttled):
         by_token(server.url, ScriptedApiClock(), Sessions(), ScriptedApiSecrets(token=TOKEN))()
     assert len(server.requests) == 3
 
 
-def test_upstreams_rrsa_secret_gives_the_names_and_the_settings_the_token() -> None:
+def test_alicloud_upstream_rrsa_secret_gives_names_and_settings_give_the_token() -> None:
     text = json.dumps(
         {
             "oidc-provider-arn": PROVIDER,
@@ -384,10 +384,10 @@ def test_upstreams_rrsa_secret_gives_the_names_and_the_settings_the_token() -> N
     assert vendor.forms[0]["RoleArn"] == [ROLE]
 
 
-# -- nothing is seen
+# -- secrecy
 
 
-def test_no_credential_shows_in_a_repr_or_can_be_written() -> None:
+def test_alicloud_credentials_show_in_no_repr_and_cannot_be_serialized() -> None:
     credential = AlicloudCredential(Secret(KEY_ID), Secret(KEY_SECRET), Secret("CAIS+/=="))
     for shown in (repr(credential), str(credential), repr(parse_secret(KEY, "s"))):
         assert KEY_ID not in shown

@@ -1,5 +1,4 @@
-"""Machines that never became nodes: nobody who has joined goes, and what was never made costs a number only
-(alicloud.md §5; scale-down.md §11)."""
+"""Deletion of unregistered machines: joined machines are never deleted, and placeholders only lower a number."""
 
 from __future__ import annotations
 
@@ -42,12 +41,12 @@ def discard(size: int, *handles: str) -> Operation:
     return remove(size, *handles, kind=OperationKind.DELETE_INSTANCES)
 
 
-def test_a_discard_asks_no_minimum_of_the_policy() -> None:
+def test_alicloud_delete_instances_ignores_the_policy_minimum() -> None:
     api, names = world(3)
     assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), InProgress)
 
 
-def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
+def test_alicloud_delete_instances_spares_joined_machines_and_writes_nothing() -> None:
     api, names = world(3)
     kube = DiscardKube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
     outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
@@ -58,7 +57,7 @@ def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
     assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), InProgress)
 
 
-def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
+def test_alicloud_delete_instances_waits_for_a_silent_cluster() -> None:
     api, names = world(3)
     kube = DiscardKube()
     kube.down = True
@@ -75,7 +74,7 @@ def failed_growth(size: int, to_size: int, made: int = 0, **more: object) -> Fak
     return api
 
 
-def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() -> None:
+def test_alicloud_placeholders_are_deleted_by_lowering_the_desired_capacity() -> None:
     api = failed_growth(2, 5)
     handles = [each.handle for each in provider(api).observe(()).groups[0].instances if each.error]
     assert handles == ["placeholder-asg-1-0", "placeholder-asg-1-1", "placeholder-asg-1-2"]
@@ -90,24 +89,24 @@ def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() ->
     assert api.scaled_in == []
 
 
-def test_some_placeholders_are_discarded_once_however_often_it_is_asked() -> None:
+def test_alicloud_repeated_deletion_of_some_placeholders_lowers_once() -> None:
     api = failed_growth(2, 5)
     for _ in range(3):
         assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Succeeded)
     assert api.all["asg-1"].desired == 4
 
 
-def test_placeholders_never_cost_an_instance_that_came_after_all() -> None:
+def test_alicloud_placeholder_deletion_spares_instances_that_arrived_late() -> None:
     api = failed_growth(2, 5)
     api.fill("asg-1", 2)
-    api.all["asg-1"].desired = 5  # ESS tried again by itself and got two
+    api.all["asg-1"].desired = 5  # ESS retried by itself and created two
     assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Succeeded)
     api.step()
     assert api.all["asg-1"].desired == 4
     assert api.scaled_in == []
 
 
-def test_a_lost_answer_to_a_discard_lowers_once() -> None:
+def test_alicloud_placeholder_deletion_with_a_lost_answer_lowers_once() -> None:
     api = failed_growth(2, 5)
     api.lost.add("scale")
     asked = discard(5, "placeholder-asg-1-0", "placeholder-asg-1-1")
@@ -117,7 +116,7 @@ def test_a_lost_answer_to_a_discard_lowers_once() -> None:
     assert api.all["asg-1"].desired == 3
 
 
-def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_grew() -> None:
+def test_alicloud_placeholders_are_kept_during_ess_retries_or_after_a_resize() -> None:
     api = failed_growth(2, 5)
     group = api.all["asg-1"]
     group.activities.append(msgspec.structs.replace(group.activities[0], status_code="InProgress"))
@@ -131,16 +130,16 @@ def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_
     assert api.writes() == []
 
 
-def test_ALI_DEFECT_17_a_maximum_lowered_below_what_exists_costs_no_instance_by_our_number() -> None:
+def test_alicloud_maximum_lowered_below_the_size_costs_no_instance() -> None:
     api = failed_growth(4, 6)
-    api.all["asg-1"].most = 3  # ESS would take 4 for 3, and an instance for too many
+    api.all["asg-1"].most = 3  # ESS would reduce 4 to 3 and remove one instance too many
     outcome = provider(api).remove(discard(6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
     assert isinstance(outcome, Failed)
     assert "MaxSize 3" in outcome.message
     assert api.writes() == []
 
 
-def test_a_placeholder_of_another_group_is_refused() -> None:
+def test_alicloud_placeholder_of_another_group_is_refused() -> None:
     api = failed_growth(2, 5)
     outcome = provider(api).remove(discard(5, "placeholder-asg-2-0"))
     assert isinstance(outcome, Failed)
@@ -148,7 +147,7 @@ def test_a_placeholder_of_another_group_is_refused() -> None:
     assert api.writes() == []
 
 
-def test_release_of_placeholders_tells_whether_the_desired_capacity_was_lowered() -> None:
+def test_alicloud_placeholder_rollback_reports_whether_capacity_was_lowered() -> None:
     api = failed_growth(2, 5)
     asked = discard(5, "placeholder-asg-1-0")
     assert provider(api).release(asked) is True

@@ -1,4 +1,4 @@
-"""Which host is called, and that it is never called without TLS (alicloud.md §3.1)."""
+"""Selection of API hosts; requests never leave without TLS."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.cases import each_row
         (Service.STS, "eu-central-1", Network.VPC, "sts-vpc.eu-central-1.aliyuncs.com"),
     ],
 )
-def test_ALI_DEFECT_1_every_host_is_called_over_tls(service: Service, region: str, network: Network, host: str) -> None:
+def test_alicloud_every_endpoint_uses_tls(service: Service, region: str, network: Network, host: str) -> None:
     assert Endpoints(region, network).url(service) == f"https://{host}"
 
 
-def test_an_override_is_for_one_service() -> None:
+def test_alicloud_endpoint_override_applies_to_one_service() -> None:
     endpoints = Endpoints("cn-hangzhou", overrides={Service.ESS: "https://ess.example.com"})
     assert endpoints.url(Service.ESS) == "https://ess.example.com"
     assert endpoints.url(Service.ECS) == "https://ecs-cn-hangzhou.aliyuncs.com"

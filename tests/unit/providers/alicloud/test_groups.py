@@ -1,4 +1,4 @@
-"""What is observed of scaling groups: sizes, states, failures, and one bad group that stops no other."""
+"""Observation of scaling groups: sizes, states, failures, and isolation of a group with errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def world(*sizes: int, **more: object) -> FakeApi:
     return api
 
 
-def test_states_of_instances() -> None:
+def test_alicloud_instance_states() -> None:
     api = world(0)
     names = {
         state: api.fill("asg-1", 1, state)[0]
@@ -51,7 +51,7 @@ def test_states_of_instances() -> None:
     }
 
 
-def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_no_part_of_the_size() -> None:
+def test_alicloud_leaving_and_stopped_instances_are_not_in_the_size() -> None:
     api = world(2, desired_mode=False)
     api.fill("asg-1", 1, "Removing")
     api.fill("asg-1", 1, "Stopped")
@@ -61,7 +61,7 @@ def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_no_part_of_the_size() -
 
 
 @each_row("scheme", ["", "alicloud://"])
-def test_ALI_6_ALI_DEFECT_10_instances_are_matched_and_spelled_as_the_nodes_are(scheme: str) -> None:
+def test_alicloud_instances_are_matched_and_spelled_like_the_nodes(scheme: str) -> None:
     api = world(3)
     names = list(api.all["asg-1"].instances)
     nodes = [
@@ -78,7 +78,7 @@ def test_ALI_6_ALI_DEFECT_10_instances_are_matched_and_spelled_as_the_nodes_are(
     ]
 
 
-def test_ALI_DEFECT_9_an_instance_that_was_missed_once_is_found_in_the_next_pass() -> None:
+def test_alicloud_instance_missed_once_is_found_in_the_next_pass() -> None:
     api = world(1)
     ours = provider(api)
     hidden = api.all["asg-1"].instances
@@ -89,7 +89,7 @@ def test_ALI_DEFECT_9_an_instance_that_was_missed_once_is_found_in_the_next_pass
     assert ours.observe([late]).groups[0].instances[0].node == "a"
 
 
-def test_a_node_whose_life_cycle_hook_is_still_open_is_running() -> None:
+def test_alicloud_node_with_an_open_lifecycle_hook_is_running() -> None:
     api = world(0)
     name = api.fill("asg-1", 1, "Pending:Wait")[0]
     found = provider(api).observe([node("a", f"cn-hangzhou.{name}")]).groups[0].instances
@@ -105,16 +105,14 @@ def test_a_node_whose_life_cycle_hook_is_still_open_is_running() -> None:
         (45, 3 + 6),  # fifty of the whole account
     ],
 )
-def test_ALI_DEFECT_14_a_quiet_pass_costs_one_call_per_twenty_groups_and_one_per_fifty_instances(
-    groups: int, calls: int
-) -> None:
+def test_alicloud_quiet_pass_costs_a_call_per_20_groups_and_per_50_instances(groups: int, calls: int) -> None:
     api = world(*([3] * (groups - 1)), 137, most=200)
     found = provider(api).observe(()).groups
     assert [len(each.instances) for each in found] == [3] * (groups - 1) + [137]
     assert len(api.calls) == calls
 
 
-def test_ALI_DEFECT_14_one_list_is_believed_only_of_groups_that_count_as_many() -> None:
+def test_alicloud_account_wide_list_counts_only_for_groups_with_matching_size() -> None:
     api = world(*([2] * 30))
     api.all["asg-1"].more = {"total_capacity": 3}
     api.fill("asg-2", 1, "Stopped")
@@ -123,7 +121,7 @@ def test_ALI_DEFECT_14_one_list_is_believed_only_of_groups_that_count_as_many() 
     assert [call for call in api.calls if call.startswith("instances asg")] == ["instances asg-1"]
 
 
-def test_ALI_DEFECT_14_in_an_account_of_others_each_group_is_asked_for() -> None:
+def test_alicloud_account_with_many_foreign_instances_is_read_by_group() -> None:
     api = world(*([1] * 30))
     api.all["asg-other"] = FakeApiGroup("asg-other", most=2000)
     api.fill("asg-other", 2000)
@@ -133,14 +131,14 @@ def test_ALI_DEFECT_14_in_an_account_of_others_each_group_is_asked_for() -> None
 
 
 @each_row("error", [Transient("moved", code=MOVED), Unauthorized("no", code="Forbidden.RAM")])
-def test_one_list_that_cannot_be_had_costs_no_group(error: ProviderError) -> None:
+def test_alicloud_unreadable_account_wide_list_costs_no_group(error: ProviderError) -> None:
     api = world(*([1] * 30))
     api.trouble["instances"] = [error]
     found = provider(api).observe(()).groups
     assert [(each.error, len(each.instances)) for each in found] == [("", 1)] * 30
 
 
-def test_ALI_15_twenty_groups_that_cannot_be_read_stop_none_of_the_others() -> None:
+def test_alicloud_twenty_unreadable_groups_block_no_other() -> None:
     api = world(*([1] * 45))
     api.trouble["groups"] = [Transient("no answer")]
     found = provider(api).observe(()).groups
@@ -152,7 +150,7 @@ def test_ALI_15_twenty_groups_that_cannot_be_read_stop_none_of_the_others() -> N
 
 
 @each_row("error", [Throttled("slow down"), Unauthorized("refused")])
-def test_who_is_refused_does_not_ask_for_the_next_twenty_groups(error: ProviderError) -> None:
+def test_alicloud_refused_key_does_not_request_the_next_twenty_groups(error: ProviderError) -> None:
     api = world(*([1] * 45))
     api.trouble["groups"] = [error] * 3
     with pytest.raises(type(error)):
@@ -160,21 +158,21 @@ def test_who_is_refused_does_not_ask_for_the_next_twenty_groups(error: ProviderE
     assert api.calls == ["groups 20"]
 
 
-def test_a_group_that_the_key_may_not_read_hides_none_of_the_others() -> None:
-    """RAM gives permissions by scaling group, too."""
+def test_alicloud_group_forbidden_to_the_key_hides_no_other() -> None:
+    """RAM can grant permissions for single scaling groups."""
     api = world(1, 1, 1)
     api.trouble["instances"] = [refusal(Unauthorized, "Forbidden.RAM")]
     assert [bool(each.error) for each in provider(api).observe(()).groups] == [True, False, False]
 
 
-def test_a_key_that_may_read_no_group_is_not_tried_on_all_of_them() -> None:
+def test_alicloud_key_without_group_permissions_is_not_tried_on_all_groups() -> None:
     api = world(*([1] * 15))
     api.trouble["instances"] = [refusal(Unauthorized, "Forbidden.RAM")] * 15
     assert all(each.error for each in provider(api).observe(()).groups)
     assert len(api.calls) == 1 + 5
 
 
-def test_an_api_that_answers_nobody_is_not_asked_for_each_group() -> None:
+def test_alicloud_silent_api_is_not_called_for_each_group() -> None:
     api = world(*([1] * 15))
     api.trouble["instances"] = [Transient("no answer")] * 15
     assert all(each.error for each in provider(api).observe(()).groups)
@@ -184,7 +182,7 @@ def test_an_api_that_answers_nobody_is_not_asked_for_each_group() -> None:
     assert [bool(each.error) for each in provider(api).observe(()).groups] == [True] * 14 + [False]
 
 
-def test_a_group_that_cannot_be_understood_says_so_and_is_not_touched() -> None:
+def test_alicloud_undecodable_group_is_reported_and_not_changed() -> None:
     api = world(2, 2)
     names = list(api.all["asg-1"].instances)
     api.all["asg-1"].more["problem"] = "cannot be understood: Expected int"
@@ -208,7 +206,7 @@ def failed_growth(made: int, **more: object) -> FakeApi:
 
 
 @each_row("made", [0, 2])
-def test_ALI_11_ALI_DEFECT_7_each_missing_machine_is_a_placeholder_with_its_error(made: int) -> None:
+def test_alicloud_each_missing_machine_is_a_placeholder_with_its_error(made: int) -> None:
     group = provider(failed_growth(made)).observe(()).groups[0]
     assert group.target == 5
     missing = [each for each in group.instances if each.error]
@@ -219,16 +217,16 @@ def test_ALI_11_ALI_DEFECT_7_each_missing_machine_is_a_placeholder_with_its_erro
     }
 
 
-def test_no_placeholders_while_it_may_still_come_or_where_nobody_asked_for_it() -> None:
+def test_alicloud_no_placeholder_while_a_machine_may_still_come() -> None:
     api = world(1)
     api.scale("asg-1", "TotalCapacity", 3, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
     assert all(each.error is None for each in provider(api).observe(()).groups[0].instances)
     api = world(1)
-    api.all["asg-1"].desired = 3  # by hand, and nothing has failed yet
+    api.all["asg-1"].desired = 3  # manually, and nothing has failed yet
     assert all(each.error is None for each in provider(api).observe(()).groups[0].instances)
 
 
-def test_no_placeholder_for_what_the_groups_own_minimum_keeps_asking_for() -> None:
+def test_alicloud_no_placeholder_for_machines_requested_by_the_groups_minimum() -> None:
     api = failed_growth(0, least=1)
     group = api.all["asg-1"]
     group.instances.clear()
@@ -236,7 +234,7 @@ def test_no_placeholder_for_what_the_groups_own_minimum_keeps_asking_for() -> No
     assert len([each for each in provider(api).observe(()).groups[0].instances if each.error]) == 1
 
 
-def test_a_group_without_desired_capacity_has_no_placeholders() -> None:
+def test_alicloud_group_without_desired_capacity_has_no_placeholders() -> None:
     api = world(1, desired_mode=False, stock=0)
     api.scale("asg-1", "QuantityChangeInCapacity", 2, token="t", at_once=True, metadata={"outscaler/operation": "g"})
     api.step()
@@ -245,7 +243,7 @@ def test_a_group_without_desired_capacity_has_no_placeholders() -> None:
     assert all(each.error is None for each in group.instances)
 
 
-def test_activities_that_cannot_be_read_are_a_gap() -> None:
+def test_alicloud_unreadable_activities_are_a_gap() -> None:
     api = failed_growth(0)
     api.trouble["activities"] = [Transient("no answer")]
     observed = provider(api).observe(())
@@ -253,7 +251,7 @@ def test_activities_that_cannot_be_read_are_a_gap() -> None:
     assert any("no answer" in gap.detail for gap in observed.gaps)
 
 
-# Bad groups
+# Groups with errors
 
 
 BAD = [
@@ -267,7 +265,7 @@ BAD = [
 
 
 @each_row(("more", "word"), BAD)
-def test_ALI_15_a_group_that_is_off_says_why_and_stops_no_other(more: dict[str, object], word: str) -> None:
+def test_alicloud_disabled_group_reports_why_and_blocks_no_other(more: dict[str, object], word: str) -> None:
     api = world(2, 2)
     api.all["asg-1"].more = more
     bad, good = provider(api).observe(()).groups
@@ -276,21 +274,21 @@ def test_ALI_15_a_group_that_is_off_says_why_and_stops_no_other(more: dict[str, 
     assert len(good.instances) == 2
 
 
-def test_ALI_15_a_group_that_is_gone_says_so_and_stops_no_other() -> None:
+def test_alicloud_deleted_group_is_reported_and_blocks_no_other() -> None:
     api = world(2)
     bad, good = provider(api, "0:5:asg-gone", "0:5:asg-1").observe(()).groups
     assert "no scaling group asg-gone in cn-hangzhou" in bad.error
     assert good.error == ""
 
 
-def test_a_suspended_scale_in_holds_removals_only() -> None:
+def test_alicloud_suspended_scale_in_blocks_only_removals() -> None:
     api = world(2, more={"suspended_processes": ["ScaleIn", "AlarmNotification"]})
     group = provider(api).observe(()).groups[0]
     assert group.error == ""
     assert "ScaleIn" in group.scale_down_held
 
 
-def test_ALI_7_instances_that_cannot_be_read_whole_are_that_groups_error_only() -> None:
+def test_alicloud_incomplete_instance_list_is_an_error_of_its_group_only() -> None:
     api = world(2, 2)
     api.trouble["instances"] = [Transient("no answer")]
     bad, good = provider(api).observe(()).groups
@@ -299,7 +297,7 @@ def test_ALI_7_instances_that_cannot_be_read_whole_are_that_groups_error_only() 
 
 
 @each_row("cls", [Throttled, Unauthorized])
-def test_who_is_throttled_or_refused_does_not_ask_on(cls: type[ProviderError]) -> None:
+def test_alicloud_throttled_or_refused_read_stops_further_calls(cls: type[ProviderError]) -> None:
     api = world(*([1] * 30))
     api.trouble["instances"] = [refusal(cls, "No")]
     groups = provider(api).observe(()).groups
@@ -308,7 +306,7 @@ def test_who_is_throttled_or_refused_does_not_ask_on(cls: type[ProviderError]) -
 
 
 @each_row("method", ["groups"])
-def test_only_where_nothing_can_be_read_is_it_an_error(method: str) -> None:
+def test_alicloud_observation_fails_only_if_nothing_can_be_read(method: str) -> None:
     api = world(1)
     api.trouble[method] = [Unauthorized("no")]
     with pytest.raises(Unauthorized):
@@ -316,7 +314,7 @@ def test_only_where_nothing_can_be_read_is_it_an_error(method: str) -> None:
 
 
 @each_row("method", ["configurations", "instance_types"])
-def test_a_template_that_cannot_be_read_is_no_error_of_the_group(method: str) -> None:
+def test_alicloud_unreadable_node_template_is_not_an_error_of_the_group(method: str) -> None:
     api = world(1)
     api.trouble[method] = [Transient("no answer")]
     group = provider(api).observe(()).groups[0]
@@ -328,7 +326,7 @@ def test_a_template_that_cannot_be_read_is_no_error_of_the_group(method: str) ->
 # Bounds and options
 
 
-def test_ALI_DEFECT_17_bounds_are_those_that_ess_will_keep_and_a_gap_says_so() -> None:
+def test_alicloud_bounds_equal_those_that_ess_enforces_and_a_gap_says_so() -> None:
     api = world(2, least=1, most=5)
     observed = provider(api, "0:10:asg-1").observe(())
     assert (observed.groups[0].min, observed.groups[0].max) == (1, 5)
@@ -336,13 +334,13 @@ def test_ALI_DEFECT_17_bounds_are_those_that_ess_will_keep_and_a_gap_says_so() -
     assert provider(api, "1:5:asg-1").observe(()).gaps == ()
 
 
-def test_bounds_without_a_size_in_common_are_an_error_of_the_group() -> None:
+def test_alicloud_disjoint_bounds_are_an_error_of_the_group() -> None:
     api = world(6, least=6, most=9)
     group = provider(api, "0:5:asg-1").observe(()).groups[0]
     assert "no size in common" in group.error
 
 
-def test_instances_that_a_person_keeps_are_told() -> None:
+def test_alicloud_instances_protected_by_users_are_reported() -> None:
     api = world(1)
     name = api.fill("asg-1", 1, "Protected")[0]
     observed = provider(api).observe(())
@@ -351,14 +349,14 @@ def test_instances_that_a_person_keeps_are_told() -> None:
     assert [bool(each.held) for each in observed.groups[0].instances] == [False, True]
 
 
-def test_an_attached_instance_that_is_entrusted_to_the_group_may_go() -> None:
+def test_alicloud_attached_instance_entrusted_to_the_group_may_be_removed() -> None:
     api = world(0)
     for entrusted in (False, True):
         api.fill("asg-1", 1, "InService", creation_type="Attached", entrusted=entrusted)
     assert [bool(each.held) for each in provider(api).observe(()).groups[0].instances] == [True, False]
 
 
-def test_options_of_a_group_come_from_its_tags() -> None:
+def test_alicloud_group_options_come_from_its_tags() -> None:
     prefix = "k8s.io/cluster-autoscaler/node-template/autoscaling-options/"
     api = world(
         1,
@@ -382,7 +380,7 @@ def test_options_of_a_group_come_from_its_tags() -> None:
     assert any("soon" in gap.detail for gap in observed.gaps)
 
 
-def test_rubbish_from_the_vendor_is_no_crash() -> None:
+def test_alicloud_observation_survives_arbitrary_vendor_answers() -> None:
     api = world(2)
     found = api.all["asg-1"].instances
     first = next(iter(found))

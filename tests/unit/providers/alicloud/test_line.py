@@ -1,4 +1,4 @@
-"""What every call keeps to: the vendor's refusals, attempts, and the pace (alicloud.md §3.1, §3.9; §8, 2 and 10)."""
+"""Rules common to all calls: error handling, attempts, and rate limits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def grow(api: AlicloudApi) -> str:
     ).scaling_activity_id
 
 
-def test_ALI_10_a_busy_group_is_told_at_once_and_not_tried_again() -> None:
+def test_alicloud_rpc_busy_group_is_reported_at_once_and_not_retried() -> None:
     with HttpScript([refusal("ScalingActivityInProgress")]) as server, pytest.raises(Conflict) as raised:
         grow(api_for(server.url))
     assert raised.value.code == "ScalingActivityInProgress"
@@ -44,7 +44,7 @@ def test_ALI_10_a_busy_group_is_told_at_once_and_not_tried_again() -> None:
     assert len(server.requests) == 1
 
 
-def test_ALI_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
+def test_alicloud_rpc_throttling_pauses_all_callers_for_the_vendors_time() -> None:
     clock, books = ScriptedApiClock(), Books()
     with HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP)]) as server:
         assert api_for(server.url, clock=clock, pacer=books).groups([GROUP])
@@ -54,7 +54,7 @@ def test_ALI_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_i
     assert key.endswith("/cn-hangzhou/ess")
 
 
-def test_ALI_10_a_long_pause_is_passed_on() -> None:
+def test_alicloud_rpc_long_pause_is_raised_to_the_caller() -> None:
     clock, books = ScriptedApiClock(), Books()
     with (
         HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "7000"})]) as server,
@@ -67,14 +67,14 @@ def test_ALI_10_a_long_pause_is_passed_on() -> None:
 
 
 @each_row("code", ["Throttling", "InternalError", "ServiceUnavailable"])
-def test_what_is_temporary_is_tried_three_times(code: str) -> None:
+def test_alicloud_rpc_temporary_error_is_tried_three_times(code: str) -> None:
     with HttpScript(lambda _: refusal(code)) as server, pytest.raises((Throttled, Transient)):
         api_for(server.url).groups([GROUP])
     assert len(server.requests) == 3
 
 
 @each_row("code", ["InvalidTimeStamp.Expired", "SignatureNonceUsed"])
-def test_ALI_2_a_refused_time_or_nonce_is_signed_anew_once(code: str) -> None:
+def test_alicloud_rpc_refused_time_or_nonce_is_signed_again_once(code: str) -> None:
     with HttpScript([refusal(code), groups_page(GROUP)]) as server:
         assert api_for(server.url).groups([GROUP])
     first, second = server.requests
@@ -84,12 +84,12 @@ def test_ALI_2_a_refused_time_or_nonce_is_signed_anew_once(code: str) -> None:
     assert len(server.requests) == 2
 
 
-def test_an_error_with_a_status_of_success_is_an_error() -> None:
+def test_alicloud_rpc_error_body_with_a_success_status_is_an_error() -> None:
     with HttpScript([refusal("InvalidScalingGroupId.NotFound", 200)]) as server, pytest.raises(NotFound):
         grow(api_for(server.url))
 
 
-def test_no_error_shows_a_key_even_if_the_vendor_does() -> None:
+def test_alicloud_rpc_error_hides_the_key_even_if_the_vendor_shows_it() -> None:
     echo = f"key {KEY_ID} with {KEY_SECRET} is wrong"
     with HttpScript([refusal("Forbidden.RAM", 403, echo)]) as server, pytest.raises(Unauthorized) as raised:
         api_for(server.url).groups([GROUP])
@@ -100,15 +100,15 @@ def test_no_error_shows_a_key_even_if_the_vendor_does() -> None:
     assert "***" in shown
 
 
-def test_nobody_there_is_transient_and_names_the_call() -> None:
+def test_alicloud_rpc_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="DescribeScalingGroups"):
         api_for("http://127.0.0.1:9").groups([GROUP])
 
 
-# -- our own pace
+# -- our own rate limit
 
 
-def test_a_quiet_pass_books_its_calls_once() -> None:
+def test_alicloud_rpc_quiet_pass_books_its_calls_once() -> None:
     ids = [f"asg-{number}" for number in range(14)]
 
     def answer(seen: Seen) -> Reply:
@@ -134,7 +134,7 @@ def test_a_quiet_pass_books_its_calls_once() -> None:
     assert re.fullmatch(r"alicloud/[0-9a-f]{12}/cn-hangzhou/ess", pace.key)
 
 
-def test_a_short_wait_is_slept_and_a_long_one_is_told() -> None:
+def test_alicloud_rpc_short_wait_is_slept_and_long_wait_is_raised() -> None:
     clock = ScriptedApiClock()
     with HttpScript(lambda _: groups_page(GROUP)) as server:
         api = api_for(server.url, clock=clock, pacer=Books([3.0, 0.5]))
@@ -146,7 +146,7 @@ def test_a_short_wait_is_slept_and_a_long_one_is_told() -> None:
     assert server.requests == []
 
 
-def test_waiting_is_bounded_over_the_whole_pass() -> None:
+def test_alicloud_rpc_waiting_is_bounded_over_the_whole_pass() -> None:
     clock = ScriptedApiClock()
     with HttpScript() as server, pytest.raises(Throttled):
         api_for(server.url, clock=clock, pacer=Books([1.5] * 5)).groups([GROUP])
@@ -154,7 +154,7 @@ def test_waiting_is_bounded_over_the_whole_pass() -> None:
     assert clock.slept == 1.5
 
 
-def test_what_was_booked_is_void_when_the_vendor_throttles() -> None:
+def test_alicloud_rpc_booking_is_void_after_throttling() -> None:
     books = Books()
     named = refusal("Throttling", headers={"x-acs-retry-after": "500"})
     with HttpScript([named, groups_page(GROUP), groups_page(GROUP)]) as server:
@@ -164,7 +164,7 @@ def test_what_was_booked_is_void_when_the_vendor_throttles() -> None:
     assert [calls for _, calls in books.taken] == [10, 10]
 
 
-def test_throttling_without_a_time_holds_everybody_once_it_has_failed() -> None:
+def test_alicloud_rpc_throttling_without_a_time_pauses_all_callers() -> None:
     books = Books()
     with HttpScript([refusal("Throttling"), groups_page(GROUP)]) as server:
         api_for(server.url, pacer=books).groups([GROUP])
@@ -176,7 +176,7 @@ def test_throttling_without_a_time_holds_everybody_once_it_has_failed() -> None:
         assert [seconds for _, seconds in books.held] == [5.0]
 
 
-def test_a_standard_retry_after_is_kept_too() -> None:
+def test_alicloud_rpc_standard_retry_after_is_honoured() -> None:
     books = Books()
     with (
         HttpScript([Reply(429, "slow down", {"Content-Type": "text/plain", "Retry-After": "7"})]) as server,
@@ -187,8 +187,8 @@ def test_a_standard_retry_after_is_kept_too() -> None:
     assert [seconds for _, seconds in books.held] == [7.0]
 
 
-def test_ALI_DEFECT_14_a_large_group_is_booked_at_once_too() -> None:
-    """The cluster's nodes say how many pages there will be."""
+def test_alicloud_rpc_calls_of_a_large_group_are_booked_at_once() -> None:
+    """The number of the cluster's nodes gives the number of pages in advance."""
 
     def answer(seen: Seen) -> Reply:
         if action(seen) == "DescribeScalingInstances":

@@ -1,4 +1,4 @@
-"""The role of an ECS instance: asked for by name only, and never for long (alicloud.md §3.8; §8, 4)."""
+"""The role of an ECS instance: read only from a named or discovered role, with short timeouts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROLES = "/latest/meta-data/ram/security-credentials/"
 
 
 @each_row("protected", [True, False])
-def test_ALI_4_ALI_DEFECT_16_the_metadata_service_in_both_modes(protected: bool) -> None:
+def test_alicloud_metadata_service_in_both_modes(protected: bool) -> None:
     def metadata(seen: Seen) -> Reply:
         if seen.method == "PUT":
             assert seen.headers["x-aliyun-ecs-metadata-token-ttl-seconds"]
@@ -45,7 +45,7 @@ def test_ALI_4_ALI_DEFECT_16_the_metadata_service_in_both_modes(protected: bool)
     assert server.requests[0].headers["x-acs-security-token"] == "CAIS9"
 
 
-def test_a_role_that_is_named_is_not_asked_for() -> None:
+def test_alicloud_metadata_named_role_is_not_looked_up() -> None:
     def metadata(seen: Seen) -> Reply:
         return Reply(200, CREDENTIAL) if seen.path == ROLES + "mine" else Reply(404, "no")
 
@@ -63,12 +63,12 @@ def test_a_role_that_is_named_is_not_asked_for() -> None:
         (Reply(500, "no"), Transient),
     ],
 )
-def test_an_instance_without_a_role_has_no_credentials(reply: Reply, cls: type[OutscalerError]) -> None:
+def test_alicloud_metadata_instance_without_a_role_has_no_credentials(reply: Reply, cls: type[OutscalerError]) -> None:
     with HttpScript(lambda _: reply) as service, pytest.raises(cls, match="instance metadata"):
         api_for("http://127.0.0.1:9", metadataEndpoint=service.url).groups([GROUP])
 
 
-def test_ALI_4_where_no_metadata_service_answers_one_attempt_is_made() -> None:
+def test_alicloud_metadata_without_an_answer_is_tried_once() -> None:
     clock = ScriptedApiClock()
     with HttpScript(lambda _: Reply(hang_up=True)) as service, pytest.raises(Transient, match="instance metadata"):
         api_for("http://127.0.0.1:9", clock=clock, metadataEndpoint=service.url).groups([GROUP])

@@ -1,4 +1,4 @@
-"""Both spellings of a providerID, and none that is not ours."""
+"""Both spellings of a providerID; foreign ids are not accepted."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
         ("alicloud://alicloud://cn-hangzhou.i-1", None),
     ],
 )
-def test_ALI_6_provider_ids_are_read_in_both_spellings_and_no_other(
+def test_alicloud_provider_ids_are_read_in_both_spellings_and_no_other(
     text: str, expected: tuple[str, str] | None
 ) -> None:
     assert parse(text) == expected
 
 
 @each_row("spelling", [PLAIN, PREFIXED])
-def test_ALI_DEFECT_10_an_instance_is_spelled_as_its_node_is(spelling: str) -> None:
+def test_alicloud_instance_id_is_spelled_like_its_node(spelling: str) -> None:
     names = AlicloudGroupNames([node("a", spelling)], REGION)
     assert names.spell("i-1") == spelling
     assert names.node_of("i-1") is not None
 
 
-def test_ALI_6_an_unjoined_instance_is_spelled_as_most_nodes_are() -> None:
+def test_alicloud_unjoined_instance_is_spelled_like_most_nodes() -> None:
     ids = ("alicloud://cn-hangzhou.i-1", "alicloud://cn-hangzhou.i-2", "cn-hangzhou.i-3")
     most = [node(each, each) for each in ids]
     assert AlicloudGroupNames(most, REGION).spell("i-9") == "alicloud://cn-hangzhou.i-9"
@@ -53,7 +53,7 @@ def test_ALI_6_an_unjoined_instance_is_spelled_as_most_nodes_are() -> None:
     assert AlicloudGroupNames([], REGION).spell("i-9") == "cn-hangzhou.i-9"
 
 
-def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
+def test_alicloud_empty_and_foreign_provider_ids_match_nothing() -> None:
     names = AlicloudGroupNames([node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION)
     assert names.node_of("i-1") is None
     assert names.spell("i-1") == PLAIN
@@ -68,11 +68,11 @@ def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
         (RemovalTarget("n", ""), ""),
     ],
 )
-def test_a_target_is_found_by_handle_or_by_id(target: RemovalTarget, expected: str) -> None:
+def test_alicloud_target_is_found_by_handle_or_by_id(target: RemovalTarget, expected: str) -> None:
     assert handle_of(target) == expected
 
 
-def test_a_placeholder_knows_its_group() -> None:
+def test_alicloud_placeholder_id_contains_its_group() -> None:
     assert is_placeholder("placeholder-asg-bp1-x-12")
     assert placeholder_group("placeholder-asg-bp1-x-12") == "asg-bp1-x"
     assert not is_placeholder("i-1")

@@ -1,4 +1,4 @@
-"""The protocol as the executor uses it: built from a policy, and right however often it is cut off."""
+"""The provider protocol as the executor uses it: built from a policy, and correct despite any interruption."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def connection(**settings: str) -> Connection:
     return Connection("ours", settings, (GroupPolicy("alicloud", "asg-1", 0, 5),), lambda name: "{}", None, lambda: 0.0)
 
 
-def test_it_is_built_without_a_call() -> None:
+def test_alicloud_provider_is_built_without_a_call() -> None:
     made: Provider = build(connection(region="cn-hangzhou", credentialsSecret="ali"))
     assert made.name == "alicloud"
 
 
-def test_settings_that_cannot_be_are_bad_input() -> None:
+def test_alicloud_provider_invalid_settings_are_bad_input() -> None:
     with pytest.raises(BadInput, match=r"providers\.alicloud\.region"):
         build(connection(credentialsSecret="ali"))
 
 
 @each_row("cls", [Transient, Throttled, Conflict])
-def test_what_may_pass_is_raised(cls: type[ProviderError]) -> None:
+def test_alicloud_provider_raises_temporary_errors(cls: type[ProviderError]) -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [cls("later")]
     with pytest.raises(cls):
         provider(api).grow(grow(0, 1))
 
 
-def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
+def test_alicloud_provider_returns_permanent_errors_with_class_and_code() -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [Unauthorized("no", code="Forbidden.RAM")]
     assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
 
 
 @each_row("kind", list(OperationKind))
-def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind) -> None:
+def test_alicloud_provider_survives_invalid_operation_data(kind: OperationKind) -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.fill("asg-1", 2)
     rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
@@ -58,13 +58,13 @@ def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind) -> None:
 
 
 class _Chaos:
-    """An executor that dies, repeats itself and loses answers, over one group."""
+    """An executor that dies, repeats itself and loses answers, on one group."""
 
     def __init__(self, seed: int, *, desired: bool) -> None:
         self.random = random.Random(seed)
         self.group = FakeApiGroup("asg-1", desired_mode=desired, most=12)
         self.api = FakeApi(self.group)
-        self.planned = 0  # instances that growths asked for
+        self.planned = 0  # instances that scale-ups requested
         self.named: set[str] = set()
         self.old: list[Operation] = []
         self.turn = 0
@@ -110,7 +110,7 @@ class _Chaos:
             if isinstance(outcome, Succeeded | Failed):
                 self._ended(asked, outcome)
                 return
-            first = self.random.random() < 0.3  # dead before it was written down: from the start
+            first = self.random.random() < 0.3  # dead before it was recorded: from the start
             current = asked if first or outcome is None else asked.with_status(data=outcome.data, step=outcome.step)
             if self.random.random() < 0.3:
                 self.api.step()
@@ -141,12 +141,12 @@ class _Chaos:
 
 @each_row("desired", [True, False], ids=["desired", "plain"])
 @each_row("seed", range(40))
-def test_ALI_17_never_more_than_planned_and_never_another_than_named(seed: int, desired: bool) -> None:
+def test_alicloud_provider_never_exceeds_the_plan_or_removes_an_unnamed_node(seed: int, desired: bool) -> None:
     _Chaos(seed, desired=desired).run()
 
 
 class _Crowd(_Chaos):
-    """Several operations on one group at once, each a step at a time, as messages of several functions come."""
+    """Several concurrent operations on one group, one step at a time, as messages of several functions arrive."""
 
     def run(self) -> None:
         open_now: list[tuple[Operation, Operation | None]] = []
@@ -173,5 +173,5 @@ class _Crowd(_Chaos):
 
 @each_row("desired", [True, False], ids=["desired", "plain"])
 @each_row("seed", range(25))
-def test_operations_side_by_side_take_nothing_from_one_another(seed: int, desired: bool) -> None:
+def test_alicloud_provider_concurrent_operations_do_not_affect_each_other(seed: int, desired: bool) -> None:
     _Crowd(seed, desired=desired).run()

@@ -1,4 +1,4 @@
-"""Removal by instance id: exactly these, an answer for each, and nothing below a minimum (alicloud.md §3.5, §5)."""
+"""Removal by instance id: exactly the named ones, a result for each, and never below a minimum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
 
 
 @each_row("desired", [True, False], ids=["desired", "plain"])
-def test_one_is_removed_and_the_target_goes_down_with_it(desired: bool) -> None:
+def test_alicloud_remove_deletes_one_and_lowers_the_target(desired: bool) -> None:
     api, names = world(3, desired_mode=desired)
     assert isinstance(to_the_end(api, remove(3, names[1])), Succeeded)
     assert api.writes() == [f"remove asg-1 {names[1]}"]
@@ -37,8 +37,8 @@ def test_one_is_removed_and_the_target_goes_down_with_it(desired: bool) -> None:
     assert api.scaled_in == []
 
 
-def test_a_desired_capacity_that_somebody_has_lowered_costs_nobody_else_a_machine() -> None:
-    """Five are there, two are to go, and a person has set three meanwhile: those are the two that are too many."""
+def test_alicloud_remove_after_a_lowered_desired_capacity_costs_no_other_machine() -> None:
+    """Five instances exist, two are to be removed, and a user has meanwhile set three: these two are the surplus."""
     api, names = world(5)
     api.all["asg-1"].desired = 3
     assert isinstance(to_the_end(api, remove(5, names[3], names[4])), Succeeded)
@@ -46,7 +46,7 @@ def test_a_desired_capacity_that_somebody_has_lowered_costs_nobody_else_a_machin
     assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
 
 
-def test_what_is_beyond_a_lowered_desired_capacity_goes_first_and_the_rest_lowers_it() -> None:
+def test_alicloud_remove_first_uses_the_surplus_of_a_lowered_desired_capacity() -> None:
     api, names = world(6)
     api.all["asg-1"].desired = 5
     assert isinstance(to_the_end(api, remove(6, *names[3:])), Succeeded)
@@ -55,7 +55,7 @@ def test_what_is_beyond_a_lowered_desired_capacity_goes_first_and_the_rest_lower
     assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
 
 
-def test_leaving_counts_as_removed_and_is_not_asked_for_again() -> None:
+def test_alicloud_remove_counts_leaving_as_removed_and_does_not_repeat_it() -> None:
     api, names = world(3)
     for _ in range(3):
         provider(api).remove(remove(3, names[0]))
@@ -64,7 +64,7 @@ def test_leaving_counts_as_removed_and_is_not_asked_for_again() -> None:
     assert api.all["asg-1"].desired == 2
 
 
-def test_ALI_9_a_lost_answer_removes_once() -> None:
+def test_alicloud_remove_with_a_lost_answer_removes_once() -> None:
     api, names = world(3)
     api.lost.add("remove")
     with pytest.raises(Transient):
@@ -74,7 +74,7 @@ def test_ALI_9_a_lost_answer_removes_once() -> None:
     assert api.all["asg-1"].desired == 2
 
 
-def test_many_go_in_lots_of_twenty_one_after_the_other() -> None:
+def test_alicloud_remove_runs_in_sequential_batches_of_twenty() -> None:
     api, names = world(50, most=100)
     assert isinstance(to_the_end(api, remove(50, *names[:45])), Succeeded)
     assert [len(call.split()) - 2 for call in api.writes()] == [20, 20, 5]
@@ -82,7 +82,7 @@ def test_many_go_in_lots_of_twenty_one_after_the_other() -> None:
     assert api.all["asg-1"].desired == 5
 
 
-def test_ALI_12_one_that_is_gone_already_holds_up_no_other() -> None:
+def test_alicloud_remove_instance_already_gone_blocks_no_other() -> None:
     api, names = world(3)
     api.all["asg-1"].instances.pop(names[0])
     api.all["asg-1"].desired = 2
@@ -90,7 +90,7 @@ def test_ALI_12_one_that_is_gone_already_holds_up_no_other() -> None:
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
-def test_one_that_goes_between_look_and_request_counts_as_removed() -> None:
+def test_alicloud_remove_instance_vanishing_before_the_request_counts_as_removed() -> None:
     api, names = world(3)
     whole = api.instances
     listed = whole("asg-1")
@@ -102,7 +102,7 @@ def test_one_that_goes_between_look_and_request_counts_as_removed() -> None:
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
-def test_a_request_refused_for_one_that_has_just_gone_is_made_without_it() -> None:
+def test_alicloud_remove_refused_for_a_vanished_instance_is_retried_without_it() -> None:
     api, names = world(3)
     whole, listed = api.instances, api.instances("asg-1")
     answers = [listed]
@@ -115,7 +115,7 @@ def test_a_request_refused_for_one_that_has_just_gone_is_made_without_it() -> No
     assert list(api.all["asg-1"].instances) == [names[2]]
 
 
-def test_not_found_for_instances_that_are_all_there_is_a_failure() -> None:
+def test_alicloud_remove_not_found_for_existing_instances_is_a_failure() -> None:
     api, names = world(3)
     api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
     outcome = provider(api).remove(remove(3, names[0]))
@@ -123,7 +123,7 @@ def test_not_found_for_instances_that_are_all_there_is_a_failure() -> None:
     assert (outcome.error_class, outcome.code) == ("NotFound", "InvalidInstanceId.NotFound")
 
 
-def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> None:
+def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write() -> None:
     api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-2"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
     outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
@@ -133,7 +133,7 @@ def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> No
     assert api.writes() == []
 
 
-def test_ALI_12_an_instance_of_a_group_that_the_policy_does_not_name_is_refused_too() -> None:
+def test_alicloud_remove_from_a_group_outside_the_policy_is_refused() -> None:
     api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-9"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-9", 1)
     outcome = provider(api, "0:10:asg-1").remove(remove(3, mine[0], theirs[0]))
@@ -142,7 +142,7 @@ def test_ALI_12_an_instance_of_a_group_that_the_policy_does_not_name_is_refused_
     assert api.writes() == []
 
 
-def test_ALI_DEFECT_14_removing_one_of_two_thousand_asks_for_that_one() -> None:
+def test_alicloud_remove_one_of_two_thousand_reads_only_that_one() -> None:
     api, names = world(2000, most=2000)
     outcome = provider(api, "0:2000:asg-1").remove(remove(2000, names[7]))
     assert isinstance(outcome, InProgress)
@@ -153,7 +153,7 @@ def test_ALI_DEFECT_14_removing_one_of_two_thousand_asks_for_that_one() -> None:
     assert api.calls == ["groups 1", "instances asg-1"]
 
 
-def test_ALI_DEFECT_3_a_batch_that_would_end_below_the_minimum_is_refused_as_a_whole() -> None:
+def test_alicloud_remove_batch_below_the_minimum_is_refused_as_a_whole() -> None:
     api, names = world(5)
     outcome = provider(api, "3:10:asg-1").remove(remove(5, *names[:4]))
     assert isinstance(outcome, Failed)
@@ -163,14 +163,14 @@ def test_ALI_DEFECT_3_a_batch_that_would_end_below_the_minimum_is_refused_as_a_w
     assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), InProgress)
 
 
-def test_ALI_DEFECT_3_the_groups_own_minimum_counts_too() -> None:
+def test_alicloud_remove_observes_the_groups_own_minimum() -> None:
     api, names = world(3, least=2)
     outcome = provider(api, "0:10:asg-1").remove(remove(3, *names[:2]))
     assert isinstance(outcome, Failed)
     assert "below the minimum 2" in outcome.message
 
 
-def test_a_removal_that_is_listed_late_is_no_reason_to_give_up_at_the_minimum() -> None:
+def test_alicloud_remove_at_the_minimum_waits_for_a_late_listed_removal() -> None:
     api, names = world(2)
     provider(api, "1:10:asg-1").remove(remove(2, names[0]))
     api.set_state("asg-1", names[0], "InService")  # the list lags behind the group
@@ -179,7 +179,7 @@ def test_a_removal_that_is_listed_late_is_no_reason_to_give_up_at_the_minimum() 
     assert len(api.writes()) == 1
 
 
-def test_ALI_12_ALI_DEFECT_2_a_refusal_of_ess_is_told() -> None:
+def test_alicloud_remove_reports_a_refusal_by_ess() -> None:
     api, names = world(3)
     api.trouble["remove"] = [refusal(InvalidRequest, "IncorrectCapacity.MinSize")]
     outcome = provider(api).remove(remove(3, names[0]))
@@ -187,7 +187,7 @@ def test_ALI_12_ALI_DEFECT_2_a_refusal_of_ess_is_told() -> None:
     assert outcome.code == "IncorrectCapacity.MinSize"
 
 
-def test_ALI_DEFECT_2_partial_failure_is_reported_per_instance() -> None:
+def test_alicloud_remove_reports_partial_failure_per_instance() -> None:
     api, names = world(4)
     locked = api.all["asg-1"].instances[names[1]]
     api.all["asg-1"].instances[names[1]] = msgspec.structs.replace(locked, health_status="Locked")
@@ -203,7 +203,7 @@ def test_ALI_DEFECT_2_partial_failure_is_reported_per_instance() -> None:
         assert provider(api).release(remove(4, name)) is lives
 
 
-def test_ALI_DEFECT_2_a_lone_refusal_fails_at_once_with_its_code() -> None:
+def test_alicloud_remove_refused_for_a_single_instance_fails_with_its_code() -> None:
     api, names = world(2)
     locked = api.all["asg-1"].instances[names[0]]
     api.all["asg-1"].instances[names[0]] = msgspec.structs.replace(locked, health_status="Locked")
@@ -219,7 +219,7 @@ def test_ALI_DEFECT_2_a_lone_refusal_fails_at_once_with_its_code() -> None:
         ("InService", {"creation_type": "Attached"}, "attached by hand"),
     ],
 )
-def test_what_a_person_keeps_is_kept_and_the_others_go(state: str, more: dict[str, str], word: str) -> None:
+def test_alicloud_remove_keeps_user_protected_instances_only(state: str, more: dict[str, str], word: str) -> None:
     api, names = world(2)
     kept = api.fill("asg-1", 1, state, **more)[0]
     outcome = to_the_end(api, remove(3, names[0], kept))
@@ -230,7 +230,7 @@ def test_what_a_person_keeps_is_kept_and_the_others_go(state: str, more: dict[st
     assert all(kept not in call for call in api.writes())
 
 
-def test_ALI_10_a_busy_group_is_to_be_asked_again() -> None:
+def test_alicloud_remove_from_a_busy_group_is_retried() -> None:
     api, names = world(3)
     provider(api).remove(remove(3, names[0]))
     with pytest.raises(Conflict):
@@ -239,7 +239,7 @@ def test_ALI_10_a_busy_group_is_to_be_asked_again() -> None:
     assert isinstance(to_the_end(api, remove(2, names[1])), Succeeded)
 
 
-def test_a_failed_removal_activity_is_told_with_its_code() -> None:
+def test_alicloud_remove_reports_a_failed_activity_with_its_code() -> None:
     api, names = world(3)
     asked = remove(3, names[0])
     outcome = provider(api).remove(asked)
@@ -254,7 +254,7 @@ def test_a_failed_removal_activity_is_told_with_its_code() -> None:
     assert names[0] in found.message
 
 
-def test_a_vendor_that_says_done_and_does_nothing_is_not_believed_for_ever() -> None:
+def test_alicloud_remove_gives_up_on_a_vendor_that_reports_success_without_effect() -> None:
     api, names = world(3)
     asked = remove(3, names[0])
     outcome = provider(api).remove(asked)
@@ -269,7 +269,7 @@ def test_a_vendor_that_says_done_and_does_nothing_is_not_believed_for_ever() -> 
     assert len(api.writes()) == 1
 
 
-def test_a_target_without_any_id_is_refused() -> None:
+def test_alicloud_remove_refuses_a_target_without_any_id() -> None:
     api, _ = world(1)
     asked = remove(1, "i-1")
     nameless = msgspec.structs.replace(asked.spec.targets[0], instance="x", handle="")
@@ -278,7 +278,7 @@ def test_a_target_without_any_id_is_refused() -> None:
     assert outcome.error_class == "InvalidRequest"
 
 
-def test_release_tells_what_is_still_there() -> None:
+def test_alicloud_release_reports_the_remaining_instances() -> None:
     api, names = world(3)
     assert provider(api).release(remove(3, names[0])) is True
     provider(api).remove(remove(3, names[0]))
@@ -287,7 +287,7 @@ def test_release_tells_what_is_still_there() -> None:
     assert provider(api, "0:5:asg-1").release(remove(3, "i-gone")) is False
 
 
-def test_a_suspended_scale_in_is_respected() -> None:
+def test_alicloud_remove_respects_a_suspended_scale_in() -> None:
     api, names = world(3, more={"suspended_processes": ["ScaleIn"]})
     outcome = provider(api).remove(remove(3, names[0]))
     assert isinstance(outcome, Failed)

@@ -1,4 +1,4 @@
-"""Sizes at ESS: asked for once, followed to the end, and never more than was planned (alicloud.md §3.4, §5)."""
+"""Resizing at ESS: requested once, followed to the end, and never beyond the plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def world(size: int, *, desired: bool = True, **more: object) -> FakeApi:
 
 
 @MODES
-def test_ALI_8_a_growth_is_one_call_and_its_activity_is_followed(desired: bool) -> None:
+def test_alicloud_scale_up_is_one_call_whose_activity_is_polled(desired: bool) -> None:
     api = world(2, desired=desired)
     asked = grow(2, 5)
     outcome = provider(api).grow(asked)
@@ -47,7 +47,7 @@ def test_ALI_8_a_growth_is_one_call_and_its_activity_is_followed(desired: bool) 
 
 
 @MODES
-def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token(desired: bool) -> None:
+def test_alicloud_scale_up_with_a_lost_answer_is_retried_with_the_same_token(desired: bool) -> None:
     api = world(0, desired=desired)
     api.lost.add("scale")
     with pytest.raises(Transient):
@@ -60,7 +60,7 @@ def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token
 
 
 @MODES
-def test_ALI_17_two_cold_starts_in_mid_activity_make_no_second_growth(desired: bool) -> None:
+def test_alicloud_cold_starts_during_an_activity_make_no_second_scale_up(desired: bool) -> None:
     api = world(1, desired=desired)
     for _ in range(3):
         assert isinstance(provider(api).grow(grow(1, 3)), InProgress)
@@ -70,7 +70,7 @@ def test_ALI_17_two_cold_starts_in_mid_activity_make_no_second_growth(desired: b
     assert api.made == {"asg-1": 2}
 
 
-def test_ALI_9_the_token_alone_holds_where_the_activity_is_not_listed_yet() -> None:
+def test_alicloud_token_alone_prevents_duplicates_before_the_activity_is_listed() -> None:
     api = world(1, desired=False)
     first = provider(api).grow(grow(1, 3))
     hidden, api.all["asg-1"].activities = api.all["asg-1"].activities, []
@@ -82,7 +82,7 @@ def test_ALI_9_the_token_alone_holds_where_the_activity_is_not_listed_yet() -> N
 
 
 @MODES
-def test_a_target_that_is_somebody_elses_is_left_alone(desired: bool) -> None:
+def test_alicloud_scale_up_leaves_a_target_changed_by_others(desired: bool) -> None:
     api = world(4, desired=desired)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
@@ -90,13 +90,13 @@ def test_a_target_that_is_somebody_elses_is_left_alone(desired: bool) -> None:
     assert api.writes() == []
 
 
-def test_a_target_that_is_there_already_is_done() -> None:
+def test_alicloud_scale_up_with_the_target_already_reached_is_done() -> None:
     api = world(5)
     assert isinstance(provider(api).grow(grow(2, 5)), Succeeded)
     assert api.writes() == []
 
 
-def test_past_the_policys_maximum_is_refused_before_any_call() -> None:
+def test_alicloud_scale_up_past_the_policys_maximum_is_refused_before_any_call() -> None:
     api = world(2)
     outcome = provider(api, "0:4:asg-1").grow(grow(2, 5))
     assert isinstance(outcome, Failed)
@@ -104,7 +104,7 @@ def test_past_the_policys_maximum_is_refused_before_any_call() -> None:
     assert api.calls == []
 
 
-def test_ALI_DEFECT_17_past_the_groups_own_maximum_is_refused_where_ess_would_clamp() -> None:
+def test_alicloud_scale_up_past_the_groups_maximum_is_refused_and_not_clamped() -> None:
     api = world(2, most=3)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
@@ -113,7 +113,7 @@ def test_ALI_DEFECT_17_past_the_groups_own_maximum_is_refused_where_ess_would_cl
     assert api.writes() == []
 
 
-def test_ALI_DEFECT_17_a_maximum_lowered_meanwhile_is_told_and_not_waited_for() -> None:
+def test_alicloud_scale_up_reports_a_maximum_lowered_meanwhile_without_waiting() -> None:
     api = world(2, desired=False)
     asked = grow(2, 6)
     outcome = provider(api).grow(asked)
@@ -130,7 +130,7 @@ def test_ALI_DEFECT_17_a_maximum_lowered_meanwhile_is_told_and_not_waited_for() 
     assert "MaxSize" in found.message
 
 
-def test_ALI_DEFECT_4_waiting_instances_count_so_that_a_growth_never_shrinks() -> None:
+def test_alicloud_scale_up_counts_waiting_instances_and_never_shrinks() -> None:
     api = world(1, desired=False, wait_hook=True)
     api.fill("asg-1", 2, "Pending:Wait")
     api.fill("asg-1", 1, "Protected")
@@ -146,7 +146,7 @@ def test_ALI_DEFECT_4_waiting_instances_count_so_that_a_growth_never_shrinks() -
     assert api.scaled_in == []
 
 
-def test_ALI_DEFECT_4_a_group_that_ess_still_shrinks_is_not_told_a_size_below_what_exists() -> None:
+def test_alicloud_group_still_shrinking_gets_no_size_below_its_instances() -> None:
     api = world(5)
     api.all["asg-1"].desired = 2
     with pytest.raises(Conflict):
@@ -154,17 +154,17 @@ def test_ALI_DEFECT_4_a_group_that_ess_still_shrinks_is_not_told_a_size_below_wh
     assert api.writes() == []
 
 
-def test_ALI_DEFECT_5_the_desired_capacity_is_the_target_while_ess_lags() -> None:
+def test_alicloud_desired_capacity_is_the_target_while_ess_lags() -> None:
     api = world(0)
     provider(api).grow(grow(0, 3))
-    observed = provider(api).observe(()).groups[0]  # not one instance is listed yet
+    observed = provider(api).observe(()).groups[0]  # no instance is listed yet
     assert observed.target == 3
     assert observed.instances == ()
     assert isinstance(provider(api).grow(grow(0, 3, plan="another")), Succeeded)
     assert len(api.writes()) == 1
 
 
-def test_ALI_10_ALI_DEFECT_8_a_busy_group_is_to_be_asked_again_and_has_not_failed() -> None:
+def test_alicloud_scale_up_of_a_busy_group_is_retried_and_not_failed() -> None:
     api = world(2)
     api.trouble["scale"] = [refusal(Conflict, "ScalingActivityInProgress")]
     with pytest.raises(Conflict) as caught:
@@ -173,7 +173,7 @@ def test_ALI_10_ALI_DEFECT_8_a_busy_group_is_to_be_asked_again_and_has_not_faile
     assert isinstance(provider(api).grow(grow(2, 3)), InProgress)
 
 
-def test_ALI_10_a_throttled_growth_is_to_be_asked_again() -> None:
+def test_alicloud_throttled_scale_up_is_retried() -> None:
     api = world(2)
     api.trouble["scale"] = [Throttled("slow down", code="Throttling.User", retry_after=3.0)]
     with pytest.raises(Throttled):
@@ -182,7 +182,7 @@ def test_ALI_10_a_throttled_growth_is_to_be_asked_again() -> None:
 
 @pytest.mark.parametrize(("made", "status"), [(0, "Failed"), (2, "Warning")])
 @MODES
-def test_ALI_11_ALI_DEFECT_7_no_stock_is_seen_by_the_poll_with_what_was_made(
+def test_alicloud_scale_up_poll_reports_a_stockout_with_the_created_instances(
     desired: bool, made: int, status: str
 ) -> None:
     api = world(1, desired=desired, stock=made)
@@ -195,7 +195,7 @@ def test_ALI_11_ALI_DEFECT_7_no_stock_is_seen_by_the_poll_with_what_was_made(
     assert (found.error_class, found.code, found.facts["created"]) == ("OutOfStock", "OperationDenied.NoStock", made)
 
 
-def test_a_quota_is_another_class_than_no_stock() -> None:
+def test_alicloud_quota_and_stockout_have_different_classes() -> None:
     api = world(0, stock=0, code="QuotaExceed.ElasticQuota")
     outcome = provider(api).grow(grow(0, 1))
     api.step()
@@ -205,7 +205,7 @@ def test_a_quota_is_another_class_than_no_stock() -> None:
 
 
 @each_row("size", [3, 2])
-def test_nothing_to_change_is_looked_into(size: int) -> None:
+def test_alicloud_scale_up_without_effect_is_investigated(size: int) -> None:
     api = world(2)
     api.trouble["scale"] = [refusal(Conflict, "IncorrectCapacity.NoChange")]
     group = api.all["asg-1"]
@@ -213,7 +213,7 @@ def test_nothing_to_change_is_looked_into(size: int) -> None:
 
     def moved(ids: list[str]) -> object:
         found = whole(ids)
-        group.desired = size  # somebody set it between our two reads, or nobody did
+        group.desired = size  # another writer set it between our two reads, or nothing was changed
         return found
 
     api.groups = moved  # type: ignore[method-assign,assignment]
@@ -224,7 +224,7 @@ def test_nothing_to_change_is_looked_into(size: int) -> None:
             provider(api).grow(grow(2, 3))
 
 
-def test_polls_come_less_often_and_end_after_ten_minutes() -> None:
+def test_alicloud_scale_up_polls_become_rarer_and_end_after_ten_minutes() -> None:
     api = world(0)
     asked = grow(0, 1)
     outcome = provider(api).grow(asked)
@@ -238,7 +238,7 @@ def test_polls_come_less_often_and_end_after_ten_minutes() -> None:
     assert 600 <= sum(waits) <= 640
 
 
-def test_an_activity_that_is_not_listed_yet_is_waited_for_and_rubbish_in_the_data_is_no_end() -> None:
+def test_alicloud_scale_up_waits_for_its_activity_despite_invalid_data() -> None:
     api = world(0)
     outcome = provider(api).grow(grow(0, 1))
     hidden, api.all["asg-1"].activities = api.all["asg-1"].activities, []
@@ -252,7 +252,7 @@ def test_an_activity_that_is_not_listed_yet_is_waited_for_and_rubbish_in_the_dat
 
 
 @each_row("state", ["Inactive", "Deleting"])
-def test_ALI_15_a_group_that_is_off_is_not_grown(state: str) -> None:
+def test_alicloud_disabled_group_is_not_scaled_up(state: str) -> None:
     api = world(1, more={"lifecycle_state": state})
     outcome = provider(api).grow(grow(1, 2))
     assert isinstance(outcome, Failed)
@@ -260,7 +260,7 @@ def test_ALI_15_a_group_that_is_off_is_not_grown(state: str) -> None:
     assert api.writes() == []
 
 
-def test_ALI_15_a_group_that_is_gone_is_not_found() -> None:
+def test_alicloud_deleted_group_is_not_found() -> None:
     api = world(1)
     del api.all["asg-1"]
     outcome = provider(api, "0:5:asg-1").grow(grow(1, 2))
@@ -268,7 +268,7 @@ def test_ALI_15_a_group_that_is_gone_is_not_found() -> None:
     assert outcome.error_class == "NotFound"
 
 
-def test_a_group_that_the_policy_does_not_name_is_never_touched() -> None:
+def test_alicloud_group_outside_the_policy_is_never_changed() -> None:
     api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-theirs"))
     found = provider(api, "0:5:asg-1")
     for outcome in (
@@ -283,7 +283,7 @@ SHRINKS = [(3, 3, "Done"), (4, 4, "Done"), (5, 5, "Done"), (2, 5, "InvalidReques
 
 
 @each_row(("to_size", "left", "expected"), SHRINKS)
-def test_ALI_13_an_unfulfilled_target_is_lowered_and_no_instance_is_lost(
+def test_alicloud_decrease_target_lowers_an_unfulfilled_one_without_loss(
     to_size: int, left: int, expected: str
 ) -> None:
     api = world(3)
@@ -298,14 +298,14 @@ def test_ALI_13_an_unfulfilled_target_is_lowered_and_no_instance_is_lost(
     assert len(api.writes()) <= 1
 
 
-def test_ALI_DEFECT_11_leaving_instances_do_not_hold_a_target_up() -> None:
+def test_alicloud_decrease_target_ignores_leaving_instances() -> None:
     api = world(1)
     api.fill("asg-1", 1, "Removing")
     api.all["asg-1"].desired = 2
     assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 2, 1)), Succeeded)
 
 
-def test_a_target_is_not_lowered_while_an_activity_runs_that_may_fill_it() -> None:
+def test_alicloud_decrease_target_waits_for_an_activity_that_may_fulfil_it() -> None:
     api = world(1)
     provider(api).grow(grow(1, 3))
     with pytest.raises(Conflict):
@@ -313,7 +313,7 @@ def test_a_target_is_not_lowered_while_an_activity_runs_that_may_fill_it() -> No
     assert len(api.writes()) == 1
 
 
-def test_ALI_13_a_group_without_desired_capacity_has_nothing_to_lower() -> None:
+def test_alicloud_decrease_target_without_desired_capacity_does_nothing() -> None:
     api = world(3, desired=False)
     assert isinstance(provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 5, 3)), Succeeded)
     refused = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 2))
@@ -322,7 +322,7 @@ def test_ALI_13_a_group_without_desired_capacity_has_nothing_to_lower() -> None:
     assert api.writes() == []
 
 
-def test_a_target_is_not_lowered_below_the_groups_own_minimum() -> None:
+def test_alicloud_decrease_target_stops_at_the_groups_own_minimum() -> None:
     api = world(0, least=2)
     api.all["asg-1"].desired = 3
     outcome = provider(api).shrink_target(operation(OperationKind.DECREASE_TARGET, "asg-1", 3, 1))

@@ -1,4 +1,4 @@
-"""What a secret may look like, and what is said of one that cannot be used (alicloud.md §1.1, §1.2)."""
+"""Accepted forms of the secret, and errors of unusable ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"
         f'[Global]\r\nAccessKeyID="{KEY_ID}"\r\nAccessKeySecret={KEY_SECRET}\r\n',
     ],
 )
-def test_ALI_DEFECT_16_a_secret_is_read_in_each_of_its_forms(text: str) -> None:
+def test_alicloud_secret_is_read_in_each_form(text: str) -> None:
     found = parse_secret(text, "secret key")
     assert (found.key_id.reveal(), found.key_secret.reveal(), bool(found.token)) == (KEY_ID, KEY_SECRET, False)
 
@@ -60,7 +60,7 @@ def test_ALI_DEFECT_16_a_secret_is_read_in_each_of_its_forms(text: str) -> None:
         ('{"accessKeyId": "ключ"}', "blanks or other"),
     ],
 )
-def test_a_secret_that_cannot_be_used_is_refused_by_its_field(text: str, problem: str) -> None:
+def test_alicloud_unusable_secret_is_refused_by_its_field(text: str, problem: str) -> None:
     with pytest.raises(BadInput, match=problem) as raised:
         parse_secret(text, "secret key")
     assert "LTAI5" not in str(raised.value)
@@ -80,7 +80,7 @@ def test_a_secret_that_cannot_be_used_is_refused_by_its_field(text: str, problem
         ({"accessKeyId": KEY_ID, "oidc-provider-arn": PROVIDER}, "two ways"),
     ],
 )
-def test_ALI_DEFECT_16_a_half_filled_set_names_what_is_missing_and_asks_nobody(
+def test_alicloud_incomplete_secret_names_the_missing_field_without_a_call(
     secret: dict[str, str], missing: str
 ) -> None:
     with HttpScript() as server:
@@ -90,7 +90,7 @@ def test_ALI_DEFECT_16_a_half_filled_set_names_what_is_missing_and_asks_nobody(
     assert server.requests == []
 
 
-def test_nothing_is_read_and_nobody_asked_before_the_first_call() -> None:
+def test_alicloud_secret_is_read_at_the_first_call_only() -> None:
     def unavailable(name: str) -> str:
         raise SecretUnavailable(f"secret {name}: no answer from AWS")
 
@@ -99,7 +99,7 @@ def test_nothing_is_read_and_nobody_asked_before_the_first_call() -> None:
         api.groups([GROUP])
 
 
-def test_a_secret_that_does_not_exist_is_for_a_person() -> None:
+def test_alicloud_missing_secret_needs_an_operator() -> None:
     def absent(name: str) -> str:
         raise BadInput(f"secret {name}", "does not exist", "create it")
 

@@ -1,4 +1,4 @@
-"""`providers.alicloud` of a policy, as the provider reads it (alicloud.md §1.2, §2)."""
+"""`providers.alicloud` of a policy, as the provider reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
-def test_what_is_right_is_read() -> None:
+def test_alicloud_settings_valid_ones_are_read() -> None:
     settings = read_settings(
         {
             **RIGHT,
@@ -57,7 +57,7 @@ def test_what_is_right_is_read() -> None:
         ("3:3:asg:x:y", AlicloudBounds("asg:x:y", 3, 3)),
     ],
 )
-def test_ALI_5_specs_that_are_right(text: str, bounds: AlicloudBounds) -> None:
+def test_alicloud_settings_valid_group_specs(text: str, bounds: AlicloudBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
@@ -83,14 +83,14 @@ def test_ALI_5_specs_that_are_right(text: str, bounds: AlicloudBounds) -> None:
         "1:3: x",
     ],
 )
-def test_ALI_5_specs_that_are_refused(text: str) -> None:
+def test_alicloud_settings_invalid_group_specs(text: str) -> None:
     with pytest.raises(BadInput):
         parse_spec(text, "nodes")
     if text.strip():
         assert problems({**RIGHT, "nodes": text})
 
 
-def test_ALI_5_a_group_that_is_named_twice_is_refused_wherever() -> None:
+def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
     assert "asg-1 is given twice" in problems({**RIGHT, "nodes": "0:5:asg-1\n0:6:asg-1"})[0]
     assert "asg-1 is given twice" in problems(RIGHT, GroupPolicy("alicloud", "asg-1", 0, 5))[0]
 
@@ -126,12 +126,12 @@ def test_ALI_5_a_group_that_is_named_twice_is_refused_wherever() -> None:
         ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),
     ],
 )
-def test_ALI_DEFECT_16_what_is_wrong_or_half_filled_is_named_by_its_place(change: dict[str, str], place: str) -> None:
+def test_alicloud_settings_invalid_or_incomplete_ones_are_named_by_path(change: dict[str, str], place: str) -> None:
     [problem] = problems(RIGHT | change)
     assert place in problem
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_alicloud_settings_errors_are_reported_all_at_once() -> None:
     told = problems(
         {"nodes": "a:5:x\n5:3:y", "network": "x", "colour": "red"},
         GroupPolicy("alicloud", "asg-9", 3, 1),
@@ -149,7 +149,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]
 
 
-def test_a_group_entry_needs_a_maximum() -> None:
+def test_alicloud_settings_group_entry_needs_a_maximum() -> None:
     assert "has no max" in problems(RIGHT, GroupPolicy("alicloud", "asg-8", 1))[0]
 
 
@@ -161,5 +161,5 @@ def test_a_group_entry_needs_a_maximum() -> None:
         {"oidcProviderArn": "acs:ram::1:p", "roleArn": "acs:ram::1:r", "oidcTokenFile": "/var/run/token"},
     ],
 )
-def test_other_ways_need_no_secret(settings: dict[str, str]) -> None:
+def test_alicloud_settings_other_credential_modes_need_no_secret(settings: dict[str, str]) -> None:
     assert read_settings({"region": "cn-hangzhou", "nodes": "0:5:asg-1"} | settings).access.credentials_secret == ""

@@ -1,4 +1,4 @@
-"""The vendor's current signature, against the vectors of alicloud.md §4.2."""
+"""The vendor's current signature version against known vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def test_ALI_2_vector_C_without_a_session() -> None:
+def test_alicloud_signing_vector_c_without_a_session() -> None:
     assert canonical_query(PARAMS) == QUERY
     assert digest(canonical_request(headers(), QUERY)) == (
         "9c50cb10ae17b3d17ab34dc56b84443c028c51738a6872a2b5d8b4c7e492262f"
@@ -47,7 +47,7 @@ def test_ALI_2_vector_C_without_a_session() -> None:
     )
 
 
-def test_ALI_2_vector_C_with_a_session() -> None:
+def test_alicloud_signing_vector_c_with_a_session() -> None:
     signed = signed_headers(
         headers(), QUERY, key_id=KEY_ID, key_secret=KEY_SECRET, token=Secret("CAISexampleSecurityToken==")
     )
@@ -72,11 +72,11 @@ def test_ALI_2_vector_C_with_a_session() -> None:
         ("%41", "%2541"),
     ],
 )
-def test_both_sides_of_a_pair_are_encoded_as_rfc_3986_has_it(text: str, encoded: str) -> None:
+def test_alicloud_signing_encodes_keys_and_values_by_rfc_3986(text: str, encoded: str) -> None:
     assert canonical_query({text: text}) == f"{encoded}={encoded}"
 
 
-def test_every_header_given_is_signed_and_a_changed_byte_changes_the_signature() -> None:
+def test_alicloud_signing_covers_every_header_and_byte() -> None:
     first = signed_headers(headers() | {"content-type": "x"}, QUERY, key_id=KEY_ID, key_secret=KEY_SECRET)
     other = signed_headers(headers() | {"content-type": "y"}, QUERY, key_id=KEY_ID, key_secret=KEY_SECRET)
     assert "SignedHeaders=content-type;host;" in first["authorization"]

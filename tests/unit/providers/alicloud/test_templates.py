@@ -1,4 +1,4 @@
-"""The node that a group would add: golden files, and what is left out because it would not be true (alicloud.md §5)."""
+"""Node templates of groups: golden files, and uncertain values that are omitted."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ def group_of(
     return provider(api, kube=None, **ASKED).observe(()).groups[0]
 
 
-def test_ALI_14_x86_in_one_zone() -> None:
+def test_alicloud_template_x86_in_one_zone() -> None:
     assert_golden(group_of(configuration("ecs.g7.xlarge"), size=1).template, GOLDEN / "x86.json")
 
 
-def test_ALI_14_ALI_DEFECT_12_arm_from_zero() -> None:
+def test_alicloud_template_arm_from_zero() -> None:
     assert_golden(group_of(configuration("ecs.g8y.xlarge")).template, GOLDEN / "arm.json")
 
 
-def test_ALI_14_gpu_and_spot() -> None:
+def test_alicloud_template_gpu_and_spot() -> None:
     plan = configuration("ecs.gn5i-c4g1.xlarge", spot="SpotAsPriceGo", disk=200)
     assert_golden(group_of(plan).template, GOLDEN / "gpu.json")
 
 
-def test_ALI_14_ALI_DEFECT_13_several_types_promise_what_each_of_them_keeps() -> None:
+def test_alicloud_template_of_several_types_has_the_least_capacity() -> None:
     plan = configuration("ecs.g7.xlarge", "ecs.g6.xlarge", "ecs.c7.large")
     assert_golden(group_of(plan).template, GOLDEN / "several-types.json")
 
 
-def test_ALI_14_several_gpu_types_promise_the_fewest_gpus() -> None:
+def test_alicloud_template_of_several_gpu_types_has_the_fewest_gpus() -> None:
     template = group_of(configuration("ecs.gn7i-c16g1.4xlarge", "ecs.gn7i-c32g1.16xlarge")).template
     assert template is not None
     assert template.capacity["nvidia.com/gpu"] == 1
@@ -101,18 +101,18 @@ def launched(*own: str) -> NodeGroup:
     return group_of(api=api)
 
 
-def test_ALI_14_ALI_DEFECT_13_a_launch_template_alone() -> None:
+def test_alicloud_template_from_a_launch_template_alone() -> None:
     assert_golden(launched().template, GOLDEN / "launch-template.json")
 
 
-def test_ALI_DEFECT_13_a_groups_own_types_stand_for_those_of_its_launch_template() -> None:
+def test_alicloud_template_groups_own_types_override_the_launch_template() -> None:
     template = launched("ecs.c7.large", "ecs.g8y.xlarge").template
     assert template is not None
     assert template.capacity["cpu"] == 2000
-    assert "kubernetes.io/arch" not in template.labels  # one of each: neither may be promised
+    assert "kubernetes.io/arch" not in template.labels  # one of each: neither value may be stated
 
 
-def test_ALI_14_ALI_DEFECT_12_tags() -> None:
+def test_alicloud_template_tags_become_labels_taints_and_resources() -> None:
     plan = configuration(
         "ecs.g7.xlarge",
         said={
@@ -144,7 +144,7 @@ def test_ALI_14_ALI_DEFECT_12_tags() -> None:
     assert_golden(group.template, GOLDEN / "tags.json")
 
 
-def test_tags_that_cannot_be_read_are_told() -> None:
+def test_alicloud_template_reports_invalid_tags() -> None:
     said = read_tags(
         [
             (f"{PREFIX}taint/odd", "web:Sometimes"),
@@ -174,18 +174,18 @@ def test_tags_that_cannot_be_read_are_told() -> None:
         ("ä", False),
     ],
 )
-def test_label_keys(key: str, good: bool) -> None:
+def test_alicloud_template_label_keys(key: str, good: bool) -> None:
     assert is_label_key(key) is good
 
 
-def test_label_values() -> None:
+def test_alicloud_template_label_values() -> None:
     assert all(map(is_label_value, ("", "a-b.c_D")))
     assert not any(map(is_label_value, ("-a", "a b", "x" * 64)))
     assert label_value("NVIDIA  A10 (24 GB)") == "NVIDIA-A10-24-GB"
     assert is_label_value(label_value("--" + "é x" * 60))
 
 
-def test_zones_are_said_only_where_there_is_one() -> None:
+def test_alicloud_template_states_a_zone_only_if_there_is_one() -> None:
     one = group_of(configuration("ecs.g7.xlarge"), size=1, v_switch_ids=["vsw-1", "vsw-2"])
     none = group_of(configuration("ecs.g7.xlarge"), size=0)
     for group in (one, none):
@@ -193,7 +193,7 @@ def test_zones_are_said_only_where_there_is_one() -> None:
         assert "topology.kubernetes.io/zone" not in group.template.labels
 
 
-def test_a_group_of_spot_and_other_instances_says_neither() -> None:
+def test_alicloud_template_of_mixed_spot_and_regular_instances_states_neither() -> None:
     plan = configuration("ecs.g7.xlarge", spot="SpotAsPriceGo")
     template = group_of(plan, multi_az_policy="COST_OPTIMIZED").template
     assert template is not None
@@ -209,19 +209,19 @@ def test_a_group_of_spot_and_other_instances_says_neither() -> None:
         (configuration("ecs.broken"), "ECS knows none of ecs.broken"),
     ],
 )
-def test_without_a_template_the_group_says_why(plan: ScalingConfiguration | None, word: str) -> None:
+def test_alicloud_group_without_a_template_says_why(plan: ScalingConfiguration | None, word: str) -> None:
     group = group_of(plan)
     assert group.template is None
     assert word in group.template_error
     assert group.error == ""
 
 
-def test_a_group_without_configuration_says_so() -> None:
+def test_alicloud_group_without_a_scaling_configuration_says_so() -> None:
     group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="")))
     assert "neither a scaling configuration nor a launch template" in group.template_error
 
 
-def test_one_unknown_type_of_several_is_left_out_and_told() -> None:
+def test_alicloud_template_omits_and_reports_one_unknown_type_of_several() -> None:
     api = FakeApi(FakeApiGroup("asg-1"))
     api.kinds, api.plans = KINDS, {"asc-1": configuration("ecs.unheard", "ecs.g7.xlarge")}
     observed = provider(api).observe(())
@@ -229,7 +229,7 @@ def test_one_unknown_type_of_several_is_left_out_and_told() -> None:
     assert any("ecs.unheard" in gap.detail for gap in observed.gaps)
 
 
-def test_a_launch_template_that_is_gone_is_told_and_a_refusal_is_asked_for_once() -> None:
+def test_alicloud_template_reports_a_missing_launch_template_and_refusal_once() -> None:
     group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="", more={"launch_template_id": "lt-gone"})))
     assert "lt-gone (Default)" in group.template_error
     api = FakeApi(

@@ -1,4 +1,4 @@
-"""User data of instances often holds a join token. The vendor sends it with templates; decoding drops it."""
+"""User data of instances often contain a join token. The vendor sends them with templates; decoding drops them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def configurations(found: object) -> Reply:
     return Reply(200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]})
 
 
-def test_user_data_of_a_template_is_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
     board = Board()
     with caplog.at_level(logging.DEBUG), HttpScript([versions(TEMPLATE), configurations(CONFIGURATION)]) as server:
         api = api_for(server.url, shelf=board)
@@ -54,7 +54,7 @@ def test_user_data_of_a_template_is_neither_kept_nor_stored_nor_logged(caplog: p
         Reply(403, HIDDEN, {"Content-Type": "text/plain"}),
     ],
 )
-def test_user_data_of_an_answer_that_cannot_be_read_is_in_no_error(reply: Reply) -> None:
+def test_alicloud_template_user_data_of_a_malformed_answer_are_in_no_error(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError) as caught:
         api_for(server.url).launch_template("lt-1", "2")
     assert HIDDEN not in f"{caught.value} {caught.value!r} {vars(caught.value)}"

@@ -1,4 +1,4 @@
-"""Configurations for tests of what pools are: a right one in both forms, and ways to bend it."""
+"""Configurations for the tests of pool definitions: a valid one in both forms, and functions that modify it."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def definitions(text: str = "", *, read: Callable[[str], str] = no_secret, **giv
 
 
 def definition(extra: str = "", pool: str = "pool3", **given: Any) -> Definition:
-    """Of a pool that has no section of its own; extra: further lines of the default definition."""
+    """The definition of a pool without its own section; extra: further lines of the default definition."""
     return definitions(f"{WHOLE}{extra}\n", **given).of(pool)
 
 
 def refused(ask: Callable[[], object]) -> str:
-    """The text of the BadInput that is raised."""
+    """Returns the text of the BadInput that is raised."""
     try:
         found = ask()
     except BadInput as mistake:

@@ -1,4 +1,4 @@
-"""Cherry Servers in a dictionary: lists that lag, orders whose answers get lost, and no HTTP."""
+"""Cherry Servers in a dictionary: lists that lag, orders with lost answers, and no HTTP."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STOPS = (Unauthorized, Throttled)
 
 
 class MemoryShelf:
-    """Keeps everything until its time is over."""
+    """Keeps everything until it expires."""
 
     def __init__(self) -> None:
         self.rows: dict[str, bytes] = {}
@@ -54,8 +54,9 @@ class MemoryShelf:
 
 
 class FakeCloud(CherryApi):
-    """One project. fates: of the next orders, "" for those that succeed. trouble: method -> errors of the next calls.
-    lag: lists for which a new server is not shown; stale: for which a deleted one is shown as it was."""
+    """One project. fates: of the next orders, "" for success. trouble: method -> errors of the next calls. lag: lists
+    for
+    which a new server is not shown; stale: for which a deleted one is shown as before."""
 
     def __init__(self, *, stock: int | None = None, lag: int = 0, stale: int = 0) -> None:
         self.project = 10001
@@ -75,7 +76,7 @@ class FakeCloud(CherryApi):
         self._number = 1000
 
     def add(self, size: int = 1, pool: str = POOL, **more: Any) -> list[int]:
-        """Servers that are there already, each with its name."""
+        """Adds existing servers, one for each name."""
         return [
             self._put(
                 f"{pool}-{self._number}",
@@ -165,7 +166,7 @@ class FakeCloud(CherryApi):
     def expect(self, calls: int) -> None:
         del calls
 
-    # how the vendor behaves
+    # behaviour of the vendor
 
     def _call(self, method: str, text: str = "") -> None:
         self.calls.append(f"{method} {text}".strip())
@@ -235,7 +236,7 @@ class FakeKube:
 
 
 class FixedTokens:
-    """One token; counts how often it was asked for."""
+    """One token; counts the requests for it."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -253,7 +254,7 @@ def provider(
     tokens: FixedTokens | None = None,
     **more: str,
 ) -> CherryServers:
-    """A fresh provider over the cloud; specs as upstream writes them."""
+    """A new provider on the cloud; specs in upstream's form."""
     settings = read_settings(
         {
             "credentialsSecret": "cherry",
@@ -305,18 +306,18 @@ def operation(
 
 
 def claimed(asked: Operation) -> Operation:
-    """As the executor claims it for its next step."""
+    """Returns the operation as the executor claims it for its next step."""
     return asked.with_status(attempt=asked.status.attempt + 1)
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
-    """The operation as the executor comes back with it."""
+    """Returns the operation as the executor passes it to the next step."""
     assert isinstance(outcome, InProgress), outcome
     return claimed(asked.with_status(data=outcome.data, step=outcome.step))
 
 
 def drive(cloud: FakeCloud, asked: Operation, *specs: str, **more: Any) -> Outcome:
-    """To its end, a fresh provider and a new attempt for each step; errors that may pass are waited for."""
+    """Runs an operation to its end, a new provider and a new attempt for each step; temporary errors are retried."""
     verb = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}.get(
         asked.spec.kind, "remove"
     )

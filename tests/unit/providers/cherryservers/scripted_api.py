@@ -1,4 +1,4 @@
-"""An Api whose vendor is a script, and the contract's own examples as the vendor writes them."""
+"""An Api whose vendor is a script, and the documented examples in the vendor's form."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def open_to(
     shelf: Cache | None = None,
     calls_per_second: float = 4.0,
 ) -> CherryApi:
-    """An Api that talks to the script."""
+    """An Api that calls the script."""
     clock = clock or ScriptedApiClock()
     settings = CherrySettings(
         "token", (), CherryPoolSource(secret="definitions"), root=f"{url}/v1", calls_per_second=calls_per_second
@@ -99,7 +99,7 @@ def open_to(
 
 
 def order(number: int = 0, **more: Any) -> CreateServer:
-    """The contract's example of an order; number: into its hostname."""
+    """The documented example of an order; number: part of its hostname."""
     fields: dict[str, Any] = {
         "project_id": PROJECT,
         "plan": "e5_1620v4",

@@ -1,4 +1,4 @@
-"""The calls: pages, pace, repetition, and orders in parallel (cherryservers.md §3, §12; D7, D9, D10, D19)."""
+"""The API calls: pages, rate limit, retries, and parallel orders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tests.unit.providers.cherryservers.scripted_api import (
 
 
 def listed(*numbers: int, total: int | str | None = "all") -> Reply:
-    """A page of the list; total: how many there are, None where it does not say."""
+    """A page of the list; total: how many there are, None where it is not stated."""
     headers = {} if total is None else {"X-Total-Count": str(len(numbers) if total == "all" else total)}
     return Reply(200, [ROW | {"id": number} for number in numbers], headers)
 
@@ -50,7 +50,7 @@ def ids(api: CherryApi) -> list[int]:
     return [server.id for server in api.servers()]
 
 
-def test_every_request_carries_the_token_and_what_the_vendors_clients_send() -> None:
+def test_cherry_api_requests_carry_the_token_and_the_vendor_clients_headers() -> None:
     with HttpScript([listed(1), Reply(204), Reply(201, ROW)]) as server:
         api = open_to(server.url)
         assert ids(api) == [1]
@@ -91,13 +91,13 @@ def test_every_request_carries_the_token_and_what_the_vendors_clients_send() -> 
         "grew-and-read-again",
     ],
 )
-def test_CHERRY_D7_a_list_is_read_whole_by_its_total_count(replies: list[Reply]) -> None:
+def test_cherry_api_list_is_read_to_its_total_count(replies: list[Reply]) -> None:
     with HttpScript(replies) as server:
         assert ids(open_to(server.url)) == [1, 2, 3]
     assert len(server.requests) == len(replies)
 
 
-def test_the_next_page_begins_where_the_last_one_ended() -> None:
+def test_cherry_api_next_page_begins_where_the_last_one_ended() -> None:
     with HttpScript([listed(1, 2, total=3), listed(3, total=3)]) as server:
         open_to(server.url).servers()
     assert [dict(seen.query) for seen in server.requests] == [{}, {"offset": "2"}]
@@ -115,17 +115,17 @@ def test_the_next_page_begins_where_the_last_one_ended() -> None:
     ],
     ids=["ignores-offsets", "empty", "no-number", "no-digit", "negative", "twice-the-same"],
 )
-def test_a_short_list_is_an_error_and_never_a_size(reply: Reply) -> None:
+def test_cherry_api_short_list_is_an_error_and_never_a_size(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(Transient):
         open_to(server.url).servers()
 
 
-def test_an_empty_project_has_no_servers() -> None:
+def test_cherry_api_empty_project_has_no_servers() -> None:
     with HttpScript([Reply(200, [], {"X-Total-Count": "0"})]) as server:
         assert open_to(server.url).servers() == ()
 
 
-def test_CHERRY_10_a_list_that_is_throttled_is_asked_again_once_after_the_two_seconds() -> None:
+def test_cherry_api_throttled_list_is_retried_once_after_two_seconds() -> None:
     clock = ScriptedApiClock()
     with HttpScript([refusal(429, "Too many requests", Retry_After="2"), listed(1)]) as server:
         assert ids(open_to(server.url, clock=clock)) == [1]
@@ -138,7 +138,7 @@ def test_CHERRY_10_a_list_that_is_throttled_is_asked_again_once_after_the_two_se
     [refusal(500), refusal(503), Reply(200, b'[{"id"', cut=3), Reply(hang_up=True)],
     ids=["500", "503", "cut", "hang-up"],
 )
-def test_CHERRY_D7_what_fails_for_a_moment_is_read_again_and_bought_or_deleted_once(reply: Reply) -> None:
+def test_cherry_api_temporary_failure_is_retried_for_reads_and_not_for_writes(reply: Reply) -> None:
     with HttpScript([reply, reply, listed(1)]) as server:
         assert ids(open_to(server.url)) == [1]
     for change in CHANGES:
@@ -160,7 +160,7 @@ CHANGES: list[Callable[[CherryApi], type[Exception]]] = [
 ]
 
 
-def test_CHERRY_10_an_order_that_is_throttled_is_reported_and_everybody_pauses() -> None:
+def test_cherry_api_throttled_order_is_reported_and_all_callers_pause() -> None:
     books, clock = Books(), ScriptedApiClock()
     with HttpScript([refusal(429, "Too many requests", Retry_After="2")]) as server:
         [error] = open_to(server.url, pacer=books, clock=clock).create([order()])
@@ -171,7 +171,7 @@ def test_CHERRY_10_an_order_that_is_throttled_is_reported_and_everybody_pauses()
     assert [seconds for _, seconds in books.held] == [2.0]
 
 
-def test_CHERRY_D9_a_deletion_needs_no_content_type() -> None:
+def test_cherry_api_deletion_needs_no_content_type() -> None:
     for headers in ({}, {"Content-Type": ""}, {"Content-Type": "text/plain"}):
         with HttpScript([Reply(204, b"", headers)]) as server:
             open_to(server.url).delete(1000)
@@ -189,10 +189,10 @@ def test_CHERRY_D9_a_deletion_needs_no_content_type() -> None:
     ],
     ids=str,
 )
-def test_a_change_that_is_refused_in_so_many_words_is_refused_whatever_its_status(
+def test_cherry_api_change_refused_in_words_is_refused_whatever_its_status(
     body: dict[str, object], error: type[Exception]
 ) -> None:
-    """A server that was noted as deleted would not count for an hour."""
+    """A server that was recorded as deleted would not count for an hour."""
     with HttpScript([Reply(200, body), Reply(201, body)]) as server:
         api = open_to(server.url)
         with pytest.raises(error, match="body is an error") as told:
@@ -202,20 +202,20 @@ def test_a_change_that_is_refused_in_so_many_words_is_refused_whatever_its_statu
     assert TOKEN not in f"{told.value} {answer}"
 
 
-def test_an_order_that_is_refused_for_its_stock_by_a_success_is_out_of_stock() -> None:
+def test_cherry_api_stock_refusal_with_a_success_status_is_out_of_stock() -> None:
     body = {"code": 400, "message": "Not enough stock for the requested plan"}
     with HttpScript([Reply(200, body), Reply(201, {**ROW, **body})]) as server:
         answers = [open_to(server.url).create([order()])[0] for _ in range(2)]
     assert [type(each) for each in answers] == [OutOfStock, CherryServer]
 
 
-def test_a_deletion_that_is_answered_with_the_server_is_one() -> None:
+def test_cherry_api_deletion_answered_with_the_server_counts_as_deleted() -> None:
     for reply in (Reply(200, ROW), Reply(202, b"accepted"), Reply(200, [])):
         with HttpScript([reply]) as server:
             open_to(server.url).delete(1000)
 
 
-def test_a_server_that_is_gone_is_not_found_and_a_foreign_one_is_refused() -> None:
+def test_cherry_api_missing_server_is_not_found_and_foreign_one_is_refused() -> None:
     replies = [refusal(404, "Server not found"), refusal(404, "region limit"), refusal(403, "Not yours")]
     with HttpScript(replies) as server:
         api = open_to(server.url)
@@ -228,7 +228,7 @@ def test_a_server_that_is_gone_is_not_found_and_a_foreign_one_is_refused() -> No
 
 
 @each_row("status", [301, 302, 307, 308])
-def test_the_token_does_not_follow_a_redirect(status: int) -> None:
+def test_cherry_api_token_does_not_follow_a_redirect(status: int) -> None:
     reply = Reply(status, b"", {"Location": "http://127.0.0.1:9/"})
     with HttpScript([reply]) as server, pytest.raises(Unknown) as told:
         open_to(server.url).servers()
@@ -236,7 +236,7 @@ def test_the_token_does_not_follow_a_redirect(status: int) -> None:
     assert len(server.requests) == 1
 
 
-def test_CHERRY_D10_the_token_is_in_no_error_whatever_the_vendor_echoes() -> None:
+def test_cherry_api_token_is_in_no_error_whatever_the_vendor_echoes() -> None:
     texts = []
     for reply in (
         refusal(401, f"bad key {TOKEN}"),
@@ -257,7 +257,7 @@ def test_CHERRY_D10_the_token_is_in_no_error_whatever_the_vendor_echoes() -> Non
     assert not [text for text in texts if TOKEN in text]
 
 
-def test_a_token_that_was_replaced_is_looked_up_once_more() -> None:
+def test_cherry_api_replaced_token_is_read_once_more() -> None:
     secrets = ScriptedApiSecrets(token="OLD-EXAMPLE")
     secrets.now["token"] = json.dumps({"authtoken": TOKEN})
     with HttpScript([refusal(401), listed(1), refusal(401)]) as server:
@@ -270,7 +270,7 @@ def test_a_token_that_was_replaced_is_looked_up_once_more() -> None:
     assert len({seen.credential for seen in server.requests}) == 2
 
 
-def test_CHERRY_D7_calls_keep_even_distances_whatever_is_to_come() -> None:
+def test_cherry_api_calls_keep_even_intervals() -> None:
     books = Books()
     with HttpScript([listed(1), Reply(204)]) as server:
         api = open_to(server.url, pacer=books)
@@ -284,7 +284,7 @@ def test_CHERRY_D7_calls_keep_even_distances_whatever_is_to_come() -> None:
     assert TOKEN not in pace.key
 
 
-def test_CHERRY_D19_a_second_template_within_the_hour_makes_no_call() -> None:
+def test_cherry_api_second_template_within_an_hour_makes_no_call() -> None:
     shelf, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: Reply(200, PLAN)) as server:
         for _ in range(3):
@@ -298,7 +298,7 @@ def test_CHERRY_D19_a_second_template_within_the_hour_makes_no_call() -> None:
         assert [seen.path for seen in server.requests] == ["/v1/plans/amd-ryzen-9950x"] * 2
 
 
-def test_CHERRY_11_stock_is_asked_now_and_kept_for_the_next_template() -> None:
+def test_cherry_api_stock_is_read_now_and_cached_for_the_next_template() -> None:
     stock = [4, 1]
 
     def answer(_: Seen) -> Reply:
@@ -310,7 +310,7 @@ def test_CHERRY_11_stock_is_asked_now_and_kept_for_the_next_template() -> None:
     assert [plan.available_regions[0].stock_qty for plan in found if plan is not None] == [4, 4, 1, 1]
 
 
-def test_CHERRY_15_an_unknown_plan_is_none_and_not_asked_for_again_at_once() -> None:
+def test_cherry_api_unknown_plan_is_none_and_not_requested_again_at_once() -> None:
     with HttpScript([refusal(404, "Plan not found")]) as server:
         api = open_to(server.url)
         assert api.plan("wibble/../x y") is None
@@ -321,6 +321,6 @@ def test_CHERRY_15_an_unknown_plan_is_none_and_not_asked_for_again_at_once() -> 
 
 
 @each_row("reply", [refusal(403), Reply(200, {}), Reply(200, [PLAN]), Reply(200, b"<html>")], ids=str)
-def test_a_plan_that_cannot_be_read_is_no_unknown_plan(reply: Reply) -> None:
+def test_cherry_api_unreadable_plan_is_not_an_unknown_plan(reply: Reply) -> None:
     with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError):
         open_to(server.url).plan("amd-ryzen-9950x")

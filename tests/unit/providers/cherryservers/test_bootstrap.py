@@ -1,6 +1,6 @@
-"""Tokens for new machines: kept in a secret, or made in the cluster itself (cherryservers.md §1.4, §10).
+"""Bootstrap tokens for new machines: from a secret, or created in the cluster itself.
 
-What is made is made in the emulated API server, through the real client, with the rights of the shipped Role.
+Tokens are created in the emulated API server, through the real client, with the rights of the shipped Role.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def granted() -> list[RbacRule]:
 
 
 class Login:
-    """A service account's token that stays."""
+    """A service account's token that never changes."""
 
     def __init__(self, server: ApiServer, token: str) -> None:
         self._credential = KubeCredential(server.url, token=Secret(token))
@@ -66,7 +66,7 @@ class Login:
 
 
 class There:
-    """A cluster, and what a function of ours sees of it."""
+    """A cluster, and the access that one of our functions has to it."""
 
     def __init__(self, *, may: bool = True) -> None:
         self.now = START
@@ -88,7 +88,7 @@ class There:
         return self.fault(method, target)
 
     def tokens(self, lifetime: float = 2 * HOUR) -> Tokens:
-        """As a new function would have them."""
+        """Returns the token source of a new function."""
         return opened(
             Bootstrap(create=True, lifetime=lifetime),
             kube=self.kube,
@@ -97,7 +97,7 @@ class There:
         )
 
     def secrets(self) -> dict[str, dict[str, str]]:
-        """Name -> data, decoded."""
+        """Returns name -> data, decoded."""
         listed = self.store.list("secrets", "kube-system")
         return {
             each["metadata"]["name"]: {key: base64.b64decode(text).decode() for key, text in each["data"].items()}
@@ -124,7 +124,7 @@ def there() -> Iterator[There]:
     found.kube.close()
 
 
-def test_a_token_is_made_as_kubernetes_wants_it(there: There) -> None:
+def test_bootstrap_token_has_the_form_kubernetes_requires(there: There) -> None:
     token = there.tokens().current()
     [(name, data)] = there.secrets().items()
     assert name == f"bootstrap-token-{token.id}"
@@ -142,7 +142,7 @@ def test_a_token_is_made_as_kubernetes_wants_it(there: There) -> None:
     assert (secret["type"], secret["metadata"]["labels"]) == ("bootstrap.kubernetes.io/token", {LABEL: "true"})
 
 
-def test_a_hundred_orders_make_no_hundred_tokens(there: There) -> None:
+def test_bootstrap_hundred_orders_share_a_few_tokens(there: There) -> None:
     made, lasting = set(), []
     for minute in range(0, 600, 6):
         there.now = START + 60.0 * minute
@@ -150,13 +150,13 @@ def test_a_hundred_orders_make_no_hundred_tokens(there: There) -> None:
         made.add(token.secret.reveal())
         ends = there.secrets()[f"bootstrap-token-{token.id}"]["expiration"]
         lasting.append(parse_time(ends) - there.now)
-    assert len(made) == 10  # in ten hours: one an hour
+    assert len(made) == 10  # in ten hours: one per hour
     assert min(lasting) >= HOUR  # every machine has that long to join
     assert len(there.secrets()) <= len(IDS)
     assert "GET secrets" not in there.asked  # never a list
 
 
-def test_what_has_ended_and_was_not_cleaned_away_is_written_over(there: There) -> None:
+def test_bootstrap_expired_token_that_was_not_cleaned_up_is_overwritten(there: There) -> None:
     for _ in range(12):
         token = there.tokens().current()
         alive = {
@@ -167,7 +167,7 @@ def test_what_has_ended_and_was_not_cleaned_away_is_written_over(there: There) -
     assert set(there.secrets()) <= {f"bootstrap-token-{name}" for name in IDS}
 
 
-def test_a_token_that_a_booting_machine_has_is_never_written_over(there: There) -> None:
+def test_bootstrap_token_of_a_booting_machine_is_never_overwritten(there: There) -> None:
     seen: dict[str, float] = {}
     for step in range(200):
         there.now = START + 600.0 * step - (5 * HOUR if step > 100 else 0)  # the clock goes back once
@@ -178,14 +178,14 @@ def test_a_token_that_a_booting_machine_has_is_never_written_over(there: There) 
         assert data[token.secret.reveal()] > there.now
 
 
-def test_the_clusters_cleaner_may_take_any_of_them(there: There) -> None:
+def test_bootstrap_tokens_may_be_deleted_by_the_clusters_cleaner(there: There) -> None:
     first = there.tokens().current()
     there.store.delete("secrets", f"bootstrap-token-{first.id}", "kube-system")
     assert there.tokens().current().secret != first.secret
 
 
-def test_two_functions_at_once_have_one_token(there: There) -> None:
-    """The other one makes its token between our look and our writing."""
+def test_bootstrap_concurrent_functions_share_one_token(there: There) -> None:
+    """The second function creates its token between our read and our write."""
     others: list[str] = []
 
     def once(method: str, target: str) -> KubeFault | None:
@@ -199,7 +199,7 @@ def test_two_functions_at_once_have_one_token(there: There) -> None:
     assert len(there.secrets()) == 1
 
 
-def test_an_answer_that_got_lost_is_found_by_the_next_attempt(there: There) -> None:
+def test_bootstrap_token_with_a_lost_answer_is_found_by_the_next_attempt(there: There) -> None:
     there.fault = lambda method, target: KubeFault(close=True, late=True) if method == "POST" else None
     with pytest.raises(Transient):
         there.tokens().current()
@@ -225,13 +225,13 @@ def foreign(name: str, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("changed", [{"labels": {}}, {"type": "Opaque"}])
-def test_a_secret_of_somebody_elses_is_left_alone(there: There, changed: dict[str, Any]) -> None:
+def test_bootstrap_secret_of_another_owner_is_untouched(there: There, changed: dict[str, Any]) -> None:
     there.store.create("secrets", foreign(IDS[0], **changed))
     assert there.tokens().current().id == IDS[1]
     assert there.secrets()[f"bootstrap-token-{IDS[0]}"]["token-secret"] == "x" * 16
 
 
-def test_where_all_four_are_somebody_elses_a_person_is_told(there: There) -> None:
+def test_bootstrap_four_foreign_secrets_need_an_operator(there: There) -> None:
     for name in IDS:
         there.store.create("secrets", foreign(name, labels={}))
     with pytest.raises(Conflict) as raised:
@@ -250,13 +250,13 @@ def test_where_all_four_are_somebody_elses_a_person_is_told(there: There) -> Non
         {"token-secret": "X" * 16},
     ],
 )
-def test_one_of_ours_that_somebody_spoilt_is_made_anew(there: There, changed: dict[str, Any]) -> None:
+def test_bootstrap_corrupted_token_of_ours_is_created_again(there: There, changed: dict[str, Any]) -> None:
     for name in IDS:
         there.store.create("secrets", foreign(name, **changed))
     assert there.tokens().current().secret.reveal() == "0000000000000001"
 
 
-def test_without_the_role_a_person_is_told_which_to_apply() -> None:
+def test_bootstrap_missing_role_is_reported_with_the_file_to_apply() -> None:
     there = There(may=False)
     with pytest.raises(Unauthorized) as raised:
         there.tokens().current()
@@ -265,7 +265,7 @@ def test_without_the_role_a_person_is_told_which_to_apply() -> None:
 
 
 @pytest.mark.parametrize(("status", "cls"), [(500, Transient), (422, ProviderError), (429, ProviderError)])
-def test_what_the_server_says_of_it_does_not_show_the_token(
+def test_bootstrap_server_error_does_not_show_the_token(
     there: There,
     status: int,
     cls: type[ProviderError],
@@ -279,13 +279,13 @@ def test_what_the_server_says_of_it_does_not_show_the_token(
     assert "0000000000000001" not in repr(raised.value)
 
 
-def test_a_proxys_page_in_the_place_of_a_secret_is_no_secret(there: There) -> None:
+def test_bootstrap_proxy_page_instead_of_a_secret_is_an_error(there: There) -> None:
     there.fault = lambda method, target: KubeFault(status=200, body=b"<html>") if method == "GET" else None
     with pytest.raises(Transient):
         there.tokens().current()
 
 
-def test_a_token_in_a_secret_is_read_anew_each_time() -> None:
+def test_bootstrap_token_in_a_secret_is_read_each_time() -> None:
     class Reader:
         texts = iter(["nf8atf.kwfs1t15pjmhk7n4", "nf8atg.kwfs1t15pjmhk7n5"])
 
@@ -308,7 +308,7 @@ def test_a_token_in_a_secret_is_read_anew_each_time() -> None:
         (OutscalerError("?"), Transient),
     ],
 )
-def test_a_secret_that_cannot_be_had_is_an_error_of_the_call(error: OutscalerError, cls: type[ProviderError]) -> None:
+def test_bootstrap_unreadable_secret_is_an_error_of_the_call(error: OutscalerError, cls: type[ProviderError]) -> None:
     def read(name: str) -> str:
         raise error
 
@@ -316,7 +316,7 @@ def test_a_secret_that_cannot_be_had_is_an_error_of_the_call(error: OutscalerErr
         opened(Bootstrap(secret="token"), read=read).current()
 
 
-def test_a_secret_with_rubbish_in_it_is_unauthorized_and_not_shown() -> None:
+def test_bootstrap_invalid_secret_is_unauthorized_and_not_shown() -> None:
     with pytest.raises(Unauthorized) as raised:
         opened(Bootstrap(secret="token"), read=lambda name: "hunter2").current()
     assert "hunter2" not in str(raised.value)
@@ -329,7 +329,7 @@ def test_a_secret_with_rubbish_in_it_is_unauthorized_and_not_shown() -> None:
         (Bootstrap(create=True), "createBootstrapTokens"),
     ],
 )
-def test_where_there_can_be_no_token_the_setting_is_named(bootstrap: Bootstrap, setting: str) -> None:
+def test_bootstrap_impossible_token_source_names_the_setting(bootstrap: Bootstrap, setting: str) -> None:
     with pytest.raises(Unauthorized) as raised:
         opened(bootstrap).current()
     assert f"providers.cherryservers.{setting}: " in raised.value.message

@@ -1,4 +1,4 @@
-"""The script of a new machine (cherryservers.md §1.4)."""
+"""The user data script of a new machine."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def with_script(script: str | bytes) -> str:
     return user_data(definition(f"cloudinit={encoded(script)}"), TOKEN)
 
 
-def test_CHERRY_5_the_contracts_vector_to_the_byte() -> None:
+def test_cloudinit_known_vector_matches_byte_for_byte() -> None:
     assert with_script(SCRIPT) == VECTOR
 
 
-def test_no_script_is_no_user_data() -> None:
+def test_cloudinit_without_a_script_there_is_no_user_data() -> None:
     assert user_data(definition(), None) == ""
     assert not needs_token(definition())
 
 
-def test_only_a_script_that_asks_for_the_token_needs_one() -> None:
+def test_cloudinit_token_is_needed_only_by_scripts_that_use_it() -> None:
     plain = definition(f"cloudinit={encoded('echo {{.NodeGroup}}')}")
     assert not needs_token(plain)
     assert base64.b64decode(user_data(plain, None)) == b"echo pool3"
@@ -63,7 +63,7 @@ def test_only_a_script_that_asks_for_the_token_needs_one() -> None:
         (encoded("a" * (MOST_BYTES + 1)), f"is {MOST_BYTES + 1} bytes long"),
     ],
 )
-def test_CHERRY_5_CHERRY_D4_a_script_that_cannot_be_used_fails_its_pool_and_no_other(
+def test_cloudinit_unusable_script_fails_only_its_pool(
     cloudinit: str,
     problem: str,
 ) -> None:
@@ -76,31 +76,31 @@ def test_CHERRY_5_CHERRY_D4_a_script_that_cannot_be_used_fails_its_pool_and_no_o
     assert found.of("pool3").plan == "e5_1620v4"
 
 
-def test_base64_may_be_broken_into_lines_as_go_takes_it() -> None:
+def test_cloudinit_base64_may_have_line_breaks_as_in_go() -> None:
     text = encoded(SCRIPT)
     written = definition(f'cloudinit="{text[:60]}\\n{text[60:]}"')
     assert user_data(written, TOKEN) == VECTOR
 
 
-def test_a_literal_brace_works_and_bytes_pass_unchanged() -> None:
+def test_cloudinit_literal_brace_works_and_bytes_pass_unchanged() -> None:
     assert base64.b64decode(with_script('jinja {{"{{"}} x }}')) == b"jinja {{ x }}"
     blob = b"\x1f\x8b\x08\x00\xff" + bytes(range(128))
     assert base64.b64decode(with_script(blob)) == blob
 
 
-def test_an_endpoint_that_is_asked_for_and_not_set_is_refused() -> None:
+def test_cloudinit_endpoint_used_but_not_set_is_refused() -> None:
     text = WHOLE.replace("api-server-endpoint=203.0.113.10:6443\n", f"cloudinit={encoded(SCRIPT)}\n")
     assert "api-server-endpoint is not set" in refused(lambda: definitions(text).of("pool3"))
 
 
-def test_a_token_that_is_asked_for_and_not_configured_is_refused_for_the_pool_naming_the_setting() -> None:
+def test_cloudinit_token_used_but_not_configured_fails_its_pool_and_names_setting() -> None:
     message = refused(lambda: definition(f"cloudinit={encoded(SCRIPT)}", bootstrap=Bootstrap()))
     assert message.startswith("providers.cherryservers.bootstrapTokenSecret: is missing, and the cloudinit of pool po")
     assert "createBootstrapTokens" in message
     assert definition(f"cloudinit={encoded(SCRIPT)}", bootstrap=Bootstrap(create=True)).pool == "pool3"
 
 
-def test_the_secret_part_of_a_token_is_not_seen() -> None:
+def test_cloudinit_secret_part_of_a_token_is_never_shown() -> None:
     assert "kwfs" not in f"{TOKEN!r} {TOKEN}"
     with pytest.raises(TypeError):
         msgspec.json.encode(TOKEN)

@@ -1,4 +1,4 @@
-"""The vendor's sentences as errors (cherryservers.md §3, §4; D8), and the secret with the token."""
+"""Mapping of the vendor's error texts to error classes, and the parsing of the API token."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
         (418, "teapot", Unknown),
     ],
 )
-def test_an_order_is_refused_by_status_and_words(status: int, text: str, cls: type[ProviderError]) -> None:
+def test_cherry_order_refusal_is_classified_by_status_and_text(
+    status: int, text: str, cls: type[ProviderError]
+) -> None:
     found = error(status, {"code": status, "message": text})
     assert type(found) is cls
     assert found.code == str(status)
@@ -65,7 +67,7 @@ def test_an_order_is_refused_by_status_and_words(status: int, text: str, cls: ty
 
 @each_row("call", [READ, GIVE_BACK])
 @each_row(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
-def test_words_decide_about_orders_alone(call: str, status: int, cls: type[ProviderError]) -> None:
+def test_cherry_error_words_classify_only_orders(call: str, status: int, cls: type[ProviderError]) -> None:
     assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
 
 
@@ -82,11 +84,11 @@ def test_words_decide_about_orders_alone(call: str, status: int, cls: type[Provi
     ],
     ids=str,
 )
-def test_CHERRY_D8_the_vendors_words_are_kept_in_every_form(body: object) -> None:
+def test_cherry_error_keeps_the_vendors_words_in_every_form(body: object) -> None:
     assert str(error(400, body)) == f"{ORDER}: 400 Bad hostname"
 
 
-def test_CHERRY_D8_several_errors_are_told_together() -> None:
+def test_cherry_several_errors_are_reported_together() -> None:
     assert str(error(400, {"errors": ["one", 2, "three"]})) == f"{ORDER}: 400 one; three"
 
 
@@ -101,12 +103,12 @@ def test_CHERRY_D8_several_errors_are_told_together() -> None:
     ],
     ids=str,
 )
-def test_a_body_that_is_not_the_vendors_is_described_and_not_repeated(body: bytes, described: str) -> None:
+def test_cherry_foreign_error_body_is_described_and_not_repeated(body: bytes, described: str) -> None:
     assert str(error(502, body)) == f"{ORDER}: 502{described}"
 
 
 @each_row("echoed", ["IyEvYmluL2Jhc2gK" * 8, "IyEvYmluL2Jhc2gK\\/" * 8, "nf8atf.kwfs1t15pjmhk7n4"])
-def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(echoed: str) -> None:
+def test_cherry_order_error_does_not_repeat_the_request(echoed: str) -> None:
     text = str(error(400, {"message": f"user_data {echoed} is bad"}))
     assert echoed[:12] not in text
     assert "user_data" in text
@@ -126,7 +128,7 @@ def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(
         '{"CHERRY_API_KEY": "EXAMPLE-token", "authtoken": "EXAMPLE-token"}',
     ],
 )
-def test_a_token_is_read_in_every_form(text: str) -> None:
+def test_cherry_api_token_is_read_in_every_form(text: str) -> None:
     assert parse_token(text, "secret a").reveal() == "EXAMPLE-token"
 
 
@@ -150,7 +152,7 @@ def test_a_token_is_read_in_every_form(text: str) -> None:
         '{"authToken": "hidden", "authtoken": "hidden2"}',
     ],
 )
-def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(text: str) -> None:
+def test_cherry_unusable_api_token_is_refused_without_being_shown(text: str) -> None:
     with pytest.raises(BadInput) as told:
         parse_token(text, "secret a")
     assert str(told.value).startswith("secret a: ")

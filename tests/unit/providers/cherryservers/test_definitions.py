@@ -1,4 +1,4 @@
-"""What pools are: default, inheritance, mistakes of one pool and of all (cherryservers.md §1.3)."""
+"""Pool definitions: default, inheritance, errors of one pool and of all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.providers.cherryservers.config_documents import (
 )
 
 
-def test_what_the_file_says_is_what_the_pool_is() -> None:
+def test_cherry_pool_definition_is_read_from_the_file() -> None:
     assert definition(
         f"ssh-key-ids=101\nssh-key-ids=102\nos-partition-size=60\ncloudinit={encoded(SCRIPT)}\n"
         "hostname-pattern=w-{{.RandString8}}\nspot-market=true\ncpu-override=32"
@@ -42,7 +42,7 @@ def test_what_the_file_says_is_what_the_pool_is() -> None:
     )
 
 
-def test_CHERRY_1_CHERRY_D4_the_default_is_global_unless_a_section_is_called_so() -> None:
+def test_cherry_default_section_is_global_unless_another_is_named_default() -> None:
     common = f"[Global]\n{HEAD}plan=from-global\nssh-key-ids=1\n"
     assert definitions(common).of("pool3").plan == "from-global"
     both = definitions(f"{common}{WHOLE}").of("pool3")
@@ -53,7 +53,7 @@ def test_CHERRY_1_CHERRY_D4_the_default_is_global_unless_a_section_is_called_so(
     assert "has no default" in refused(lambda: definitions(""))
 
 
-def test_CHERRY_2_CHERRY_D2_four_mistakes_are_four_errors() -> None:
+def test_cherry_four_configuration_errors_are_each_reported() -> None:
     assert refused(lambda: definition("api-server=203.0.113.10:6443")) == (
         "providers.cherryservers.cloudConfig: line 7: there is no key api-server; "
         "upstream's README means api-server-endpoint; write that"
@@ -64,7 +64,7 @@ def test_CHERRY_2_CHERRY_D2_four_mistakes_are_four_errors() -> None:
     # the fourth, the token, is in test_settings.py
 
 
-def test_CHERRY_3_a_pool_without_a_section_is_the_default_with_its_own_name() -> None:
+def test_cherry_pool_without_a_section_is_the_default_with_its_own_name() -> None:
     found = definitions(f"{WHOLE}ssh-key-ids=101\n")
     first, second = found.of("pool9"), found.of("default")
     assert (first.pool, second.pool) == ("pool9", "default")
@@ -73,7 +73,7 @@ def test_CHERRY_3_a_pool_without_a_section_is_the_default_with_its_own_name() ->
     }
 
 
-def test_CHERRY_D3_what_a_pool_does_not_say_is_inherited() -> None:
+def test_cherry_unset_fields_of_a_pool_are_inherited() -> None:
     pool = definitions(
         f"{WHOLE}ssh-key-ids=101\ncloudinit={encoded(SCRIPT)}\nos-partition-size=60\n"
         '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=0\nregion=\n'
@@ -83,7 +83,7 @@ def test_CHERRY_D3_what_a_pool_does_not_say_is_inherited() -> None:
     assert pool.hostname_pattern == "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 
 
-def test_CHERRY_D3_a_pool_without_plan_region_or_os_is_refused_and_no_other() -> None:
+def test_cherry_pool_without_plan_region_or_os_is_refused_alone() -> None:
     found = definitions(
         '[Global]\nproject-id=1\n[nodegroupdef "a"]\nplan=p\nregion=r\nos=o\n[nodegroupdef "b"]\nregion=r\n'
     )
@@ -94,12 +94,12 @@ def test_CHERRY_D3_a_pool_without_plan_region_or_os_is_refused_and_no_other() ->
     assert "pool c has no plan, no region, no os" in refused(lambda: found.of("c"))
 
 
-def test_a_list_is_inherited_as_a_whole_and_can_be_emptied() -> None:
+def test_cherry_list_is_inherited_as_a_whole_and_can_be_emptied() -> None:
     found = definitions(f'{WHOLE}ssh-key-ids=1\n[nodegroupdef "a"]\nssh-key-ids=2\n[nodegroupdef "b"]\nssh-key-ids\n')
     assert [found.of(pool).ssh_key_ids for pool in ("a", "b", "c")] == [(2,), (), (1,)]
 
 
-def test_sections_of_one_name_are_one_and_pool_names_have_a_case() -> None:
+def test_cherry_sections_of_one_name_are_merged_and_pool_names_are_case_sensitive() -> None:
     found = definitions(
         f'{WHOLE}[nodegroupdef "a"]\nplan=x\nssh-key-ids=1\n[NODEGROUPDEF "a"]\nPLAN=y\nssh-key-ids=2\n'
         '[nodegroupdef "A"]\nplan=z\nhostname-pattern={{.RandString8}}\n'
@@ -108,7 +108,7 @@ def test_sections_of_one_name_are_one_and_pool_names_have_a_case() -> None:
     assert found.of("A").plan == "z"
 
 
-def test_a_section_without_a_name_is_a_pool_without_a_name_as_upstream_reads_it() -> None:
+def test_cherry_section_without_a_name_is_a_pool_without_a_name_as_upstream() -> None:
     assert definitions(f"{WHOLE}[nodegroupdef]\nplan=x\n").of("pool3").plan == "e5_1620v4"
 
 
@@ -122,7 +122,7 @@ def test_a_section_without_a_name_is_a_pool_without_a_name_as_upstream_reads_it(
         ("secretword1=2", "there is no key of that name"),
     ],
 )
-def test_what_is_not_known_fails_the_whole_file_by_its_line(line: str, problem: str) -> None:
+def test_cherry_unknown_key_fails_the_whole_file_by_its_line(line: str, problem: str) -> None:
     message = refused(lambda: definitions(f'{WHOLE}{line}\n[nodegroupdef "pool3"]\n{HEAD}'))
     assert message.startswith("providers.cherryservers.cloudConfig: line 7: ")
     assert problem in message
@@ -142,7 +142,7 @@ def test_what_is_not_known_fails_the_whole_file_by_its_line(line: str, problem: 
         ("cluster-name=a b", "cannot name a cluster"),
     ],
 )
-def test_a_value_that_is_wrong_is_its_pools_mistake(line: str, problem: str) -> None:
+def test_cherry_invalid_value_is_an_error_of_its_pool(line: str, problem: str) -> None:
     found = definitions(f'{WHOLE}[nodegroupdef "bad"]\n{line}\n')
     message = refused(lambda: found.of("bad"))
     assert problem in message
@@ -150,13 +150,13 @@ def test_a_value_that_is_wrong_is_its_pools_mistake(line: str, problem: str) -> 
     assert found.of("pool3").pool == "pool3"
 
 
-def test_spot_market_without_a_value_is_true_as_git_has_it() -> None:
+def test_cherry_spot_market_without_a_value_is_true_as_in_git_config() -> None:
     assert definition("spot-market").spot
     assert not definition("spot-market=off").spot
 
 
 @each_row("line", ["project-id=10002", "api-server-endpoint=198.51.100.1:6443"])
-def test_CHERRY_D23_a_project_or_an_endpoint_of_a_pools_own_is_refused(line: str) -> None:
+def test_cherry_pool_specific_project_or_endpoint_is_refused(line: str) -> None:
     found = definitions(
         f'{WHOLE}[nodegroupdef "b"]\n{line}\n[nodegroupdef "c"]\nproject-id=10001\n[nodegroupdef "d"]\nproject-id=0\n'
     )
@@ -166,7 +166,7 @@ def test_CHERRY_D23_a_project_or_an_endpoint_of_a_pools_own_is_refused(line: str
     assert {found.of(pool).project_id for pool in "cd"} == {10001}
 
 
-def test_the_project_may_stand_in_the_settings() -> None:
+def test_cherry_project_may_be_in_the_settings() -> None:
     without = WHOLE.replace("project-id=10001\n", "")
     assert definitions(without, project=7).project == 7
     assert definitions(WHOLE, project=10001).of("pool3").project_id == 10001
@@ -175,7 +175,7 @@ def test_the_project_may_stand_in_the_settings() -> None:
     assert "project-id is 'x'" in refused(lambda: definitions(f"{WHOLE}project-id=x\n"))
 
 
-def test_the_cluster_name_is_the_pools_then_the_settings_then_the_defaults() -> None:
+def test_cherry_cluster_name_comes_from_pool_then_settings_then_default() -> None:
     text = f'{WHOLE}cluster-name=of-default\n[nodegroupdef "a"]\ncluster-name=of-a\n[nodegroupdef "b"]\nplan=x\n'
     found = definitions(text, cluster="of-settings")
     assert [found.of(pool).cluster_name for pool in "abc"] == ["of-a", "of-settings", "of-default"]
@@ -183,20 +183,20 @@ def test_the_cluster_name_is_the_pools_then_the_settings_then_the_defaults() -> 
     assert [alone.of(pool).cluster_name for pool in "abc"] == ["of-a", "of-default", "of-default"]
 
 
-def test_a_name_is_needed_only_of_pools_that_have_none() -> None:
+def test_cherry_cluster_name_is_required_only_for_pools_without_one() -> None:
     found = definitions(f'{WHOLE}[nodegroupdef "a"]\ncluster-name=of-a\n', cluster="")
     assert found.of("a").cluster_name == "of-a"
     assert "pool b has no cluster-name" in refused(lambda: found.of("b"))
 
 
-def test_the_file_may_stand_in_a_secret() -> None:
+def test_cherry_definitions_may_be_in_a_secret() -> None:
     read = {"config": WHOLE}.__getitem__
     assert definitions(secret="config", read=read).of("pool3").plan == "e5_1620v4"
     wrong = {"config": f"{WHOLE}api-server=1\n"}.__getitem__
     assert refused(lambda: definitions(secret="config", read=wrong)).startswith("secret config: line 7: ")
 
 
-def test_a_secret_that_cannot_be_read_just_now_is_no_mistake() -> None:
+def test_cherry_temporarily_unreadable_definition_secret_is_not_a_settings_error() -> None:
     def read(name: str) -> str:
         raise SecretUnavailable(name)
 
@@ -218,7 +218,7 @@ MAPPING = {
 }
 
 
-def test_the_mapping_says_the_same_in_its_own_words() -> None:
+def test_cherry_definition_mapping_is_equivalent_to_the_file() -> None:
     text = (
         f"{WHOLE}ssh-key-ids=101\nssh-key-ids=102\ncloudinit={encoded(SCRIPT)}\n"
         '[nodegroupdef "pool2"]\nplan=e3_1240v3\nos-partition-size=60\nspot-market=true\nssh-key-ids\n'
@@ -238,17 +238,17 @@ def test_the_mapping_says_the_same_in_its_own_words() -> None:
         ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
     ],
 )
-def test_the_mapping_is_refused_by_its_place(pool: dict[str, object], place: str, problem: str) -> None:
+def test_cherry_definition_mapping_errors_name_their_path(pool: dict[str, object], place: str, problem: str) -> None:
     message = refused(lambda: definitions(mapping={**MAPPING, "bad": pool}))
     assert f"{place}: " in message
     assert problem in message
 
 
-def test_the_mapping_needs_a_default_too() -> None:
+def test_cherry_definition_mapping_also_needs_a_default() -> None:
     assert "nodeGroupDefs: has no default definition" in refused(lambda: definitions(mapping={"pool3": {}}))
 
 
-def test_settings_that_were_read_have_everything_the_definitions_need() -> None:
+def test_cherry_parsed_settings_contain_everything_the_definitions_need() -> None:
     assert settings("x").definitions.text == "x"
 
 
@@ -270,18 +270,17 @@ def test_settings_that_were_read_have_everything_the_definitions_need() -> None:
     ],
     ids=lambda text: text[-24:].strip(),
 )
-def test_who_checks_a_policy_is_told_what_is_wrong_with_definitions_that_stand_in_it(
-    config: str, place: str, problem: str
-) -> None:
-    """One mistake, also where several pools inherit it from one line. The provider is built all the same: at work it
-    stops no pool but its own (D4)."""
+def test_cherry_policy_check_reports_errors_of_inline_definitions(config: str, place: str, problem: str) -> None:
+    """One error, also where several pools inherit it from one line. The provider is built nevertheless: in operation,
+    the error
+    stops only its own pool."""
     given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfig": config}
     (mistake,) = registry.mistakes(Policy("prod", providers={"cherryservers": given}))
     assert place in mistake.place
     assert problem in str(mistake)
 
 
-def test_definitions_in_a_secret_are_not_read_where_a_policy_is_checked() -> None:
+def test_cherry_policy_check_does_not_read_definitions_in_a_secret() -> None:
     given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfigSecret": "far away"}
     assert registry.mistakes(Policy("prod", providers={"cherryservers": given})) == ()
     right = {**given, "cloudConfigSecret": "", "cloudConfig": WHOLE}

@@ -1,4 +1,4 @@
-"""infra/cherryservers: what people copy agrees with itself (CHERRY_D22), and is what this program reads."""
+"""The examples in infra/cherryservers, which users copy, are consistent and readable by this program."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def manifest() -> dict[str, Any]:
     return found
 
 
-def test_CHERRY_D22_the_policy_and_the_file_beside_it_belong_together() -> None:
+def test_cherry_example_policy_and_file_belong_together() -> None:
     found = definitions()
     assert {bounds.name for bounds in settings().groups} == {"pool1", "pool2"}
     first, second = found.of("pool1"), found.of("pool2")
@@ -54,7 +54,7 @@ def test_CHERRY_D22_the_policy_and_the_file_beside_it_belong_together() -> None:
     assert settings().definitions.secret in example("cloud-config.gcfg")
 
 
-def test_CHERRY_D22_the_script_is_the_one_in_the_file() -> None:
+def test_cherry_example_script_equals_the_one_in_the_file() -> None:
     definition = definitions().of("pool1")
     assert base64.b64decode(definition.cloudinit).decode() == example("cloud-init.sh")
     assert needs_token(definition)
@@ -63,7 +63,7 @@ def test_CHERRY_D22_the_script_is_the_one_in_the_file() -> None:
     assert "--token exampl.exampleexample00 203.0.113.10:6443" in script
 
 
-def test_CHERRY_D22_the_bootstrap_tokens_name_is_that_of_its_id() -> None:
+def test_cherry_example_bootstrap_secret_name_matches_the_token_id() -> None:
     secret = manifest()
     data = secret["stringData"]
     assert secret["metadata"] == {"name": f"bootstrap-token-{data['token-id']}", "namespace": "kube-system"}
@@ -73,7 +73,7 @@ def test_CHERRY_D22_the_bootstrap_tokens_name_is_that_of_its_id() -> None:
     assert parse_token(f"{data['token-id']}.{data['token-secret']}", "manifest").id == data["token-id"]
 
 
-def test_CHERRY_D22_the_role_names_the_tokens_that_are_made_and_no_others() -> None:
+def test_cherry_example_role_names_exactly_the_created_tokens() -> None:
     text = (INFRA / "kubernetes" / "rbac-bootstrap-tokens.yaml").read_text(encoding="utf-8")
     role, binding = yaml.safe_load_all(text)
     assert role["rules"] == [
@@ -91,7 +91,7 @@ def test_CHERRY_D22_the_role_names_the_tokens_that_are_made_and_no_others() -> N
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
 
 
-def test_CHERRY_D5_tags_are_keys_and_values_and_not_the_single_words_of_the_readme() -> None:
+def test_cherry_example_tags_are_keys_with_values() -> None:
     definition = definitions().of("pool1")
     tags = [
         {"k8s-cluster": "prod-vilnius", "k8s-nodepool": "pool1"},
@@ -103,7 +103,7 @@ def test_CHERRY_D5_tags_are_keys_and_values_and_not_the_single_words_of_the_read
     assert [each.id for each in roll.members(definition)] == [1]
 
 
-def test_a_machine_has_more_time_to_join_than_it_is_waited_for() -> None:
-    """Half of a token's life is left at least when a machine is ordered."""
+def test_cherry_example_token_outlives_the_wait_for_a_machine() -> None:
+    """At least half of a token's life is left when a machine is ordered."""
     policy = load(example("policy.yaml"), place="policy.yaml")[0]
     assert policy.options.max_node_provision_time < settings().bootstrap.lifetime / 2

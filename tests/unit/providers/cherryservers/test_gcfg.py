@@ -1,4 +1,4 @@
-"""The grammar of upstream's file (cherryservers.md §1.3)."""
+"""The grammar of upstream's configuration file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def read(text: str) -> list[tuple[str, str | None, list[tuple[str, str | None]]]
 
 
 def value(written: str) -> str | None:
-    """What is read of `key` and this."""
+    """Returns the parsed value of `key` followed by this text."""
     [(_, _, [(key, found)])] = read(f"[s]\nkey{written}")
     assert key == "key"
     return found
 
 
-def test_sections_and_keys_ignore_case_and_subsections_do_not() -> None:
+def test_gcfg_sections_and_keys_ignore_case_and_subsections_do_not() -> None:
     text = '[GLOBAL]\nProject-ID=1\n[NodegroupDef "Pool2"]\nREGION = EU\n[nodegroupdef]\n'
     assert read(text) == [
         ("global", None, [("project-id", "1")]),
@@ -62,16 +62,16 @@ def test_sections_and_keys_ignore_case_and_subsections_do_not() -> None:
         ("=  \\\n  a", "  a"),
     ],
 )
-def test_a_value_is_what_git_config_makes_of_it(written: str, expected: str | None) -> None:
+def test_gcfg_values_are_parsed_as_by_git_config(written: str, expected: str | None) -> None:
     assert value(written) == expected
 
 
-def test_comments_empty_lines_and_a_byte_order_mark_mean_nothing() -> None:
+def test_gcfg_comments_empty_lines_and_a_byte_order_mark_are_ignored() -> None:
     assert read('\ufeff; a\n  # b\n\n\t[s "x"] ; c\n  key = 1\n') == [("s", "x", [("key", "1")])]
     assert read("") == []
 
 
-def test_a_subsection_may_have_quotes_and_blanks() -> None:
+def test_gcfg_subsection_may_have_quotes_and_spaces() -> None:
     assert read('[s  "a \\"b\\\\ c" ]')[0][1] == 'a "b\\ c'
 
 
@@ -95,18 +95,18 @@ def test_a_subsection_may_have_quotes_and_blanks() -> None:
         ("[s]\nkey=a\0b", 2, "zero byte"),
     ],
 )
-def test_what_is_no_such_file_is_refused_by_its_line(text: str, line: int, problem: str) -> None:
+def test_gcfg_invalid_file_is_refused_by_its_line(text: str, line: int, problem: str) -> None:
     message = refused(lambda: parse(text, "config"))
     assert message.startswith(f"config: line {line}: ")
     assert problem in message
 
 
-def test_an_error_never_shows_the_line() -> None:
+def test_gcfg_error_never_shows_the_line() -> None:
     for text in ("[s]\nhunter2 hunter2", "hunter2=1", '[s]\nk="hunter2', "[s]\nk=hunter2\\q", "[hunter2 x]"):
         assert "hunter2" not in refused(lambda text=text: parse(text, "config"))  # type: ignore[misc]
 
 
-def test_whatever_is_written_is_read_or_refused() -> None:
+def test_gcfg_arbitrary_text_is_read_or_refused() -> None:
     places: list[str] = []
     chance = random.Random(5)
     letters = '[]"\\;# =\n\r\tab-_.\0é' + string.ascii_lowercase[:4]

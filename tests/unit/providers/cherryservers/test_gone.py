@@ -1,4 +1,4 @@
-"""The servers that we deleted within the hour, as all functions know them."""
+"""Servers deleted by us within the last hour, as a list that all functions share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from chalicelib.providers.services import NullCache
 from tests.unit.providers.cherryservers.fake_api import MemoryShelf
 
 
-def test_what_was_noted_is_known_for_an_hour() -> None:
+def test_deleted_server_is_remembered_for_an_hour() -> None:
     shelf, now = MemoryShelf(), [1000.0]
     DeletedServers(shelf, 1, lambda: now[0]).add([7, 8])
     assert DeletedServers(shelf, 1, lambda: now[0]).among([7, 8, 9]) == {7, 8}
@@ -20,7 +20,7 @@ def test_what_was_noted_is_known_for_an_hour() -> None:
 
 
 class _Racing(MemoryShelf):
-    """Somebody else's write wins the first time."""
+    """Another write wins the first time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,13 +33,13 @@ class _Racing(MemoryShelf):
         super().put(key, value, seconds)
 
 
-def test_a_row_that_somebody_else_has_written_over_is_written_again() -> None:
+def test_deleted_servers_row_overwritten_by_others_is_written_again() -> None:
     shelf = _Racing()
     DeletedServers(shelf, 1, lambda: 1.0).add([7])
     assert DeletedServers(shelf, 1, lambda: 1.0).among([7]) == {7}
 
 
-def test_nothing_noted_writes_nothing_and_no_shelf_is_no_error() -> None:
+def test_deleted_servers_empty_record_writes_nothing_and_cache_is_optional() -> None:
     shelf = MemoryShelf()
     DeletedServers(shelf, 1, lambda: 1.0).add([])
     assert shelf.rows == {}
@@ -48,7 +48,7 @@ def test_nothing_noted_writes_nothing_and_no_shelf_is_no_error() -> None:
     assert bare.among([7]) == frozenset()
 
 
-def test_a_row_that_cannot_be_read_is_an_empty_one() -> None:
+def test_deleted_servers_unreadable_row_counts_as_empty() -> None:
     shelf = MemoryShelf()
     shelf.rows["cherryservers/deleted/1"] = b"\xff{"
     gone = DeletedServers(shelf, 1, lambda: 1.0)

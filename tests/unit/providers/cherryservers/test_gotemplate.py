@@ -1,4 +1,4 @@
-"""As much of Go's templates as is filled in (cherryservers.md §1.4)."""
+"""The supported part of Go's template language."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def filled(text: str) -> str:
         ("$PATH ${HOME} %{x} {x}", "$PATH ${HOME} %{x} {x}"),
     ],
 )
-def test_fields_literals_comments_and_trim_markers(text: str, expected: str) -> None:
+def test_gotemplate_fields_literals_comments_and_trim_markers(text: str, expected: str) -> None:
     assert filled(text) == expected
 
 
@@ -75,7 +75,7 @@ def test_fields_literals_comments_and_trim_markers(text: str, expected: str) -> 
         "{{.1}}",
     ],
 )
-def test_every_other_action_is_refused_with_its_place(action: str) -> None:
+def test_gotemplate_other_actions_are_refused_with_their_position(action: str) -> None:
     message = refused(lambda: filled(f"first\nab{action}"))
     assert message.startswith("t: line 2, column 3: an action that is not supported here; ")
     assert '{{"{{"}}' in message
@@ -95,29 +95,29 @@ def test_every_other_action_is_refused_with_its_place(action: str) -> None:
         ("{{.x}}", "there is no field x"),
     ],
 )
-def test_what_cannot_be_read_is_said(text: str, problem: str) -> None:
+def test_gotemplate_syntax_errors_are_reported(text: str, problem: str) -> None:
     assert problem in refused(lambda: filled(text))
 
 
-def test_the_fields_that_are_used_are_known() -> None:
+def test_gotemplate_used_fields_are_listed() -> None:
     assert parse(b'{{.Y}} {{"{{.X}}"}} {{/* .X */}}', tuple(VALUES), "t").fields == {"Y"}
 
 
-def test_bytes_that_are_no_text_pass_unchanged() -> None:
+def test_gotemplate_bytes_that_are_not_text_pass_unchanged() -> None:
     blob = bytes(range(256)) + b"{{.X}}" + b"\xff\xfe"
     assert parse(blob, tuple(VALUES), "t").fill(VALUES) == bytes(range(256)) + b"one\xff\xfe"
 
 
-def test_values_are_not_templates() -> None:
+def test_gotemplate_values_are_not_expanded() -> None:
     assert parse(b"{{.X}}", ("X",), "t").fill({"X": "{{.X}}"}) == b"{{.X}}"
 
 
-def test_an_error_never_shows_what_stands_around() -> None:
+def test_gotemplate_error_never_shows_the_surrounding_text() -> None:
     for text in ("hunter2 {{ hunter2 }}", "hunter2 {{", "{{/* hunter2", '{{"hunter2\\q"}}'):
         assert "hunter2" not in refused(lambda text=text: filled(text))  # type: ignore[misc]
 
 
-def test_whatever_is_written_is_read_or_refused() -> None:
+def test_gotemplate_arbitrary_text_is_read_or_refused() -> None:
     places: list[str] = []
     chance = random.Random(7)
     for _ in range(5000):

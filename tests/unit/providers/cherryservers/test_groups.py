@@ -1,4 +1,4 @@
-"""What a pass sees of pools that exist only as tags (cherryservers.md §2, §4, §6)."""
+"""Observation of pools, which exist only as tags of servers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_handle(group: NodeGroup) -> dict[str, Instance]:
     return {each.handle: each for each in group.instances}
 
 
-def test_CHERRY_D7_a_quiet_pass_is_one_list_and_one_plan() -> None:
+def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
     cloud = FakeCloud()
     cloud.add(3)
     cloud.add(2, "pool2")
@@ -55,7 +55,7 @@ def test_CHERRY_D7_a_quiet_pass_is_one_list_and_one_plan() -> None:
     assert observation.gaps == ()
 
 
-def test_CHERRY_D6_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
+def test_cherry_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
     cloud = FakeCloud()
     numbers = cloud.add(5)
     nodes = [node(cloud.all[number].hostname, "") for number in numbers]
@@ -64,7 +64,7 @@ def test_CHERRY_D6_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
     assert [each.node for each in group.instances] == [each.name for each in nodes]
 
 
-def test_CHERRY_D11_the_size_is_counted_anew_in_every_pass() -> None:
+def test_cherry_size_is_counted_again_in_every_pass() -> None:
     cloud = FakeCloud()
     first, _ = cloud.add(2)
     assert pool(cloud).target == 2
@@ -74,7 +74,7 @@ def test_CHERRY_D11_the_size_is_counted_anew_in_every_pass() -> None:
     assert pool(cloud).target == 4
 
 
-def test_CHERRY_13_CHERRY_D12_a_terminating_server_is_deleting_and_does_not_count() -> None:
+def test_cherry_terminating_server_is_deleting_and_not_counted() -> None:
     cloud = FakeCloud()
     (living,) = cloud.add(1)
     (leaving,) = cloud.add(1, state="terminating", status="deployed")
@@ -83,7 +83,7 @@ def test_CHERRY_13_CHERRY_D12_a_terminating_server_is_deleting_and_does_not_coun
     assert {each.handle: each.state for each in group.instances} == {str(living): RUNNING, str(leaving): DELETING}
 
 
-def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
+def test_cherry_failed_deployment_is_reported_at_once() -> None:
     cloud = FakeCloud()
     (failed,) = cloud.add(1, state="active", status="failed deployment")
     group = pool(cloud)
@@ -110,7 +110,7 @@ def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
         ("Active", "Deployed", RUNNING),
     ],
 )
-def test_CHERRY_D25_states_of_the_contract(state: str, status: str, expected: InstanceState) -> None:
+def test_cherry_documented_server_states(state: str, status: str, expected: InstanceState) -> None:
     cloud = FakeCloud()
     cloud.add(1, state=state, status=status)
     observation = seen(cloud)
@@ -118,7 +118,7 @@ def test_CHERRY_D25_states_of_the_contract(state: str, status: str, expected: In
     assert observation.gaps == ()
 
 
-def test_CHERRY_D25_an_unheard_state_runs_and_is_told_once() -> None:
+def test_cherry_unknown_server_state_counts_as_running_and_is_reported_once() -> None:
     cloud = FakeCloud()
     cloud.add(3, state="dancing")
     cloud.add(1, "pool2", state="dancing")
@@ -130,14 +130,14 @@ def test_CHERRY_D25_an_unheard_state_runs_and_is_told_once() -> None:
     assert "'on fire'" in observation.gaps[1].detail
 
 
-def test_a_server_that_is_a_node_runs_whatever_its_deployment_is_at() -> None:
+def test_cherry_server_with_a_node_is_running_whatever_its_deployment_state() -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1, state="active", status="failed deployment")
     instance = pool(cloud, node("any", f"cherryservers://{number}")).instances[0]
     assert (instance.state, instance.error, instance.node) == (RUNNING, None, "any")
 
 
-def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
+def test_cherry_nodes_and_servers_are_matched() -> None:
     cloud = FakeCloud()
     full, bare, other, empty = cloud.add(4)
     names = {number: cloud.all[number].hostname for number in (full, bare, other, empty)}
@@ -169,14 +169,14 @@ def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
         "\u0661\u0660",
     ],
 )
-def test_CHERRY_14_a_provider_id_that_is_none_is_nobodys(rubbish: str) -> None:
+def test_cherry_invalid_provider_id_matches_no_server(rubbish: str) -> None:
     cloud = FakeCloud()
     cloud.add(1)
     instance = pool(cloud, node(cloud.all[1000].hostname, rubbish)).instances[0]
     assert (instance.id, instance.node) == ("cherryservers://1000", "")
 
 
-def test_CHERRY_D16_a_name_that_two_servers_bear_says_nothing() -> None:
+def test_cherry_hostname_of_two_servers_matches_none() -> None:
     cloud = FakeCloud()
     one, two = cloud.add(2)
     cloud.change(one, hostname="twin")
@@ -186,13 +186,13 @@ def test_CHERRY_D16_a_name_that_two_servers_bear_says_nothing() -> None:
     assert by_handle(pool(cloud, node("twin", "")))[str(two)].node == "twin"
 
 
-def test_a_server_that_has_not_joined_is_told_with_the_name_its_node_will_have() -> None:
+def test_cherry_unjoined_server_is_reported_with_its_future_node_name() -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1, state="pending")
     assert pool(cloud).instances[0].node == cloud.all[number].hostname
 
 
-def test_CHERRY_D24_both_tags_make_a_member_and_a_label_makes_none() -> None:
+def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
     cloud = FakeCloud()
     (mine,) = cloud.add(1)
     (foreign,) = cloud.add(1)
@@ -206,7 +206,7 @@ def test_CHERRY_D24_both_tags_make_a_member_and_a_label_makes_none() -> None:
     assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
 
 
-def test_CHERRY_D5_the_tags_of_the_readme_make_no_member() -> None:
+def test_cherry_readme_style_tags_make_no_pool_member() -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1)
     cloud.change(number, tags={f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""})
@@ -214,7 +214,7 @@ def test_CHERRY_D5_the_tags_of_the_readme_make_no_member() -> None:
 
 
 @each_row("label", [MASTER, "node-role.kubernetes.io/control-plane"])
-def test_CHERRY_D1_a_control_plane_with_the_tags_is_no_member(label: str) -> None:
+def test_cherry_control_plane_with_the_tags_is_not_a_pool_member(label: str) -> None:
     cloud = FakeCloud()
     worker, master = cloud.add(2)
     nodes = node("w", f"cherryservers://{worker}"), node("m", f"cherryservers://{master}", **{label: ""})
@@ -224,7 +224,7 @@ def test_CHERRY_D1_a_control_plane_with_the_tags_is_no_member(label: str) -> Non
     assert "control plane" in observation.gaps[0].detail
 
 
-def test_CHERRY_D17_a_server_we_deleted_counts_no_more_though_it_is_listed_as_active() -> None:
+def test_cherry_server_deleted_by_us_is_not_counted_though_listed_as_active() -> None:
     cloud = FakeCloud(stale=100)
     numbers = cloud.add(3)
     assert isinstance(drive(cloud, remove(3, numbers[0])), Succeeded)
@@ -232,10 +232,10 @@ def test_CHERRY_D17_a_server_we_deleted_counts_no_more_though_it_is_listed_as_ac
     assert group.target == 2
     assert by_handle(group)[str(numbers[0])].state is DELETING
     cloud.time += 3601
-    assert pool(cloud).target == 3  # what is still there after an hour was not deleted after all
+    assert pool(cloud).target == 3  # a server that still exists after an hour was not deleted
 
 
-def test_a_clock_that_went_back_makes_no_server_gone_for_ever() -> None:
+def test_cherry_clock_that_went_back_hides_no_server_forever() -> None:
     cloud = FakeCloud(stale=100)
     first, _ = cloud.add(2)
     drive(cloud, remove(2, first))
@@ -243,7 +243,7 @@ def test_a_clock_that_went_back_makes_no_server_gone_for_ever() -> None:
     assert pool(cloud).target == 2
 
 
-def test_CHERRY_15_an_unknown_plan_stops_no_other_pool() -> None:
+def test_cherry_unknown_plan_blocks_no_other_pool() -> None:
     cloud = FakeCloud()
     cloud.plans = {"e5_1620v4": CherryPlan(slug="e5_1620v4")}
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=gone\n'
@@ -254,7 +254,7 @@ def test_CHERRY_15_an_unknown_plan_stops_no_other_pool() -> None:
     assert (two.target, two.error, one.error) == (1, "", "")
 
 
-def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
+def test_cherry_unreadable_plans_leave_the_sizes_known() -> None:
     cloud = FakeCloud()
     cloud.add(2)
     cloud.trouble["plan"] = [Throttled("slowly")]
@@ -269,7 +269,7 @@ def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
 @each_row(
     "error", [Unauthorized("not yours", code="403"), Unknown("no plan"), Transient("broken", code="500")], ids=repr
 )
-def test_CHERRY_15_a_plan_that_can_never_be_read_stops_no_other_pool(error: ProviderError) -> None:
+def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(error: ProviderError) -> None:
     cloud = FakeCloud()
     cloud.trouble["plan"] = [error]
     config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
@@ -279,7 +279,7 @@ def test_CHERRY_15_a_plan_that_can_never_be_read_stops_no_other_pool(error: Prov
     assert two.template is not None
 
 
-def test_the_price_of_the_plan_is_the_groups() -> None:
+def test_cherry_plan_price_is_the_price_of_the_group() -> None:
     assert pool(FakeCloud()).price == 0.1
 
 
@@ -291,7 +291,7 @@ def test_the_price_of_the_plan_is_the_groups() -> None:
         (b"", False),
     ],
 )
-def test_CHERRY_D6_a_script_that_does_not_label_its_machines_is_told(script: bytes, told: bool) -> None:
+def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, told: bool) -> None:
     text = base64.b64encode(script).decode()
     config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
     observed = provider(FakeCloud(), config=config).observe([])
@@ -299,7 +299,7 @@ def test_CHERRY_D6_a_script_that_does_not_label_its_machines_is_told(script: byt
     assert all(group.template is not None for group in observed.groups)
 
 
-def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:
+def test_cherry_invalid_pool_has_its_error_and_blocks_no_other() -> None:
     cloud = FakeCloud()
     cloud.add(1, "pool2")
     config = f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n'
@@ -309,19 +309,19 @@ def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:
 
 
 @each_row("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
-def test_a_list_that_cannot_be_read_is_raised(error: Exception) -> None:
+def test_cherry_unreadable_server_list_is_raised(error: Exception) -> None:
     cloud = FakeCloud()
     cloud.trouble["servers"] = [error]  # type: ignore[list-item]
     with pytest.raises(type(error)):
         provider(cloud).observe([])
 
 
-def test_definitions_that_are_wrong_for_all_are_raised() -> None:
+def test_cherry_definition_errors_of_all_pools_are_raised() -> None:
     with pytest.raises(InvalidRequest, match="api-server"):
         provider(FakeCloud(), config=f"{CONFIG}api-server=x\n").observe([])
 
 
-def test_observing_writes_nothing() -> None:
+def test_cherry_observation_writes_nothing() -> None:
     cloud = FakeCloud()
     cloud.add(2)
     seen(cloud)
@@ -330,7 +330,7 @@ def test_observing_writes_nothing() -> None:
 
 
 @each_row("kind", list(OperationKind))
-def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: OperationKind) -> None:
+def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) -> None:
     cloud = FakeCloud()
     (number,) = cloud.add(1, "stranger")
     asked = operation(

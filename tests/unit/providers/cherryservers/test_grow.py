@@ -1,4 +1,4 @@
-"""Growth: as many servers as were asked for, none bought twice, whatever gets lost (cherryservers.md §4)."""
+"""Scale-up: exactly as many servers as requested, none bought twice, whatever is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def world(size: int = 0, **more: int) -> FakeCloud:
     return cloud
 
 
-def test_a_growth_is_announced_before_anything_is_bought() -> None:
+def test_cherry_scale_up_is_announced_before_anything_is_bought() -> None:
     cloud = world(2)
     asked = claimed(grow(2, 5))
     outcome = provider(cloud).grow(asked)
@@ -52,7 +52,7 @@ def test_a_growth_is_announced_before_anything_is_bought() -> None:
     assert isinstance(provider(cloud).poll(continued(continued(asked, outcome), bought)), Succeeded)
 
 
-def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
+def test_cherry_scale_up_servers_have_the_tags_and_names_of_their_operation() -> None:
     cloud = world(1)
     asked = grow(1, 4)
     assert isinstance(drive(cloud, asked), Succeeded)
@@ -74,14 +74,14 @@ def test_what_is_bought_bears_the_tags_and_names_of_its_operation() -> None:
     assert (first.ssh_keys, first.user_data, first.os_partition_size, first.spot_market) == (None, "", 0, False)
 
 
-def test_CHERRY_3_a_pool_without_a_definition_gets_its_own_tags_and_names() -> None:
+def test_cherry_scale_up_of_a_pool_without_a_definition_uses_its_own_name() -> None:
     cloud = FakeCloud()
     assert isinstance(drive(cloud, grow(0, 1, pool="pool9"), "0:10:pool9"), Succeeded)
     assert cloud.orders[0].tags["k8s-nodepool"] == "pool9"
     assert cloud.orders[0].hostname.startswith("k8s-cluster2-pool9-")
 
 
-def test_CHERRY_7_CHERRY_D13_a_refused_order_takes_nothing_from_the_others() -> None:
+def test_cherry_scale_up_refused_order_does_not_affect_the_others() -> None:
     cloud = world(1)
     cloud.fates = ["", InvalidRequest("POST: 400 the disk is too small", code="400")]
     outcome = drive(cloud, grow(1, 4))
@@ -93,7 +93,7 @@ def test_CHERRY_7_CHERRY_D13_a_refused_order_takes_nothing_from_the_others() -> 
     assert len(cloud.posts()) == 3
 
 
-def test_CHERRY_9_above_the_maximum_is_refused_with_one_list_and_no_order() -> None:
+def test_cherry_scale_up_above_the_maximum_is_refused_after_one_list() -> None:
     cloud = world(9)
     outcome = provider(cloud).grow(claimed(grow(9, 11)))
     assert isinstance(outcome, Failed)
@@ -102,7 +102,7 @@ def test_CHERRY_9_above_the_maximum_is_refused_with_one_list_and_no_order() -> N
 
 
 @each_row(("from_size", "to_size"), [(3, 3), (3, 1), (-2, 1), (0, 5000)])
-def test_sizes_that_are_no_growth_are_refused_without_a_call(from_size: int, to_size: int) -> None:
+def test_cherry_scale_up_with_invalid_sizes_is_refused_without_a_call(from_size: int, to_size: int) -> None:
     cloud = world(3)
     outcome = provider(cloud, f"0:100000:{POOL}").grow(claimed(grow(from_size, to_size)))
     assert isinstance(outcome, Failed)
@@ -110,7 +110,7 @@ def test_sizes_that_are_no_growth_are_refused_without_a_call(from_size: int, to_
     assert cloud.calls == []
 
 
-def test_CHERRY_D11_a_size_that_is_another_than_planned_is_a_conflict() -> None:
+def test_cherry_scale_up_from_an_unexpected_size_is_a_conflict() -> None:
     cloud = world(2)
     for asked in (grow(1, 4), grow(3, 4)):
         outcome = provider(cloud).grow(claimed(asked))
@@ -119,14 +119,14 @@ def test_CHERRY_D11_a_size_that_is_another_than_planned_is_a_conflict() -> None:
     assert cloud.writes() == []
 
 
-def test_CHERRY_D12_a_terminating_server_is_no_part_of_the_size() -> None:
+def test_cherry_scale_up_does_not_count_a_terminating_server() -> None:
     cloud = world(2)
     cloud.add(1, state="terminating")
     assert isinstance(drive(cloud, grow(2, 3)), Succeeded)
     assert len(cloud.alive()) == 3
 
 
-def test_asked_again_when_all_are_there_it_is_done_though_the_pool_has_changed_since() -> None:
+def test_cherry_scale_up_repeated_after_its_end_is_done_whatever_the_size() -> None:
     cloud = world(1)
     drive(cloud, grow(1, 3))
     del cloud.all[1000]
@@ -135,14 +135,14 @@ def test_asked_again_when_all_are_there_it_is_done_though_the_pool_has_changed_s
     assert len(cloud.posts()) == before
 
 
-def test_a_control_plane_that_bears_the_tags_is_no_part_of_the_size() -> None:
+def test_cherry_scale_up_does_not_count_a_tagged_control_plane() -> None:
     cloud = world(3)
     kube = FakeKube(("m", "cherryservers://1002", {"node-role.kubernetes.io/control-plane": ""}))
     assert isinstance(drive(cloud, grow(2, 4), kube=kube), Succeeded)
     assert isinstance(drive(cloud, grow(2, 4, plan="q")), Failed)
 
 
-def test_a_pool_that_grew_meanwhile_is_not_grown_past_its_maximum() -> None:
+def test_cherry_scale_up_of_a_pool_grown_meanwhile_stops_at_its_maximum() -> None:
     cloud = world(8)
     asked = claimed(grow(8, 10))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -153,7 +153,7 @@ def test_a_pool_that_grew_meanwhile_is_not_grown_past_its_maximum() -> None:
     assert cloud.posts() == []
 
 
-def test_CHERRY_11_one_on_stock_of_three_wanted_is_bought_and_the_rest_is_out_of_stock() -> None:
+def test_cherry_scale_up_with_stock_of_one_buys_one_and_reports_out_of_stock() -> None:
     cloud = world(1, stock=1)
     outcome = drive(cloud, grow(1, 4))
     assert isinstance(outcome, Failed)
@@ -164,7 +164,7 @@ def test_CHERRY_11_one_on_stock_of_three_wanted_is_bought_and_the_rest_is_out_of
     assert cloud.calls.count("plan e5_1620v4 fresh") == 1
 
 
-def test_CHERRY_11_nothing_on_stock_is_told_without_an_order() -> None:
+def test_cherry_scale_up_without_stock_is_reported_without_an_order() -> None:
     cloud = world(1, stock=0)
     outcome = drive(cloud, grow(1, 2))
     assert isinstance(outcome, Failed)
@@ -172,7 +172,7 @@ def test_CHERRY_11_nothing_on_stock_is_told_without_an_order() -> None:
     assert cloud.posts() == []
 
 
-def test_a_plan_or_a_region_that_is_not_sold_is_out_of_stock() -> None:
+def test_cherry_scale_up_plan_or_region_not_sold_is_out_of_stock() -> None:
     for config in (f'{CONFIG}[nodegroupdef "{POOL}"]\nregion=nowhere\n', CONFIG):
         cloud = FakeCloud()
         if config is CONFIG:
@@ -183,7 +183,7 @@ def test_a_plan_or_a_region_that_is_not_sold_is_out_of_stock() -> None:
         assert cloud.posts() == []
 
 
-def test_the_first_order_alone_meets_what_would_meet_all() -> None:
+def test_cherry_scale_up_first_order_alone_tests_for_general_refusals() -> None:
     cloud = world(0)
     cloud.fates = [Unauthorized("403 no", code="403")] * 9
     outcome = drive(cloud, grow(0, 5))
@@ -192,7 +192,7 @@ def test_the_first_order_alone_meets_what_would_meet_all() -> None:
     assert len(cloud.posts()) == 1
 
 
-def test_a_first_order_refused_for_itself_keeps_no_other_from_being_sent() -> None:
+def test_cherry_scale_up_first_order_refused_individually_stops_no_other() -> None:
     cloud = world(0)
     cloud.fates = [OutOfStock("400 no stock")]
     outcome = drive(cloud, grow(0, 3))
@@ -201,7 +201,7 @@ def test_a_first_order_refused_for_itself_keeps_no_other_from_being_sent() -> No
     assert len(cloud.alive()) == 2
 
 
-def test_of_several_refusals_the_most_telling_is_told() -> None:
+def test_cherry_scale_up_reports_the_most_specific_of_several_refusals() -> None:
     cloud = world(0)
     cloud.fates = [InvalidRequest("strange"), OutOfStock("no stock"), QuotaExceeded("no credit", code="402"), ""]
     outcome = drive(cloud, grow(0, 4))
@@ -210,7 +210,7 @@ def test_of_several_refusals_the_most_telling_is_told() -> None:
     assert outcome.facts["created"] == 1
 
 
-def test_a_large_growth_goes_in_lots() -> None:
+def test_cherry_scale_up_large_one_runs_in_batches() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 50))
     current, sizes = asked, []
@@ -224,7 +224,7 @@ def test_a_large_growth_goes_in_lots() -> None:
     assert sizes == [20, 20, 10, 0]
 
 
-def test_the_growth_is_over_when_the_list_shows_its_machines() -> None:
+def test_cherry_scale_up_ends_when_the_list_shows_its_machines() -> None:
     cloud = world(1, lag=3)
     asked = claimed(grow(1, 3))
     current, outcome = asked, provider(cloud).grow(asked)
@@ -235,7 +235,7 @@ def test_the_growth_is_over_when_the_list_shows_its_machines() -> None:
     assert provider(cloud).observe([]).groups[0].target == 3
 
 
-def test_a_machine_whose_deployment_failed_at_once_was_bought() -> None:
+def test_cherry_scale_up_machine_with_a_failed_deployment_counts_as_bought() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -244,7 +244,7 @@ def test_a_machine_whose_deployment_failed_at_once_was_bought() -> None:
     assert isinstance(provider(cloud).poll(bought), Succeeded)
 
 
-def test_the_bootstrap_token_is_asked_for_once_a_lot_and_is_nowhere_else() -> None:
+def test_cherry_scale_up_reads_the_bootstrap_token_once_per_batch_and_hides_it() -> None:
     cloud, tokens = world(0), FixedTokens()
     config = f"{CONFIG}cloudinit={JOIN}\n"
     asked = claimed(grow(0, 3))
@@ -264,13 +264,13 @@ def test_the_bootstrap_token_is_asked_for_once_a_lot_and_is_nowhere_else() -> No
         assert token not in text
 
 
-def test_without_a_script_no_token_is_asked_for() -> None:
+def test_cherry_scale_up_without_a_script_requests_no_token() -> None:
     cloud, tokens = world(0), FixedTokens()
     drive(cloud, grow(0, 1), tokens=tokens)
     assert tokens.asked == 0
 
 
-def test_a_pool_defined_wrongly_is_refused_before_any_call() -> None:
+def test_cherry_scale_up_of_an_invalid_pool_is_refused_before_any_call() -> None:
     cloud = world(0)
     outcome = drive(cloud, grow(0, 1), config=f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n')
     assert isinstance(outcome, Failed)

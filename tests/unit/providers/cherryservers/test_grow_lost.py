@@ -1,4 +1,4 @@
-"""Orders, answers and lists that get lost, late or repeated: nothing is bought twice (cherryservers.md §4)."""
+"""Orders, answers and lists that are lost, late or repeated: nothing is bought twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def world(size: int = 0, **more: int) -> FakeCloud:
     return cloud
 
 
-def test_CHERRY_8_an_order_whose_answer_is_lost_is_not_repeated() -> None:
+def test_cherry_order_with_a_lost_answer_is_not_repeated() -> None:
     cloud = world(1)
     cloud.fates = [LOST]
     outcome = drive(cloud, grow(1, 2))
@@ -50,7 +50,7 @@ def test_CHERRY_8_an_order_whose_answer_is_lost_is_not_repeated() -> None:
 
 @each_row("lag", [1, 2, 3, 4])
 @each_row("fates", [[LOST], ["", LOST], ["", "", LOST, LOST]])
-def test_CHERRY_8_nor_where_the_list_shows_it_late(lag: int, fates: list[str | ProviderError]) -> None:
+def test_cherry_order_with_lost_answer_and_late_list_is_sent_once(lag: int, fates: list[str | ProviderError]) -> None:
     cloud = world(1, lag=lag)
     cloud.fates = fates
     assert isinstance(drive(cloud, grow(1, 5)), Succeeded)
@@ -58,7 +58,7 @@ def test_CHERRY_8_nor_where_the_list_shows_it_late(lag: int, fates: list[str | P
     assert len(cloud.alive()) == 5
 
 
-def test_an_order_that_never_arrived_is_sent_once_more_after_a_minute() -> None:
+def test_cherry_order_that_never_arrived_is_repeated_after_a_minute() -> None:
     cloud = world(0)
     cloud.fates = [DROPPED]
     begun = cloud.time
@@ -68,7 +68,7 @@ def test_an_order_that_never_arrived_is_sent_once_more_after_a_minute() -> None:
     assert len(cloud.alive()) == 1
 
 
-def test_and_a_third_and_a_fourth_time_and_not_a_fifth() -> None:
+def test_cherry_order_is_sent_at_most_four_times() -> None:
     cloud = world(0)
     cloud.fates = [DROPPED] * 9
     begun = cloud.time
@@ -80,7 +80,7 @@ def test_and_a_third_and_a_fourth_time_and_not_a_fifth() -> None:
 
 
 @each_row("fates", [[DROPPED] * 3, [DROPPED, DROPPED, LOST], ["", DROPPED, DROPPED, DROPPED]])
-def test_errors_in_a_row_for_one_order_are_outlived(fates: list[str | ProviderError]) -> None:
+def test_cherry_order_survives_consecutive_errors(fates: list[str | ProviderError]) -> None:
     cloud = world(0)
     cloud.fates = fates
     assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
@@ -88,7 +88,7 @@ def test_errors_in_a_row_for_one_order_are_outlived(fates: list[str | ProviderEr
     assert len({cloud.all[number].hostname for number in cloud.alive()}) == 2
 
 
-def test_an_order_without_an_answer_is_raised_and_nothing_else_is_sent() -> None:
+def test_cherry_order_without_an_answer_is_raised_and_stops_further_orders() -> None:
     cloud = world(0)
     cloud.fates = [LOST]
     asked = claimed(grow(0, 3))
@@ -98,11 +98,11 @@ def test_an_order_without_an_answer_is_raised_and_nothing_else_is_sent() -> None
     assert len(cloud.posts()) == 1
 
 
-def test_a_function_that_died_with_the_orders_in_hand_is_followed_by_a_look_first() -> None:
+def test_cherry_function_after_a_crash_during_orders_lists_before_ordering() -> None:
     cloud = world(0, lag=3)
     asked = claimed(grow(0, 4))
     announced = continued(asked, provider(cloud).grow(asked))
-    provider(cloud).poll(announced)  # bought, and dead before it was written down
+    provider(cloud).poll(announced)  # bought, and dead before it was recorded
     assert len(cloud.posts()) == 4
     current = claimed(announced)
     for _ in range(10):
@@ -115,8 +115,8 @@ def test_a_function_that_died_with_the_orders_in_hand_is_followed_by_a_look_firs
     assert len(cloud.alive()) == 4
 
 
-def test_two_functions_at_once_end_with_what_was_asked_for() -> None:
-    """Claims keep it from happening. Should they fail, the younger of two machines of one name goes back."""
+def test_cherry_two_concurrent_functions_end_with_the_requested_size() -> None:
+    """Claims prevent this case. If they fail, the younger of two machines with one name is deleted."""
     cloud = world(0, lag=1)
     asked = claimed(grow(0, 2))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -133,14 +133,14 @@ def test_two_functions_at_once_end_with_what_was_asked_for() -> None:
     assert len({cloud.all[number].hostname for number in cloud.alive()}) == 2
 
 
-def test_a_machine_that_came_late_and_twice_goes_back_while_it_is_being_deployed() -> None:
+def test_cherry_late_duplicate_machine_is_deleted_during_its_deployment() -> None:
     cloud = world(0)
     cloud.fates = [LATE]
     assert isinstance(drive(cloud, grow(0, 1)), Succeeded)
     assert len(cloud.alive()) == 1
 
 
-def test_a_second_machine_of_a_name_that_runs_is_left_alone() -> None:
+def test_cherry_running_duplicate_machine_is_untouched() -> None:
     cloud = world(0)
     asked = grow(0, 2)
     drive(cloud, asked)
@@ -150,7 +150,7 @@ def test_a_second_machine_of_a_name_that_runs_is_left_alone() -> None:
     assert len(cloud.all) == 3
 
 
-def test_CHERRY_10_too_many_calls_before_anything_was_bought_is_raised_and_comes_right_later() -> None:
+def test_cherry_throttling_before_any_order_is_raised_and_retried_later() -> None:
     cloud = world(0)
     cloud.fates = [Throttled("429", retry_after=2.0)]
     asked = claimed(grow(0, 2))
@@ -162,7 +162,7 @@ def test_CHERRY_10_too_many_calls_before_anything_was_bought_is_raised_and_comes
     assert len(cloud.alive()) == 2
 
 
-def test_a_first_order_that_our_own_pace_held_back_was_not_sent_and_need_not_be_looked_for() -> None:
+def test_cherry_first_order_delayed_by_our_rate_limit_was_not_sent() -> None:
     cloud = world(0)
     cloud.fates = [Throttled("our own pace", code="OwnPace", retry_after=7.0)]
     asked = claimed(grow(0, 2))
@@ -174,7 +174,7 @@ def test_a_first_order_that_our_own_pace_held_back_was_not_sent_and_need_not_be_
     assert len(cloud.alive()) == 2
 
 
-def test_too_many_calls_in_the_middle_is_a_pause_and_not_a_failure() -> None:
+def test_cherry_throttling_between_orders_is_a_pause_and_not_a_failure() -> None:
     cloud = world(0)
     cloud.fates = ["", "", Throttled("429", retry_after=7.0)]
     asked = claimed(grow(0, 5))
@@ -188,7 +188,7 @@ def test_too_many_calls_in_the_middle_is_a_pause_and_not_a_failure() -> None:
     assert len(cloud.alive()) == 5
 
 
-def test_a_throttle_that_lasts_never_becomes_a_failed_growth_nor_a_second_machine() -> None:
+def test_cherry_lasting_throttling_causes_no_failure_and_no_second_machine() -> None:
     cloud = world(0)
     cloud.fates = [Throttled("429")] * 6
     assert isinstance(drive(cloud, grow(0, 2)), Succeeded)
@@ -198,7 +198,7 @@ def test_a_throttle_that_lasts_never_becomes_a_failed_growth_nor_a_second_machin
 
 @each_row("method", ["servers", "plan"])
 @each_row("error", [Throttled("own pace", retry_after=3.0), Transient("down")])
-def test_a_vendor_that_cannot_be_asked_just_now_costs_no_look(method: str, error: ProviderError) -> None:
+def test_cherry_temporarily_unreachable_vendor_uses_up_no_attempt(method: str, error: ProviderError) -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -211,7 +211,7 @@ def test_a_vendor_that_cannot_be_asked_just_now_costs_no_look(method: str, error
     assert len(cloud.posts()) == 1
 
 
-def test_a_vendor_that_can_never_be_asked_is_raised_at_last() -> None:
+def test_cherry_permanently_unreachable_vendor_is_finally_raised() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -225,7 +225,7 @@ def test_a_vendor_that_can_never_be_asked_is_raised_at_last() -> None:
         go_on(announced)
 
 
-def test_a_conflict_at_the_vendor_is_raised() -> None:
+def test_cherry_conflict_at_the_vendor_is_raised() -> None:
     cloud = world(0)
     cloud.fates = [Conflict("409")]
     asked = claimed(grow(0, 1))
@@ -233,7 +233,7 @@ def test_a_conflict_at_the_vendor_is_raised() -> None:
         provider(cloud).poll(continued(asked, provider(cloud).grow(asked)))
 
 
-def test_a_list_that_never_shows_them_does_not_hold_the_growth_for_ever() -> None:
+def test_cherry_list_that_never_shows_the_machines_ends_the_scale_up() -> None:
     cloud = world(0, lag=1000)
     outcome = drive(cloud, grow(0, 2))
     assert isinstance(outcome, Succeeded)
@@ -241,7 +241,7 @@ def test_a_list_that_never_shows_them_does_not_hold_the_growth_for_ever() -> Non
     assert len(cloud.posts()) == 2
 
 
-def test_lost_tags_are_written_again() -> None:
+def test_cherry_lost_tags_are_written_again() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 2))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -258,7 +258,7 @@ def test_lost_tags_are_written_again() -> None:
     assert len(cloud.posts()) == 2
 
 
-def test_a_renamed_machine_is_found_by_its_operation() -> None:
+def test_cherry_renamed_machine_is_found_by_its_operation() -> None:
     cloud = world(0)
     cloud.fates = ["", LOST]
     asked = claimed(grow(0, 2))
@@ -269,7 +269,7 @@ def test_a_renamed_machine_is_found_by_its_operation() -> None:
     assert len(cloud.posts()) == 2
 
 
-def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> None:
+def test_cherry_renamed_machine_does_not_replace_a_confirmed_one() -> None:
     cloud = world(0)
     cloud.fates = ["", LOST]
     asked = claimed(grow(0, 2))
@@ -296,7 +296,7 @@ def test_a_renamed_machine_stands_for_none_that_the_vendor_has_told_us_of() -> N
         {"something": "else"},
     ],
 )
-def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind, data: dict[str, str]) -> None:
+def test_cherry_scale_up_survives_invalid_operation_data(kind: OperationKind, data: dict[str, str]) -> None:
     cloud = world(2)
     for asked in (operation(kind, POOL, 2, 3), operation(kind, POOL, -1, 10**9), operation(kind, POOL, 2, 1)):
         outcome = provider(cloud).poll(asked.with_status(data=data, attempt=7))
@@ -304,7 +304,7 @@ def test_rubbish_in_an_operation_is_no_crash(kind: OperationKind, data: dict[str
     assert cloud.posts() == []
 
 
-def test_data_that_cannot_be_read_are_taken_for_sent_orders() -> None:
+def test_cherry_unreadable_data_count_as_sent_orders() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 2)).with_status(data={"growth": "[1"})
     current, outcome = asked, provider(cloud).poll(asked)
@@ -318,7 +318,7 @@ def test_data_that_cannot_be_read_are_taken_for_sent_orders() -> None:
     assert len(cloud.posts()) == 2
 
 
-def test_a_machine_that_was_renamed_after_it_was_bought_is_found_at_once() -> None:
+def test_cherry_machine_renamed_after_its_purchase_is_found_at_once() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 2))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -328,8 +328,9 @@ def test_a_machine_that_was_renamed_after_it_was_bought_is_found_at_once() -> No
 
 
 @each_row("error", [Unauthorized("403", code="403"), Unknown("no plan")])
-def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderError) -> None:
-    """Over before the list shows what it bought, a growth would leave the pool smaller than it is, and more would be
+def test_cherry_machines_bought_before_a_refusal_are_awaited_in_the_list(error: ProviderError) -> None:
+    """If the scale-up ended before the list shows what it bought, the pool would look smaller than it is, and more
+    would be
     bought."""
     cloud = world(0, lag=4)
     config = f"0:60:{POOL}"
@@ -347,8 +348,8 @@ def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderErr
     assert len(cloud.posts()) == 20
 
 
-def test_a_machine_that_lost_its_name_and_its_tags_is_told_and_not_touched() -> None:
-    """Its number alone, which may be a slip of the vendor's, is no ground to write tags on somebody's server."""
+def test_cherry_machine_without_its_name_and_tags_is_reported_and_untouched() -> None:
+    """Its number alone may be an error of the vendor, and does not justify writing tags on another server."""
     cloud = world(0)
     asked = claimed(grow(0, 2))
     announced = continued(asked, provider(cloud).grow(asked))
@@ -362,7 +363,7 @@ def test_a_machine_that_lost_its_name_and_its_tags_is_told_and_not_touched() -> 
     assert cloud.writes() == cloud.posts()
 
 
-def test_tags_that_the_vendor_will_not_write_end_the_growth_only_when_all_is_looked_for() -> None:
+def test_cherry_refused_tags_end_the_scale_up_only_after_all_lookups() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 3))
     cloud.fates = ["", "", LOST]
@@ -378,7 +379,7 @@ def test_tags_that_the_vendor_will_not_write_end_the_growth_only_when_all_is_loo
     assert outcome.facts["created"] == 3
 
 
-def test_a_second_machine_that_the_vendor_will_not_take_back_ends_no_growth() -> None:
+def test_cherry_undeletable_duplicate_machine_does_not_end_the_scale_up() -> None:
     cloud = world(0)
     asked = claimed(grow(0, 1))
     announced = continued(asked, provider(cloud).grow(asked))

@@ -1,4 +1,4 @@
-"""Hostnames of new machines (cherryservers.md §1.4)."""
+"""Hostnames of new machines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.unit.providers.cherryservers.config_documents import definition, refu
 DEFINITION = definition()
 
 
-def test_CHERRY_D3_without_a_pattern_the_readmes_default_is_used() -> None:
+def test_cherry_hostname_without_a_pattern_uses_the_readmes_default() -> None:
     assert hostname(DEFINITION, "gndxdmmw") == "k8s-cluster2-pool3-gndxdmmw"
 
 
-def test_letters_are_eight_without_b_and_the_same_for_the_same_seed() -> None:
+def test_cherry_hostname_has_eight_letters_without_b_fixed_by_its_seed() -> None:
     found = {letters_for(f"op-1/{n}") for n in range(2000)}
     assert len(found) == 2000
     assert {letter for letters in found for letter in letters} == set("acdefghijklmnopqrstuvwxyz")
@@ -23,8 +23,8 @@ def test_letters_are_eight_without_b_and_the_same_for_the_same_seed() -> None:
     assert letters_for("op-1/7") == letters_for("op-1/7")
 
 
-def test_the_letters_of_a_seed_stay_for_ever() -> None:
-    """Machines are found again by them, also by a later version."""
+def test_cherry_hostname_letters_of_a_seed_never_change() -> None:
+    """Machines are found by them, also by a later version."""
     assert letters_for("op-1/0") == "djrdjwup"
 
 
@@ -36,7 +36,7 @@ def test_the_letters_of_a_seed_stay_for_ever() -> None:
         ("{{.NodeGroup -}} - {{- .RandString8}}", "pool3-gndxdmmw"),
     ],
 )
-def test_patterns_that_make_names(pattern: str, name: str) -> None:
+def test_cherry_hostname_patterns_that_are_valid(pattern: str, name: str) -> None:
     assert hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
 
 
@@ -56,12 +56,12 @@ def test_patterns_that_make_names(pattern: str, name: str) -> None:
         ("{{.BootstrapTokenSecret}}-{{.RandString8}}", "there is no field"),
     ],
 )
-def test_patterns_that_make_no_name_are_refused_for_their_pool(pattern: str, problem: str) -> None:
+def test_cherry_hostname_pattern_that_is_invalid_is_an_error_of_its_pool(pattern: str, problem: str) -> None:
     message = refused(lambda: definition(f'hostname-pattern="{pattern}"'))
     assert message.startswith("pool pool3: hostname-pattern")
     assert problem in message
 
 
-def test_a_pool_whose_name_cannot_be_in_a_hostname_needs_a_pattern_of_its_own() -> None:
+def test_cherry_pool_with_a_name_invalid_in_hostnames_needs_its_own_pattern() -> None:
     assert "k8s-cluster2-Pool_3-" in refused(lambda: definition(pool="Pool_3"))
     assert definition("hostname-pattern=k8s-{{.RandString8}}", pool="Pool_3").pool == "Pool_3"

@@ -1,4 +1,4 @@
-"""Orders in parallel: each sent once, in the pace of all, and none after a refusal that would meet all (§3, §4)."""
+"""Parallel orders: each is sent once, within the shared rate limit, and none after a refusal that would affect all."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def made(seen: Seen) -> Reply:
     return Reply(201, {**json.loads(seen.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}})
 
 
-def test_orders_are_sent_in_parallel_and_answered_in_their_order() -> None:
-    """The vendor answers the first order only when another has come."""
+def test_cherry_orders_are_sent_in_parallel_and_answered_in_order() -> None:
+    """The vendor answers the first order only when another has arrived."""
     free = threading.Event()
 
     def answer(seen: Seen) -> Reply:
@@ -62,9 +62,10 @@ def test_orders_are_sent_in_parallel_and_answered_in_their_order() -> None:
     assert sorted(seen.body for seen in server.requests) == sorted(body.body() for body in bodies)
 
 
-def test_a_turn_is_taken_only_when_there_is_a_line_to_use_it() -> None:
-    """Turns that were saved up while all lines were busy would let orders out faster than four a second. Here no order
-    is answered before as many as there are lines have come."""
+def test_cherry_order_takes_its_rate_limit_slot_only_with_a_free_connection() -> None:
+    """Slots reserved while all connections are busy would release orders faster than four per second. Here no order is
+    answered
+    before one order per connection has arrived."""
     full, arrived = threading.Event(), list[str]()
 
     class Watch(Books):
@@ -88,7 +89,7 @@ def test_a_turn_is_taken_only_when_there_is_a_line_to_use_it() -> None:
     assert watch.seen[THREADS] == THREADS
 
 
-def test_an_order_that_fails_stops_no_other() -> None:
+def test_cherry_failed_order_stops_no_other() -> None:
     def answer(seen: Seen) -> Reply:
         return {
             "1": refusal(400, "Plan is out of stock"),
@@ -113,7 +114,7 @@ def test_an_order_that_fails_stops_no_other() -> None:
 
 
 @each_row(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
-def test_nothing_more_is_ordered_once_the_vendor_refuses_us(status: int, error: type[Exception]) -> None:
+def test_cherry_orders_stop_once_the_vendor_refuses_the_credentials(status: int, error: type[Exception]) -> None:
     with HttpScript(lambda _: refusal(status)) as server:
         answers = open_to(server.url).create([order(number) for number in range(12)])
     assert len(answers) == 12
@@ -122,8 +123,8 @@ def test_nothing_more_is_ordered_once_the_vendor_refuses_us(status: int, error: 
     assert answers[THREADS:] == (None,) * 8
 
 
-def test_a_token_that_was_replaced_meanwhile_is_replaced_for_all_orders_on_their_way() -> None:
-    """Four orders find the old one refused at the same time; one of them reads the secret anew."""
+def test_cherry_token_replaced_during_orders_is_read_again_for_all() -> None:
+    """Four orders find the old token refused at the same time; one of them reads the secret again."""
     secrets, full, old = ScriptedApiSecrets(token="OLD-EXAMPLE"), threading.Event(), list[str]()
     secrets.now["token"] = TOKEN
 
@@ -142,7 +143,7 @@ def test_a_token_that_was_replaced_meanwhile_is_replaced_for_all_orders_on_their
     assert (secrets.looks, len(old)) == (1, THREADS)
 
 
-def test_orders_wait_for_their_turn_and_say_where_it_is_too_far_off() -> None:
+def test_cherry_orders_wait_for_the_rate_limit_and_report_a_long_wait() -> None:
     books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), ScriptedApiClock()
     with HttpScript(made) as server:
         first, second, refused, last = open_to(server.url, pacer=books, clock=clock).create(
@@ -155,7 +156,7 @@ def test_orders_wait_for_their_turn_and_say_where_it_is_too_far_off() -> None:
     assert len(server.requests) == 2
 
 
-def test_without_a_token_nothing_is_sent() -> None:
+def test_cherry_orders_without_a_token_send_nothing() -> None:
     def unreadable(_: str) -> str:
         raise OutscalerError("the secret cannot be read now")
 
@@ -169,7 +170,7 @@ def test_without_a_token_nothing_is_sent() -> None:
     assert server.requests == []
 
 
-def test_no_order_is_no_call() -> None:
+def test_cherry_empty_order_list_makes_no_call() -> None:
     with HttpScript() as server:
         assert open_to(server.url).create([]) == ()
     assert open_to(server.url).project == PROJECT

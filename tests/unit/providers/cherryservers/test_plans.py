@@ -1,4 +1,4 @@
-"""The stock of a plan in a region (cherryservers.md §4, §12)."""
+"""The stock of a plan in a region."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ REGIONS = (
         ("United States", True, 0),
     ],
 )
-def test_CHERRY_11_the_stock_is_found_by_slug_name_or_id(region: str, spot: bool, stock: int) -> None:
+def test_cherry_plan_stock_is_found_by_slug_name_or_id(region: str, spot: bool, stock: int) -> None:
     assert stock_of(plan(*REGIONS), region, spot=spot) == stock
 
 
-def test_a_slug_goes_before_a_name_that_is_the_same() -> None:
+def test_cherry_plan_slug_takes_precedence_over_an_equal_name() -> None:
     odd = AvailableRegion(id=9, slug="other", name="US-Chicago", stock_qty=7)
     assert stock_of(plan(odd, *REGIONS), "US-Chicago") == 0
 
 
-def test_less_than_nothing_is_nothing() -> None:
+def test_cherry_plan_negative_stock_counts_as_zero() -> None:
     assert stock_of(plan(AvailableRegion(slug="a", stock_qty=-3)), "a") == 0
 
 
-def test_a_region_where_the_plan_is_not_sold_is_told_with_those_where_it_is() -> None:
+def test_cherry_plan_not_sold_in_a_region_is_reported_with_its_regions() -> None:
     with pytest.raises(
         OutOfStock,
         match=r"plan amd-ryzen-9950x is not sold in region 'eu_nord_1'; it is sold in "

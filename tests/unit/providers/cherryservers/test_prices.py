@@ -1,4 +1,4 @@
-"""What a machine costs per hour (cherryservers.md §9)."""
+"""Price of a machine per hour."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ EUR = "EUR"
         "taxed-only",
     ],
 )
-def test_the_price_by_the_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
+def test_cherry_price_per_hour(rows: tuple[Pricing, ...], plain: float | None, spot: float | None) -> None:
     for some in (rows, rows[::-1]):
         plan = CherryPlan(slug="a", pricing=some)
         assert (hourly(plan, spot=False), hourly(plan, spot=True)) == (plain, spot)
 
 
-def test_the_example_plans_prices() -> None:
+def test_cherry_price_of_the_example_plan() -> None:
     plan = msgspec.convert(PLAN, CherryPlan)
     assert (hourly(plan), hourly(plan, spot=True)) == (0.4932, 0.37)

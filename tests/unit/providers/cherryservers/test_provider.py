@@ -1,4 +1,4 @@
-"""The protocol as the executor uses it: built from a policy, and right however often it is cut off."""
+"""The provider protocol as the executor uses it: built from a policy, and correct despite any interruption."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ def connection(**settings: str) -> Connection:
     )
 
 
-def test_it_is_built_without_a_call_or_a_secret() -> None:
+def test_cherry_provider_is_built_without_a_call_or_a_secret() -> None:
     made: Provider = build(connection(cloudConfigSecret="config"))
     assert made.name == "cherryservers"
 
 
-def test_settings_that_cannot_be_are_bad_input() -> None:
+def test_cherry_provider_invalid_settings_are_bad_input() -> None:
     with pytest.raises(BadInput, match=r"providers\.cherryservers\.cloudConfig"):
         build(connection())
 
 
-def test_definitions_that_cannot_be_read_just_now_may_be_read_later() -> None:
+def test_cherry_provider_temporarily_unreadable_definitions_are_read_later() -> None:
     with pytest.raises(Transient, match="no answer"):
         build(connection(cloudConfigSecret="config")).observe([])
 
 
-def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
+def test_cherry_provider_invalid_definitions_fail_a_change_and_name_the_path() -> None:
     made = build(connection(cloudConfig=f"{CONFIG}colour=red\n"))
     outcome = made.grow(grow(0, 1))
     assert isinstance(outcome, Failed)
@@ -77,7 +77,7 @@ def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
 
 @each_row("cls", [Transient, Throttled, Conflict])
 @each_row("kind", list(OperationKind))
-def test_what_may_pass_is_raised(cls: type[ProviderError], kind: OperationKind) -> None:
+def test_cherry_provider_raises_temporary_errors(cls: type[ProviderError], kind: OperationKind) -> None:
     cloud = FakeCloud()
     cloud.add(2)
     cloud.trouble["servers"] = [cls("later")]
@@ -86,14 +86,14 @@ def test_what_may_pass_is_raised(cls: type[ProviderError], kind: OperationKind) 
         provider(cloud).poll(claimed(asked))
 
 
-def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
+def test_cherry_provider_returns_permanent_errors_with_class_and_code() -> None:
     cloud = FakeCloud()
     cloud.trouble["servers"] = [Unauthorized("no", code="401")]
     assert provider(cloud).grow(claimed(grow(0, 1))) == Failed("Unauthorized", "no", "401")
 
 
 class _Chaos:
-    """An executor that dies and repeats itself, a vendor that loses orders and answers and whose lists lag."""
+    """An executor that dies and repeats itself, and a vendor that loses orders and answers and whose lists lag."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -154,7 +154,7 @@ class _Chaos:
                 self.cloud.trouble[method] = [Transient("down")] if self.random.random() < 0.1 else []
             outcome = self._step(current, first=first)
             if self.random.random() < 0.25:
-                outcome = None  # dead before it was written down
+                outcome = None  # dead before it was recorded
             if isinstance(outcome, Succeeded | Failed):
                 self._ended(whole, outcome)
                 return
@@ -194,5 +194,5 @@ class _Chaos:
 
 
 @each_row("seed", range(60))
-def test_CHERRY_8_never_more_than_asked_and_never_another_than_named(seed: int) -> None:
+def test_cherry_provider_never_exceeds_the_plan_or_removes_an_unnamed_server(seed: int) -> None:
     _Chaos(seed).run()

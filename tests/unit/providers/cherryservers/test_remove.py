@@ -1,4 +1,4 @@
-"""Removal: exactly the servers that were named, by their numbers, or none (cherryservers.md §5)."""
+"""Removal: exactly the named servers, by their numbers, or none."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def world(size: int = 3, **more: int) -> FakeCloud:
 
 
 def refused(cloud: FakeCloud, *targets: int | RemovalTarget, least: int = 0) -> Failed:
-    """The failure of a removal that nothing was deleted for."""
+    """Returns the failure of a removal that deleted nothing."""
     outcome = provider(cloud, f"{least}:5:{POOL}").remove(claimed(remove(3, *targets)))
     assert isinstance(outcome, Failed)
     assert cloud.writes() == []
     return outcome
 
 
-def test_CHERRY_12_a_server_is_deleted_by_its_number_in_one_call() -> None:
+def test_cherry_remove_deletes_a_server_by_its_number_in_one_call() -> None:
     cloud = world()
     outcome = provider(cloud).remove(claimed(remove(3, 1001)))
     assert outcome == Succeeded({"removed": 1, "group": POOL})
@@ -54,36 +54,36 @@ def test_CHERRY_12_a_server_is_deleted_by_its_number_in_one_call() -> None:
 
 
 @each_row("instance", ["cherryservers://1001", "1001"])
-def test_CHERRY_12_the_provider_id_says_it_where_there_is_no_handle(instance: str) -> None:
+def test_cherry_remove_uses_the_provider_id_where_there_is_no_handle(instance: str) -> None:
     cloud = world()
     assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", instance)))), Succeeded)
     assert cloud.deleted == [1001]
 
 
-def test_CHERRY_D15_a_strange_provider_id_does_no_harm_where_the_handle_is_known() -> None:
+def test_cherry_remove_ignores_an_invalid_provider_id_if_the_handle_is_known() -> None:
     cloud = world()
     assert isinstance(provider(cloud).remove(claimed(remove(3, RemovalTarget("n", "aws://1", "1001")))), Succeeded)
     assert cloud.deleted == [1001]
 
 
-def test_CHERRY_12_a_name_alone_leads_to_the_one_server_that_bears_it() -> None:
+def test_cherry_remove_by_name_finds_the_only_server_with_it() -> None:
     cloud = world()
     asked = remove(3, RemovalTarget(cloud.all[1001].hostname.upper(), ""))
     assert isinstance(drive(cloud, asked), Succeeded)
     assert cloud.deleted == [1001]
 
 
-def test_what_a_name_meant_is_known_after_its_server_is_gone() -> None:
+def test_cherry_remove_remembers_the_server_of_a_name_after_its_deletion() -> None:
     cloud = world()
     asked = claimed(remove(3, RemovalTarget(cloud.all[1001].hostname, "")))
     known = continued(asked, provider(cloud).remove(asked))
     assert cloud.deleted == []
-    for _ in range(3):  # dead before it was written down, twice
+    for _ in range(3):  # dead before it was recorded, twice
         assert isinstance(provider(cloud).poll(known), Succeeded)
     assert cloud.deleted == [1001]
 
 
-def test_CHERRY_12_CHERRY_D16_two_servers_of_one_name_are_both_left() -> None:
+def test_cherry_remove_by_a_name_of_two_servers_deletes_none() -> None:
     cloud = world()
     cloud.change(1000, hostname="twin")
     cloud.change(1001, hostname="twin")
@@ -92,16 +92,16 @@ def test_CHERRY_12_CHERRY_D16_two_servers_of_one_name_are_both_left() -> None:
     assert "1000, 1001" in outcome.message
 
 
-def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_not_reported_as_deleted() -> None:
+def test_cherry_remove_node_without_a_server_is_not_reported_as_deleted() -> None:
     assert "no server bears that name" in refused(world(), RemovalTarget("nobody", ""), 1000).message
 
 
 @each_row("target", [RemovalTarget("n", "aws://1"), RemovalTarget("n", "", "x-7"), RemovalTarget("", "")])
-def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: RemovalTarget) -> None:
+def test_cherry_remove_target_that_names_no_server_of_ours_is_refused(target: RemovalTarget) -> None:
     assert refused(world(), 1000, target).error_class == "InvalidRequest"
 
 
-def test_CHERRY_12_404_and_a_server_that_is_gone_count_as_removed() -> None:
+def test_cherry_remove_counts_404_and_a_vanished_server_as_removed() -> None:
     cloud = world(stale=5)
     del cloud.all[1002]
     assert isinstance(provider(cloud).remove(claimed(remove(3, 1002))), Succeeded)
@@ -113,14 +113,14 @@ def test_CHERRY_12_404_and_a_server_that_is_gone_count_as_removed() -> None:
     assert other.deleted == [1000]
 
 
-def test_CHERRY_12_a_server_that_is_leaving_counts_as_removed() -> None:
+def test_cherry_remove_counts_a_leaving_server_as_removed() -> None:
     cloud = world()
     cloud.change(1000, state="terminating")
     assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Succeeded)
     assert cloud.writes() == []
 
 
-def test_CHERRY_12_a_server_of_another_pool_or_cluster_or_of_nobody_refuses_the_whole_removal() -> None:
+def test_cherry_remove_with_one_foreign_server_is_refused_as_a_whole() -> None:
     cloud = world()
     (other,) = cloud.add(1, "pool2")
     foreign, bare = cloud.add(2)
@@ -131,7 +131,7 @@ def test_CHERRY_12_a_server_of_another_pool_or_cluster_or_of_nobody_refuses_the_
 
 
 @each_row("answer", ["unlisted", "forbidden"])
-def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -> None:
+def test_cherry_remove_with_a_server_of_another_project_is_refused(answer: str) -> None:
     cloud = world()
     if answer == "forbidden":
         cloud.trouble["server"] = [Unauthorized("403", code="403")]
@@ -146,26 +146,26 @@ def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -
     assert cloud.writes() == []
 
 
-def test_a_member_that_the_list_does_not_show_yet_is_deleted() -> None:
+def test_cherry_remove_deletes_a_member_not_yet_listed() -> None:
     cloud = world()
     cloud._hidden[1001] = 5
     assert isinstance(provider(cloud).remove(claimed(remove(3, 1001))), Succeeded)
     assert cloud.deleted == [1001]
 
 
-def test_CHERRY_12_below_the_minimum_is_refused() -> None:
+def test_cherry_remove_below_the_minimum_is_refused() -> None:
     cloud = world()
     assert "below the minimum 2" in refused(cloud, 1000, 1001, least=2).message
     assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
 
 
-def test_CHERRY_12_a_discarding_does_not_ask_for_the_minimum() -> None:
+def test_cherry_delete_instances_ignores_the_minimum() -> None:
     cloud = world()
     outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=OperationKind.DELETE_INSTANCES)))
     assert isinstance(outcome, Succeeded)
 
 
-def test_CHERRY_D17_a_second_removal_at_once_cannot_break_the_minimum() -> None:
+def test_cherry_remove_twice_in_quick_succession_respects_the_minimum() -> None:
     """The list still shows the deleted server as active."""
     cloud = world(stale=50)
     assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Succeeded)
@@ -175,8 +175,8 @@ def test_CHERRY_D17_a_second_removal_at_once_cannot_break_the_minimum() -> None:
     assert cloud.deleted == [1000]
 
 
-def test_CHERRY_D17_what_this_removal_has_deleted_holds_up_no_minimum_though_nobody_else_remembers() -> None:
-    """The list is late, and the shelf has forgotten."""
+def test_cherry_remove_does_not_count_servers_it_deleted_even_without_a_cache() -> None:
+    """The list is late, and the shared cache has lost the entry."""
     cloud = FakeCloud()
     ghost, second, _ = cloud.add(3)
     asked = remove(3, ghost, second).with_status(data={"removal": msgspec.json.encode({"gone": [ghost]}).decode()})
@@ -186,13 +186,13 @@ def test_CHERRY_D17_what_this_removal_has_deleted_holds_up_no_minimum_though_nob
     assert cloud.writes() == []
 
 
-def test_CHERRY_D12_a_terminating_server_is_no_part_of_what_is_left() -> None:
+def test_cherry_remove_does_not_count_a_terminating_server_as_remaining() -> None:
     cloud = world(2)
     cloud.add(1, state="terminating")
     assert "1 would be below" in refused(cloud, 1000, least=2).message
 
 
-def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
+def test_cherry_remove_never_deletes_or_counts_a_control_plane() -> None:
     cloud = world()
     kube = FakeKube(("m", "cherryservers://1002", {"node-role.kubernetes.io/control-plane": ""}))
     outcome = provider(cloud, kube=kube).remove(claimed(remove(3, 1002)))
@@ -202,14 +202,14 @@ def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
     assert isinstance(outcome, Failed)
     assert "1 would be below the minimum 2" in outcome.message
     assert cloud.writes() == []
-    assert "" not in kube.selectors  # not the whole cluster for it
+    assert "" not in kube.selectors  # without listing the whole cluster
 
 
 @each_row(
     "seen",
     [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""), ("pool3-1001", "aws://1")],
 )
-def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tuple[str, str]) -> None:
+def test_cherry_delete_instances_with_a_joined_server_deletes_none(seen: tuple[str, str]) -> None:
     cloud = world()
     outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
         claimed(remove(3, 1000, 1001, kind=OperationKind.DELETE_INSTANCES))
@@ -220,7 +220,7 @@ def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tup
 
 
 @each_row("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
-def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) -> None:
+def test_cherry_delete_instances_is_not_blocked_by_other_nodes(seen: tuple[str, str]) -> None:
     cloud = world()
     outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(
         claimed(remove(3, 1001, kind=OperationKind.DELETE_INSTANCES))
@@ -229,7 +229,7 @@ def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) ->
 
 
 @each_row("kind", [OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES])
-def test_a_cluster_that_does_not_answer_deletes_nothing(kind: OperationKind) -> None:
+def test_cherry_delete_instances_deletes_nothing_while_the_cluster_is_silent(kind: OperationKind) -> None:
     cloud, kube = world(), FakeKube()
     kube.error = Unavailable("no answer")
     with pytest.raises(Transient):
@@ -237,7 +237,7 @@ def test_a_cluster_that_does_not_answer_deletes_nothing(kind: OperationKind) -> 
     assert cloud.writes() == []
 
 
-def test_one_that_cannot_be_deleted_stops_no_other_and_is_named() -> None:
+def test_cherry_remove_names_an_undeletable_server_and_deletes_the_others() -> None:
     cloud = world(4)
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is locked", code="400")]
     outcome = drive(cloud, remove(4, 1000, 1001, 1002))
@@ -248,7 +248,7 @@ def test_one_that_cannot_be_deleted_stops_no_other_and_is_named() -> None:
     assert cloud.deleted == [1001, 1002]
 
 
-def test_a_refusal_because_somebody_was_faster_is_no_failure() -> None:
+def test_cherry_remove_refused_because_another_writer_was_first_is_no_failure() -> None:
     cloud = world()
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is being deleted")]
     cloud.server = lambda number: cloud.all[number].__class__(number, state="terminating")  # type: ignore[method-assign]
@@ -256,7 +256,7 @@ def test_a_refusal_because_somebody_was_faster_is_no_failure() -> None:
 
 
 @each_row("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
-def test_what_may_pass_is_raised_where_nothing_was_done_yet(error: ProviderError) -> None:
+def test_cherry_remove_raises_temporary_errors_before_any_effect(error: ProviderError) -> None:
     cloud = world()
     cloud.trouble["delete"] = [error]
     with pytest.raises(type(error)):
@@ -264,7 +264,7 @@ def test_what_may_pass_is_raised_where_nothing_was_done_yet(error: ProviderError
     assert isinstance(provider(cloud).remove(claimed(remove(3, 1000, 1001))), Succeeded)
 
 
-def test_and_waited_for_where_something_was() -> None:
+def test_cherry_remove_waits_on_temporary_errors_after_an_effect() -> None:
     cloud = world(4)
     asked = claimed(remove(4, 1000, 1001, 1002))
     found = provider(cloud)
@@ -284,7 +284,7 @@ def test_and_waited_for_where_something_was() -> None:
     assert cloud.deleted == [1000, 1001, 1002]
 
 
-def test_a_token_that_is_refused_is_tried_once() -> None:
+def test_cherry_remove_tries_a_refused_token_once() -> None:
     cloud = world(5)
     cloud.trouble["delete"] = [Unauthorized("403", code="403")] * 5
     outcome = provider(cloud).remove(claimed(remove(5, 1000, 1001, 1002)))
@@ -293,7 +293,7 @@ def test_a_token_that_is_refused_is_tried_once() -> None:
     assert len(cloud.writes()) == 1
 
 
-def test_many_are_deleted_twenty_at_a_time() -> None:
+def test_cherry_remove_deletes_in_batches_of_twenty() -> None:
     cloud = world(50)
     asked = claimed(remove(50, *range(1000, 1045)))
     current, outcome, sizes = asked, provider(cloud).remove(asked), [20]
@@ -306,7 +306,7 @@ def test_many_are_deleted_twenty_at_a_time() -> None:
     assert outcome.facts["removed"] == 45
 
 
-def test_many_that_are_gone_are_asked_for_twenty_at_a_time() -> None:
+def test_cherry_remove_looks_up_vanished_servers_in_batches_of_twenty() -> None:
     cloud = world(45)
     asked = claimed(remove(45, *range(1000, 1045)))
     kept = {1044: cloud.all[1044]}
@@ -321,7 +321,7 @@ def test_many_that_are_gone_are_asked_for_twenty_at_a_time() -> None:
     assert cloud.deleted == [1044]
 
 
-def test_a_failure_of_many_names_ten() -> None:
+def test_cherry_remove_failure_of_many_names_ten() -> None:
     cloud = world(15)
     cloud.trouble["delete"] = [InvalidRequest("no")] * 15
     outcome = drive(cloud, remove(15, *range(1000, 1015)))
@@ -329,7 +329,7 @@ def test_a_failure_of_many_names_ten() -> None:
     assert outcome.message.endswith("pool3-1009 (1009): no; and 5 more")
 
 
-def test_without_a_shelf_a_list_that_lags_deletes_once_more_and_no_other() -> None:
+def test_cherry_remove_without_a_cache_may_repeat_but_deletes_no_other_server() -> None:
     cloud = world(stale=50)
     cloud.shelf.put = lambda *_: None  # type: ignore[method-assign]
     assert isinstance(drive(cloud, remove(3, 1000)), Succeeded)
@@ -338,7 +338,7 @@ def test_without_a_shelf_a_list_that_lags_deletes_once_more_and_no_other() -> No
     assert cloud.alive() == [1001, 1002]
 
 
-def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
+def test_cherry_decrease_target_is_refused_independently_of_machines() -> None:
     cloud = world()
     outcome = provider(cloud).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2))
     assert isinstance(outcome, Failed)
@@ -348,19 +348,19 @@ def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
     assert cloud.writes() == []
 
 
-def test_CHERRY_D18_a_target_that_is_there_already_is_done() -> None:
+def test_cherry_decrease_target_already_reached_is_done() -> None:
     assert isinstance(provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
     assert isinstance(provider(world(2)).poll(operation(OperationKind.DECREASE_TARGET, POOL, 3, 2)), Succeeded)
 
 
 @each_row(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
-def test_CHERRY_D18_only_a_smaller_size_is_a_shrinking(from_size: int, to_size: int) -> None:
+def test_cherry_decrease_target_needs_a_smaller_size(from_size: int, to_size: int) -> None:
     outcome = provider(world(2)).shrink_target(operation(OperationKind.DECREASE_TARGET, POOL, from_size, to_size))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
 
-def test_a_release_says_whether_anything_can_still_be_saved() -> None:
+def test_cherry_release_reports_whether_anything_can_still_be_saved() -> None:
     cloud = world()
     asked = remove(3, 1000, 1001)
     assert provider(cloud).release(asked) is True

@@ -1,4 +1,4 @@
-"""`providers.cherryservers` of a policy, as the provider reads it (cherryservers.md §1.1, §1.2)."""
+"""`providers.cherryservers` of a policy, as the provider reads it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
-def test_what_is_right_is_read() -> None:
+def test_cherry_settings_valid_ones_are_read() -> None:
     settings = read_settings(
         {
             **RIGHT,
@@ -55,7 +55,7 @@ def test_what_is_right_is_read() -> None:
     assert (settings.reserve, settings.calls_per_second) == ({"cpu": 100}, 2.5)
 
 
-def test_CHERRY_D1_both_labels_of_control_plane_nodes_are_known() -> None:
+def test_cherry_settings_know_both_control_plane_labels() -> None:
     settings = read_settings(RIGHT)
     assert settings.controller_labels == ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
     assert settings.root == "https://api.cherryservers.com/v1"
@@ -71,7 +71,7 @@ def test_CHERRY_D1_both_labels_of_control_plane_nodes_are_known() -> None:
         ("0:1:A.b_c-d", CherryBounds("A.b_c-d", 0, 1)),
     ],
 )
-def test_CHERRY_4_specs_that_are_right(text: str, bounds: CherryBounds) -> None:
+def test_cherry_settings_valid_pool_specs(text: str, bounds: CherryBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
@@ -92,7 +92,7 @@ def test_CHERRY_4_specs_that_are_right(text: str, bounds: CherryBounds) -> None:
         "1:2:é",
     ],
 )
-def test_CHERRY_4_specs_that_are_refused(text: str) -> None:
+def test_cherry_settings_invalid_pool_specs(text: str) -> None:
     with pytest.raises(BadInput):
         parse_spec(text, "nodes")
 
@@ -118,12 +118,12 @@ def test_CHERRY_4_specs_that_are_refused(text: str) -> None:
         ({"authToken": "x"}, "authToken: there is no such setting"),
     ],
 )
-def test_CHERRY_2_a_mistake_is_named_by_its_key(change: dict[str, str], problem: str) -> None:
+def test_cherry_settings_error_is_named_by_its_key(change: dict[str, str], problem: str) -> None:
     [found] = problems(RIGHT | change)
     assert problem in found
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_cherry_settings_errors_are_reported_all_at_once() -> None:
     assert len(problems({"projectId": "x", "callsPerSecond": "x", "colour": "red"})) == 6
 
 
@@ -136,10 +136,10 @@ def test_all_mistakes_come_at_once() -> None:
         (GroupPolicy("cherryservers", "pool1", 0, 2), "pool1 is given twice"),
     ],
 )
-def test_entries_of_node_groups_are_checked_too(entry: GroupPolicy, problem: str) -> None:
+def test_cherry_settings_node_group_entries_are_checked(entry: GroupPolicy, problem: str) -> None:
     assert problem in refused(lambda: read_settings(RIGHT, [entry]))
 
 
-def test_every_key_of_upstreams_has_a_name_in_the_mapping() -> None:
+def test_cherry_settings_mapping_has_a_name_for_every_upstream_key() -> None:
     assert {*KEYS.values(), CLOUD_INIT} >= {"clusterName", "sshKeyIds", "cloudinit", "osPartitionSize"}
     assert len(set(KEYS.values())) == len(KEYS)

@@ -1,4 +1,4 @@
-"""The node that a pool would add (cherryservers.md §7, §12; D20, D21)."""
+"""Node templates of pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GIB = 2**30
 
 
 def plan(**specs: Any) -> CherryPlan:
-    """The example plan; specs: other parts, each over the example's."""
+    """The example plan; specs: parts that replace those of the example."""
     parts = PLAN["specs"]
     changed = {key: {**parts[key], **value} if isinstance(value, dict) else value for key, value in specs.items()}
     return msgspec.convert(PLAN | {"specs": {**parts, **changed}}, CherryPlan)
@@ -30,7 +30,7 @@ def node(of: CherryPlan | None = None, reserve: dict[str, int] | None = None, **
     return template.node
 
 
-def test_CHERRY_15_the_contracts_plan_is_16_cores_and_192_gigabytes_with_labels_by_slug() -> None:
+def test_cherry_template_example_plan_has_16_cores_192_gb_and_slug_labels() -> None:
     made = node()
     assert made.capacity == {
         "cpu": 16000,
@@ -54,18 +54,18 @@ def test_CHERRY_15_the_contracts_plan_is_16_cores_and_192_gigabytes_with_labels_
     assert not has_gpu(made)
 
 
-def test_CHERRY_D21_no_label_comes_from_a_plans_name() -> None:
+def test_cherry_template_takes_no_label_from_a_plans_name() -> None:
     assert not [value for value in node().labels.values() if " " in value]
 
 
-def test_CHERRY_15_an_unknown_plan_is_told_and_there_is_no_node() -> None:
+def test_cherry_template_unknown_plan_is_reported_without_a_node() -> None:
     template = make_template(definition(plan="wibble"), None, {})
     assert template.node is None
     assert "plan 'wibble' is not supported" in template.problem
 
 
 @each_row(("unit", "size"), [("KB", 2**10), ("MB", 2**20), ("GB", 2**30), ("TB", 2**40), (" gb ", 2**30)])
-def test_memory_is_counted_in_its_unit(unit: str, size: int) -> None:
+def test_cherry_template_memory_is_read_in_its_unit(unit: str, size: int) -> None:
     assert node(plan(memory={"total": 3, "unit": unit})).capacity["memory"] == 3 * size
 
 
@@ -79,13 +79,13 @@ def test_memory_is_counted_in_its_unit(unit: str, size: int) -> None:
         ({"cpus": {"cores": -1}}, "set cpu-override"),
     ],
 )
-def test_a_plan_that_does_not_say_enough_makes_no_node(specs: dict[str, Any], problem: str) -> None:
+def test_cherry_template_incomplete_plan_makes_no_node(specs: dict[str, Any], problem: str) -> None:
     template = make_template(definition(), plan(**specs), {})
     assert template.node is None
     assert problem in template.problem
 
 
-def test_cores_are_the_machines_and_an_override_goes_before_them() -> None:
+def test_cherry_template_cores_are_those_of_the_machine_unless_overridden() -> None:
     assert node(plan(cpus={"count": 2, "cores": 52})).capacity["cpu"] == 52000
     assert node(plan(cpus={"cores": 0}), cpu_override=24).capacity["cpu"] == 24000
 
@@ -99,21 +99,21 @@ def test_cores_are_the_machines_and_an_override_goes_before_them() -> None:
         ({"storage": [{"count": 1, "size": 0.5, "unit": "TB"}, {"count": 9, "size": 8, "unit": "TB"}]}, 0, 2**39),
     ],
 )
-def test_CHERRY_D20_the_disk_is_the_partition_or_one_disk_of_the_first_kind(
+def test_cherry_template_disk_is_the_partition_or_one_disk_of_the_first_kind(
     specs: dict[str, Any], partition: int, size: int
 ) -> None:
     assert node(plan(**specs), os_partition_size=partition).capacity["ephemeral-storage"] == size
 
 
 @each_row("storage", [[], [{"count": 1, "size": 1, "unit": "floppies"}], [{"count": 1, "unit": "GB"}]])
-def test_CHERRY_D20_a_disk_of_unknown_size_is_no_disk_and_a_warning(storage: list[dict[str, Any]]) -> None:
+def test_cherry_template_disk_of_unknown_size_is_omitted_with_a_warning(storage: list[dict[str, Any]]) -> None:
     template = make_template(definition(), plan(storage=storage), {})
     assert template.node is not None
     assert "ephemeral-storage" not in template.node.capacity
     assert "os-partition-size" in template.warnings[0]
 
 
-def test_what_is_kept_back_is_taken_from_what_pods_get() -> None:
+def test_cherry_template_reserved_resources_reduce_the_allocatable() -> None:
     made = node(reserve={"cpu": 500, "memory": GIB, "ephemeral-storage": 2**50})
     assert made.capacity["cpu"] == 16000
     assert made.allocatable == {**made.capacity, "cpu": 15500, "memory": 191 * GIB, "ephemeral-storage": 0}
@@ -128,5 +128,5 @@ def test_what_is_kept_back_is_taken_from_what_pods_get() -> None:
         ("eu_nord_1", "eu_nord_1"),
     ],
 )
-def test_the_region_is_a_slug_whatever_it_was_named_by(region: str, label: str) -> None:
+def test_cherry_template_region_label_is_a_slug_however_configured(region: str, label: str) -> None:
     assert node(region=region).labels["topology.kubernetes.io/region"] == label

@@ -1,4 +1,4 @@
-"""How a bootstrap token is written in a secret (cherryservers.md §1.1)."""
+"""Accepted forms of a bootstrap token in a secret."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RIGHT = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
         "BOOTSTRAP_TOKEN_ID=nf8atf\nexport BOOTSTRAP_TOKEN_SECRET='kwfs1t15pjmhk7n4'\n",
     ],
 )
-def test_spellings_that_are_right(text: str) -> None:
+def test_bootstrap_token_text_valid_forms(text: str) -> None:
     assert parse_token(text, "secret t") == RIGHT
 
 
@@ -45,7 +45,7 @@ def test_spellings_that_are_right(text: str) -> None:
         ("A=1", "the token's id is missing"),
     ],
 )
-def test_what_is_wrong_is_said_without_its_value(text: str, problem: str) -> None:
+def test_bootstrap_token_text_error_does_not_show_the_value(text: str, problem: str) -> None:
     message = refused(lambda: parse_token(text, "secret t"))
     assert message.startswith("secret t: ")
     assert problem in message
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said_without_its_value(text: str, problem: str) -> Non
     assert "kwfs" not in message
 
 
-def test_rubbish_is_refused_and_nothing_else() -> None:
+def test_bootstrap_token_text_arbitrary_input_is_only_refused() -> None:
     chance = random.Random(3)
     for _ in range(2000):
         text = "".join(chance.choice('{}":,.=\n\x00é[a1') for _ in range(chance.randrange(20)))

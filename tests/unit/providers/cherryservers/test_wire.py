@@ -1,4 +1,4 @@
-"""The types of the wire, and answers that are not quite as documented (cherryservers.md §3, §3.1, §12)."""
+"""The types of API answers, and the decoding of answers that differ slightly from the documentation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sorted_json(text: bytes) -> str:
     return json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
 
 
-def test_CHERRY_6_the_body_of_an_order_is_the_contracts_after_key_sort() -> None:
+def test_cherry_order_body_equals_the_documented_one_after_key_sort() -> None:
     assert sorted_json(order(hostname="k8s-cluster2-pool3-gndxdmmw", user_data="<base64>").body()) == sorted_json(
         b'{"project_id":10001,"plan":"e5_1620v4","hostname":"k8s-cluster2-pool3-gndxdmmw","image":"ubuntu_18_04",'
         b'"region":"eu_nord_1","ssh_keys":[101,102],"ip_addresses":null,"user_data":"<base64>",'
@@ -37,7 +37,7 @@ def test_CHERRY_6_the_body_of_an_order_is_the_contracts_after_key_sort() -> None
     )
 
 
-def test_CHERRY_6_what_is_empty_is_left_out_but_the_lists_which_are_null() -> None:
+def test_cherry_order_body_omits_empty_fields_except_lists_which_are_null() -> None:
     body = json.loads(order(os_partition_size=0, ssh_keys=(), user_data="", tags={}).body())
     assert body["ssh_keys"] is None
     assert body["ip_addresses"] is None
@@ -46,7 +46,7 @@ def test_CHERRY_6_what_is_empty_is_left_out_but_the_lists_which_are_null() -> No
     assert json.loads(order(spot_market=True).body())["spot_market"] is True
 
 
-def test_the_contracts_list_rows_are_read_whole() -> None:
+def test_cherry_decoding_documented_list_rows_are_read_completely() -> None:
     small, full = read_list(answer([ROW, FULL_ROW]), CherryServer)
     assert (small.id, small.hostname, small.state, small.tags) == (1000, ROW["hostname"], "active", TAGS)
     assert (full.id, full.status, full.region.slug, full.plan.slug) == (
@@ -59,7 +59,7 @@ def test_the_contracts_list_rows_are_read_whole() -> None:
     assert (full.ip_addresses[0].address, full.termination_date, full.spot_instance) == ("10.168.1.2", "None", False)
 
 
-def test_a_plan_is_read_whole() -> None:
+def test_cherry_decoding_plan_is_read_completely() -> None:
     plan = read_one(answer(PLAN), CherryPlan)
     assert (plan.slug, plan.name, plan.specs.cpus.cores) == ("amd-ryzen-9950x", "AMD Ryzen 9950X", 16)
     assert [row.unit for row in plan.pricing] == ["Hourly", "Spot hourly", "Monthly"]
@@ -122,12 +122,12 @@ def modelled(name: str) -> type[msgspec.Struct]:
 
 
 @each_row("name", TYPES)
-def test_every_type_has_the_keys_of_the_contract(name: str) -> None:
+def test_cherry_decoding_every_type_has_the_documented_keys(name: str) -> None:
     assert {field.encode_name for field in msgspec.structs.fields(modelled(name))} == set(TYPES[name].split())
 
 
 @needs_shared
-def test_every_type_of_the_seed_that_goes_over_the_wire_is_modelled() -> None:
+def test_cherry_decoding_every_upstream_api_type_is_modelled() -> None:
     (seed,) = (SHARED / "seeds").glob("002_*.txt")
     found = re.findall(r"(?ms)^type ([A-Z]\w+) struct \{\n(.*?)^\}", seed.read_text(encoding="utf-8"))
     keys = {name: set(re.findall(r'json:"(\w+)', body)) for name, body in found}
@@ -137,7 +137,7 @@ def test_every_type_of_the_seed_that_goes_over_the_wire_is_modelled() -> None:
 
 
 @needs_shared
-def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
+def test_cherry_decoding_every_documented_key_is_modelled() -> None:
     text = (SHARED / "reference/providers/cherryservers.md").read_text(encoding="utf-8")
     told = {
         row[1].strip().split(" / Plans")[0]: row[2]
@@ -169,14 +169,14 @@ def test_the_contracts_own_table_names_no_key_that_is_not_modelled() -> None:
     ],
     ids=str,
 )
-def test_a_strange_value_hides_neither_its_row_nor_the_list(change: dict[str, Any], key: str, value: object) -> None:
+def test_cherry_decoding_unexpected_value_hides_no_row_or_list(change: dict[str, Any], key: str, value: object) -> None:
     other, strange = read_list(answer([FULL_ROW, ROW | change]), CherryServer)
     assert other.plan.slug == "amd-ryzen-9950x"
     assert getattr(strange, key) == value
     assert strange.state == "active"
 
 
-def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
+def test_cherry_decoding_loses_only_a_nested_unexpected_value() -> None:
     strange = json.loads(json.dumps(FULL_ROW))
     strange["plan"]["specs"]["cpus"]["cores"] = "many"
     strange["plan"]["specs"]["storage"].insert(0, "an old disk")
@@ -206,7 +206,7 @@ def test_a_strange_value_deep_inside_is_all_that_is_lost() -> None:
     ],
     ids=str,
 )
-def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
+def test_cherry_decoding_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
     with pytest.raises(Unknown, match="row 1: "):
         read_list(answer([ROW, row]), CherryServer)
 
@@ -225,12 +225,12 @@ def test_a_row_that_cannot_be_counted_fails_the_list(row: object) -> None:
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_what_is_no_list_is_never_an_empty_one(body: bytes, error: type[Exception]) -> None:
+def test_cherry_decoding_answer_that_is_not_a_list_is_never_an_empty_list(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_list(answer(body), CherryServer)
 
 
-def test_a_server_nested_without_end_is_refused() -> None:
+def test_cherry_decoding_endlessly_nested_server_is_refused() -> None:
     body = b'{"id":1,"region":' + b'{"bgp":' * 40 + b"1" + b"}" * 41
     assert read_one(answer(body), CherryServer).region == models.Region()
 
@@ -239,7 +239,7 @@ _RUBBISH: tuple[Any, ...] = (None, "", "x", 0, -1, 2**70, 1.5, True, [], {}, [No
 
 
 def _bent(value: Any, chance: Random) -> Any:
-    """The same with some parts replaced, left out or added."""
+    """Returns the value with some parts replaced, omitted or added."""
     if chance.random() < 0.04:
         return chance.choice(_RUBBISH)
     if isinstance(value, dict):
@@ -248,7 +248,7 @@ def _bent(value: Any, chance: Random) -> Any:
     return [_bent(each, chance) for each in value] if isinstance(value, list) else value
 
 
-def test_whatever_comes_is_a_whole_list_or_an_error_of_the_tree() -> None:
+def test_cherry_decoding_arbitrary_answer_is_a_complete_list_or_provider_error() -> None:
     chance, whole, refused = Random(6), 0, 0
     for _ in range(400):
         rows = [_bent(FULL_ROW | {"plan": PLAN, "tags": TAGS}, chance) for _ in range(2)]

@@ -1,7 +1,9 @@
-"""One Exoscale zone in a dictionary: pools, Nodepools, operations and refusals as the vendor documents them, no HTTP.
+"""One Exoscale zone in a dictionary: pools, Nodepools, operations and refusals as the vendor documents them, without
+HTTP.
 
-Changes are taken up at once and end at `step()`. A pool with more members than its size loses the oldest there, which
-is how a wrong number costs a running machine: `chosen` names them.
+Changes are accepted at once and end at `step()`. A pool with more members than its size loses the oldest there, so that
+a
+wrong number costs a running machine: `chosen` names them.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ MEDIUM = "b6cd1ff5-0000-4000-8000-000000000001"
 
 
 def uuid(number: int, kind: str = "a") -> str:
-    """An id that looks like the vendor's and is an example."""
+    """Returns an id in the vendor's form, for examples only."""
     return f"{ord(kind):08x}-0000-4000-8000-{number:012d}"
 
 
@@ -54,8 +56,9 @@ OURS, THEIRS = uuid(1, "c"), uuid(2, "c")  # SKS clusters
 
 @dataclass
 class FakeApiPool:
-    """One pool. cluster "": a standalone one. stock: machines that may still be made; None: any number. steps: how
-    many steps a change takes. lag: what was accepted shows only at the end of it."""
+    """One pool. cluster "": a standalone one. stock: machines that can still be created; None: any number. steps: how
+    many
+    steps a change takes. lag: an accepted change is visible only at its end."""
 
     id: str = A
     name: str = "web"
@@ -83,7 +86,7 @@ class _Change:
 
 
 class FakeApi(ExoscaleApi):
-    """The calls over Pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost."""
+    """The calls on Pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost."""
 
     def __init__(self, *pools: FakeApiPool, quota: Quota | None = None) -> None:
         self.all = {pool.id: pool for pool in pools}
@@ -106,7 +109,7 @@ class FakeApi(ExoscaleApi):
             self.fill(pool.id, pool.size)
 
     def fill(self, pool: str, size: int, state: str = "running") -> list[str]:
-        """Put machines in, without a look at the size."""
+        """Adds machines without changing the size."""
         made = []
         for _ in range(size):
             self._number += 1
@@ -125,7 +128,7 @@ class FakeApi(ExoscaleApi):
         return [call for call in self.calls if call.startswith(("scale_", "evict_"))]
 
     def nodes(self, *pools: str) -> list[Node]:
-        """Every machine of these pools (all of them by default) as a node."""
+        """Returns every machine of these pools (by default of all) as a node."""
         return [
             node(f"node-{name[-4:]}", f"exoscale://{name}", **self._labels(pool))
             for pool in self.all.values()
@@ -204,7 +207,7 @@ class FakeApi(ExoscaleApi):
     def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
         return self._change("evict_nodepool", self._owned(cluster, nodepool), None, tuple(instances))
 
-    # -- how the vendor behaves
+    # -- behaviour of the vendor
 
     def _owned(self, cluster: str, nodepool: str) -> FakeApiPool:
         return next(each for each in self.all.values() if (each.cluster, each.owner) == (cluster, nodepool))
@@ -249,7 +252,7 @@ class FakeApi(ExoscaleApi):
         pool.nodepool_state = "scaling"
 
     def step(self, times: int = 1) -> None:
-        """Changes under way come nearer to their end."""
+        """Advances changes in progress by one step."""
         for _ in range(times):
             for change in list(self.changes):
                 change.left -= 1
@@ -304,7 +307,7 @@ def forbidden(method: str = "") -> Unauthorized:
 
 
 def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> Exoscale:
-    """A fresh provider over the fake; specs as upstream writes them, none by default."""
+    """A new provider on the fake; specs in upstream's form, none by default."""
     fields = {"zone": ZONE, "credentialsSecret": "exo", "nodes": "\n".join(specs), **settings}
     return Exoscale(api, read_settings(fields), kube)
 
@@ -332,13 +335,13 @@ def remove(
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
-    """The operation as the executor comes back with it."""
+    """Returns the operation as the executor passes it to the next step."""
     assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60) -> Outcome:
-    """As messages come: a fresh provider each time, and the vendor works in between."""
+    """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
     verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(steps):
@@ -355,19 +358,19 @@ def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | No
 
 
 def seen(api: FakeApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any) -> dict[str, NodeGroup]:
-    """The groups of one pass by id; by default every machine there is has become a node."""
+    """Returns the groups of one pass by id; by default every existing machine has become a node."""
     found = provider(api, *specs, **settings).observe(api.nodes() if nodes is None else nodes)
     return {group.id: group for group in found.groups}
 
 
 def warnings(api: FakeApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any) -> str:
-    """What one pass says that it is not sure of."""
+    """Returns the warnings of one pass."""
     found = provider(api, *specs, **settings).observe(api.nodes() if nodes is None else nodes)
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
 
 
 def machine(api: FakeApi, name: str, group: str = A, nodes: Sequence[Node] = ()) -> Machine:
-    """One machine as the core is told of it."""
+    """Returns one machine as the core sees it."""
     return {each.handle: each for each in seen(api, f"0:10:{group}", nodes=nodes)[group].instances}[name]
 
 

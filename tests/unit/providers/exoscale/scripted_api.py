@@ -1,4 +1,4 @@
-"""An Api whose vendor is a script, over the wire, and what the vendor answers in it."""
+"""An Api whose vendor is a script over HTTP, and the vendor's answers in it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ BEGUN = {
     "reference": {"id": POOL, "link": f"/v2/instance-pool/{POOL}", "command": "get-instance-pool"},
 }
 
-# Each call: its line, the call itself, and an answer.
+# Each call: its request line, the call itself, and an answer.
 CALLS: dict[str, tuple[str, Callable[[ExoscaleApi], object], object]] = {
     "instances": ("GET /v2/instance", lambda api: api.instances(), {"instances": [INSTANCE]}),
     "instance": (f"GET /v2/instance/{ONE}", lambda api: api.instance(ONE), INSTANCE),
@@ -119,7 +119,7 @@ def api_for(
     shelf: Cache | None = None,
     **settings: str,
 ) -> ExoscaleApi:
-    """An Api that talks to the script."""
+    """An Api that calls the script."""
     clock = clock or ScriptedApiClock()
     given = {"zone": "ch-gva-2", "credentialsSecret": "key", "endpoint": url} | settings
     means = ProviderServices(
@@ -139,7 +139,7 @@ def call(name: str, url: str) -> object:
 
 
 def said(status: int, body: object = b"", headers: Mapping[str, str] | None = None) -> Reply:
-    """An answer; text and bytes go as plain text, all else as JSON."""
+    """Builds an answer; text and bytes are sent as plain text, everything else as JSON."""
     kind = {"Content-Type": "text/plain"} if isinstance(body, str | bytes) else {}
     return Reply(status, body, {**kind, **(headers or {})})
 

@@ -1,4 +1,4 @@
-"""Whatever the vendor answers is read or refused by an error of the tree; nothing of it crashes a pass."""
+"""Every answer of the vendor is decoded or refused by a provider error; none of them crashes a pass."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ RUBBISH = st.recursive(
 
 
 def places(thing: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value inside."""
+    """Yields the path of every nested value."""
     inside: list[tuple[Any, object]] = (
         list(thing.items()) if isinstance(thing, dict) else list(enumerate(thing)) if isinstance(thing, list) else []
     )
@@ -84,13 +84,13 @@ def refusal(name: str, body: object) -> ProviderError | None:
 
 
 @each_row("name", READERS)
-def test_what_is_right_is_read(name: str) -> None:
+def test_exoscale_decoding_valid_answers(name: str) -> None:
     assert READERS[name](answered(RIGHT[name]))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(READERS)), st.data(), RUBBISH)
-def test_one_wrong_value_anywhere_is_survived_or_refused(name: str, data: st.DataObject, rubbish: object) -> None:
+def test_exoscale_decoding_survives_one_wrong_value_anywhere(name: str, data: st.DataObject, rubbish: object) -> None:
     body = json.loads(json.dumps(RIGHT[name]))
     place = data.draw(st.sampled_from(places(body)))
     inner = body
@@ -106,7 +106,7 @@ def test_one_wrong_value_anywhere_is_survived_or_refused(name: str, data: st.Dat
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(sorted(READERS)), RUBBISH)
-def test_rubbish_is_refused_and_never_an_empty_list_unless_it_is_empty(name: str, rubbish: object) -> None:
+def test_exoscale_decoding_malformed_answer_is_refused_and_never_an_empty_list(name: str, rubbish: object) -> None:
     try:
         found = READERS[name](answered(rubbish))
     except ProviderError:
@@ -118,7 +118,7 @@ def test_rubbish_is_refused_and_never_an_empty_list_unless_it_is_empty(name: str
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(300, 599), st.one_of(RUBBISH, st.binary(max_size=20)))
-def test_every_refusal_is_an_error_of_the_tree(status: int, body: object) -> None:
+def test_exoscale_decoding_every_refusal_is_a_provider_error(status: int, body: object) -> None:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     error = error_for(VendorResponse("PUT api.example/v2/x", status, {}, raw))
     assert error.message.startswith(f"PUT api.example/v2/x: HTTP {status}")
@@ -126,5 +126,5 @@ def test_every_refusal_is_an_error_of_the_tree(status: int, body: object) -> Non
 
 
 @given(st.text(max_size=9), st.text(max_size=9), st.text(max_size=400))
-def test_every_ending_of_an_operation_is_an_error_of_the_tree(state: str, reason: str, message: str) -> None:
+def test_exoscale_decoding_every_failed_operation_is_a_provider_error(state: str, reason: str, message: str) -> None:
     assert len(why(Work(WORK, state, reason, message)).message) <= 300

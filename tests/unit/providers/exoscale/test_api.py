@@ -1,4 +1,4 @@
-"""The calls: addresses, bodies and answers of exoscale.md §3, and what answers that lie must not become."""
+"""The API requests and answers, and false answers that must not be believed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LISTS = ["instances", "pools", "clusters"]
 
 
 @each_row("name", CALLS)
-def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
+def test_exoscale_api_each_call_is_one_signed_request_to_its_url(name: str) -> None:
     line, ask, reply = CALLS[name]
     with HttpScript([said(200, reply)]) as server:
         assert ask(api_for(server.url))
@@ -62,13 +62,13 @@ def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
         ("evict_nodepool", {"instances": [TWO]}),
     ],
 )
-def test_EXO_7_a_change_says_an_absolute_size_or_who_goes(name: str, body: object) -> None:
+def test_exoscale_api_change_has_an_absolute_size_or_names_evicted_instances(name: str, body: object) -> None:
     with HttpScript([said(200, BEGUN)]) as server:
         call(name, server.url)
     assert server.requests[0].json() == body
 
 
-def test_things_are_read_as_the_vendor_shows_them() -> None:
+def test_exoscale_api_objects_are_decoded_completely() -> None:
     def answered(name: str) -> Any:
         with HttpScript([said(200, CALLS[name][2])]) as server:
             return call(name, server.url)
@@ -88,11 +88,11 @@ def test_things_are_read_as_the_vendor_shows_them() -> None:
     assert answered("work").reference.id == POOL
 
 
-# -- lists that are left out, and answers that are no lists
+# -- omitted lists, and answers that are not lists
 
 
 @each_row("name", LISTS)
-def test_EXO_14_a_list_that_is_left_out_is_empty(name: str) -> None:
+def test_exoscale_api_omitted_list_is_empty(name: str) -> None:
     field = {"instances": "instances", "pools": "instance-pools", "clusters": "sks-clusters"}[name]
     bodies: tuple[dict[str, object], ...] = ({}, {field: []})
     for body in bodies:
@@ -100,7 +100,7 @@ def test_EXO_14_a_list_that_is_left_out_is_empty(name: str) -> None:
             assert call(name, server.url) == ()
 
 
-def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
+def test_exoscale_api_pool_and_cluster_without_members_have_none() -> None:
     bare = {key: value for key, value in INSTANCE_POOL.items() if key != "instances"} | {"size": 0, "labels": None}
     with HttpScript([said(200, {"instance-pools": [bare]})]) as server:
         assert api_for(server.url).pools()[0].instances == ()
@@ -120,9 +120,7 @@ def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
         ("instance-type", []),
     ],
 )
-def test_a_pool_that_says_nonsense_stays_in_the_list_without_a_size_and_stops_no_other(
-    field: str, value: object
-) -> None:
+def test_exoscale_api_malformed_pool_is_listed_without_a_size_and_blocks_no_other(field: str, value: object) -> None:
     odd_one = {**INSTANCE_POOL, "id": TWO, field: value}
     with HttpScript([said(200, {"instance-pools": [odd_one, INSTANCE_POOL]})]) as server:
         odd, good = api_for(server.url).pools()
@@ -130,7 +128,7 @@ def test_a_pool_that_says_nonsense_stays_in_the_list_without_a_size_and_stops_no
     assert (good.id, good.size, len(good.instances)) == (POOL, 2, 2)
 
 
-def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
+def test_exoscale_api_malformed_nodepool_blocks_no_other() -> None:
     nodepools: list[dict[str, Any]] = SKS["nodepools"]  # type: ignore[assignment]
     body = {"sks-clusters": [{**SKS, "nodepools": [{**nodepools[0], "id": ONE, "size": 2**40}, *nodepools]}]}
     with HttpScript([said(200, body)]) as server:
@@ -168,7 +166,7 @@ def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
         {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
     ],
 )
-def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, body: object) -> None:
+def test_exoscale_api_answer_that_is_not_a_list_is_not_an_empty_list(name: str, body: object) -> None:
     with HttpScript([Reply(200, json.dumps(body).encode())]) as server, pytest.raises(Unknown) as raised:
         call(name, server.url)
     assert CALLS[name][0].rpartition("/")[2] in raised.value.message
@@ -176,7 +174,7 @@ def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, bod
 
 @each_row(("name", "ids"), [("instances", [ONE, ""]), ("pools", [POOL]), ("clusters", [CLUSTER])])
 @each_row("odd", [7, {}, {"id": "../x"}, {"id": 7}, [INSTANCE_POOL]])
-def test_one_thing_without_an_id_hides_no_other_of_its_list(name: str, ids: list[str], odd: object) -> None:
+def test_exoscale_api_object_without_an_id_hides_no_other_of_its_list(name: str, ids: list[str], odd: object) -> None:
     body = {"instances": [INSTANCE, odd], "instance-pools": [INSTANCE_POOL, odd], "sks-clusters": [SKS, odd]}
     with HttpScript([said(200, body)]) as server:
         assert [each.id for each in call(name, server.url)] == ids  # type: ignore[attr-defined]
@@ -195,7 +193,7 @@ def test_one_thing_without_an_id_hides_no_other_of_its_list(name: str, ids: list
         b"upstream connect error",
     ],
 )
-def test_what_is_no_json_is_never_an_answer(name: str, body: bytes) -> None:
+def test_exoscale_api_invalid_json_is_never_an_answer(name: str, body: bytes) -> None:
     with HttpScript([Reply(200, body)] * 3) as server:
         if name == "types":
             assert call(name, server.url) == {}
@@ -204,7 +202,7 @@ def test_what_is_no_json_is_never_an_answer(name: str, body: bytes) -> None:
                 call(name, server.url)
 
 
-def test_what_does_not_matter_of_a_thing_may_be_rubbish_or_null() -> None:
+def test_exoscale_api_irrelevant_fields_may_be_malformed_or_null() -> None:
     odd = {**INSTANCE, "disk-size": "large", "created-at": 7, "instance-type": "standard.medium", "template": None}
     with HttpScript([said(200, {"instances": [odd, {"id": TWO, "manager": None, "state": "brand-new"}]})]) as server:
         first, second = api_for(server.url).instances()
@@ -215,7 +213,7 @@ def test_what_does_not_matter_of_a_thing_may_be_rubbish_or_null() -> None:
 
 
 @each_row("name", ["instance", "pool", "work"])
-def test_an_answer_about_another_thing_is_none(name: str) -> None:
+def test_exoscale_api_answer_about_another_object_is_refused(name: str) -> None:
     right: dict[str, dict[str, Any]] = {"instance": INSTANCE, "pool": INSTANCE_POOL, "work": BEGUN}
     other = {**right[name], "id": CLUSTER}
     with HttpScript([said(200, other)]) as server, pytest.raises(Unknown, match="another thing"):
@@ -236,25 +234,25 @@ def test_an_answer_about_another_thing_is_none(name: str) -> None:
     ],
 )
 @each_row("name", CHANGES)
-def test_a_change_that_is_answered_by_something_else_may_have_been_made(name: str, body: object) -> None:
+def test_exoscale_api_change_with_a_foreign_answer_may_have_been_made(name: str, body: object) -> None:
     with HttpScript([said(200, body)]) as server, pytest.raises(Transient, match="is not known"):
         call(name, server.url)
 
 
 @each_row("name", LISTS)
-def test_EXO_DEFECT_17_a_list_that_is_not_there_is_a_wrong_address_and_not_a_pool_that_is_gone(name: str) -> None:
+def test_exoscale_api_missing_list_is_a_wrong_address_and_not_a_deleted_pool(name: str) -> None:
     with HttpScript([said(404, "404 page not found")]) as server, pytest.raises(InvalidRequest) as raised:
         call(name, server.url)
     assert "providers.exoscale.endpoint" in raised.value.message
 
 
 @each_row("name", ["instance", "pool"])
-def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
+def test_exoscale_api_deleted_object_is_not_found(name: str) -> None:
     with HttpScript([said(404, {"message": "Not Found"})]) as server, pytest.raises(NotFound):
         call(name, server.url)
 
 
-# -- what never gets into an address
+# -- values that never become part of a URL
 
 
 @each_row(
@@ -273,7 +271,7 @@ def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
         "../../zone?x=y",
     ],
 )
-def test_only_ids_get_into_an_address(rubbish: str) -> None:
+def test_exoscale_api_only_ids_become_part_of_a_url(rubbish: str) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
         asks: list[Callable[[], object]] = [
@@ -294,7 +292,7 @@ def test_only_ids_get_into_an_address(rubbish: str) -> None:
     assert server.requests == []
 
 
-def test_sizes_below_nothing_and_evictions_of_nobody_are_not_sent_and_a_name_is_sent_once() -> None:
+def test_exoscale_api_refuses_negative_sizes_and_empty_evictions_and_dedups_names() -> None:
     with HttpScript([said(200, BEGUN)]) as server:
         api = api_for(server.url)
         with pytest.raises(InvalidRequest):

@@ -1,4 +1,4 @@
-"""What every call keeps to: attempts, the pace, the key (exoscale.md §1, §3)."""
+"""Rules common to all calls: attempts, rate limits, the key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.unit.providers.exoscale.scripted_api import (
 
 
 @each_row("name", [*READS, "scale_pool", "scale_nodepool"])
-def test_EXO_10_reads_and_absolute_sizes_are_asked_for_three_times(name: str) -> None:
+def test_exoscale_api_reads_and_absolute_sizes_are_tried_three_times(name: str) -> None:
     with HttpScript([said(503, "busy"), said(500), said(200, CALLS[name][2])]) as server:
         assert call(name, server.url)
     assert len(server.requests) == 3
@@ -42,21 +42,21 @@ def test_EXO_10_reads_and_absolute_sizes_are_asked_for_three_times(name: str) ->
 
 @each_row("name", ["evict_pool", "evict_nodepool"])
 @each_row("reply", [said(503, "busy"), Reply(hang_up=True), Reply(200, b'{"id": "x"}', cut=3)])
-def test_EXO_11_an_eviction_is_asked_for_once(name: str, reply: Reply) -> None:
+def test_exoscale_api_eviction_is_sent_once(name: str, reply: Reply) -> None:
     with HttpScript([reply] * 3) as server, pytest.raises(Transient):
         call(name, server.url)
     assert len(server.requests) == 1
 
 
 @each_row("name", CHANGES)
-def test_EXO_10_a_busy_pool_is_told_at_once(name: str) -> None:
+def test_exoscale_api_busy_pool_is_reported_at_once(name: str) -> None:
     with HttpScript([said(409, {"message": "Operation in progress"})]) as server, pytest.raises(Conflict) as raised:
         call(name, server.url)
     assert raised.value.message.endswith("HTTP 409: Operation in progress")
     assert len(server.requests) == 1
 
 
-def test_EXO_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
+def test_exoscale_api_throttling_pauses_all_callers_for_the_vendors_time() -> None:
     clock, books = ScriptedApiClock(), Books()
     with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "2"}), said(200, {})]) as server:
         assert api_for(server.url, clock=clock, pacer=books).pools() == ()
@@ -67,7 +67,7 @@ def test_EXO_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_i
     assert books.held[-1][1] == 7.0
 
 
-def test_nobody_there_is_transient_and_names_the_call() -> None:
+def test_exoscale_api_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="/v2/instance-pool"):
         api_for("http://127.0.0.1:9").pools()
 
@@ -76,7 +76,7 @@ def test_nobody_there_is_transient_and_names_the_call() -> None:
 
 
 @each_row("status", [401, 403])
-def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
+def test_exoscale_api_refused_key_is_reported_once_without_the_key(status: int) -> None:
     echo = f"key {API_KEY} with {API_SECRET} is refused"
     secrets = ScriptedApiSecrets(key=KEY)
     with HttpScript([said(status, {"message": echo})] * 2) as server, pytest.raises(Unauthorized) as raised:
@@ -90,7 +90,7 @@ def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
     assert is_forbidden(raised.value) is (status == 403)
 
 
-def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
+def test_exoscale_api_replaced_key_is_read_once_more() -> None:
     secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"apiKey": "EXO-EXAMPLE-NEW", "apiSecret": "example-new"})
     with HttpScript([said(401, {"message": "expired"}), said(200, {}), said(401)]) as server:
@@ -105,7 +105,7 @@ def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
     assert secrets.looks == 1
 
 
-def test_EXO_1_a_secret_that_cannot_be_used_is_an_error_of_the_call() -> None:
+def test_exoscale_api_unusable_secret_is_an_error_of_the_call() -> None:
     with HttpScript([]) as server:
         with pytest.raises(Unauthorized, match="secret key: apiSecret is missing"):
             api_for(server.url, read_secret=lambda _: '{"apiKey": "EXO-EXAMPLE"}').pools()
@@ -118,7 +118,7 @@ def test_EXO_1_a_secret_that_cannot_be_used_is_an_error_of_the_call() -> None:
     assert server.requests == []
 
 
-def test_one_budget_for_a_key_and_a_zone_that_shows_neither_key_nor_secret() -> None:
+def test_exoscale_api_rate_limit_key_is_per_key_and_zone_and_shows_no_secret() -> None:
     books = Books()
     with HttpScript([said(200, {})] * 6) as server:
         api = api_for(server.url, pacer=books, callsPerSecond="2.5")

@@ -1,4 +1,4 @@
-"""What is asked for seldom: the quota and the instance types (exoscale.md §2, §5)."""
+"""Cached reads: the quota and the instance types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.providers.exoscale.scripted_api import (
 QUOTA = {"resource": "instance", "usage": 4, "limit": 20}
 
 
-def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matters() -> None:
+def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> None:
     clock, board = ScriptedApiClock(), Board()
     with HttpScript([said(200, {**QUOTA, "usage": number}) for number in range(4, 9)]) as server:
 
@@ -47,7 +47,7 @@ def test_EXO_5_a_quota_is_asked_for_every_five_minutes_and_at_once_where_it_matt
 
 
 @each_row("reply", [said(500), said(403, {"message": "no"}), said(200, {"message": "x"}), said(404)])
-def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply: Reply) -> None:
+def test_exoscale_unreadable_quota_uses_the_last_one_for_a_day(reply: Reply) -> None:
     clock, board = ScriptedApiClock(), Board()
     with HttpScript([said(200, QUOTA), *[reply] * 20]) as server:
 
@@ -77,19 +77,19 @@ def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_the_last_one_of_a_day(reply
         {"usage": 1e30, "limit": 9},
     ],
 )
-def test_EXO_DEFECT_4_half_a_quota_is_neither_nothing_nor_without_limit(body: Mapping[str, object]) -> None:
+def test_exoscale_partial_quota_is_neither_zero_nor_unlimited(body: Mapping[str, object]) -> None:
     board = Board()
     with HttpScript([said(200, body)]) as server, pytest.raises(Unknown):
         api_for(server.url, shelf=board).quota()
     assert board.rows == {}
 
 
-def test_EXO_DEFECT_4_no_limit_is_told_as_such() -> None:
+def test_exoscale_unlimited_quota_is_reported_as_such() -> None:
     with HttpScript([said(200, {"resource": "instance", "usage": 400, "limit": -1})]) as server:
         assert api_for(server.url).quota() == Quota("instance", 400, -1)
 
 
-def test_types_are_kept_for_a_day_and_unknown_ones_for_an_hour() -> None:
+def test_exoscale_types_are_cached_for_a_day_and_unknown_ones_for_an_hour() -> None:
     clock, board = ScriptedApiClock(), Board()
     other = TYPE.replace("b6", "c7")
     replies = {TYPE: said(200, MEDIUM), other: said(404, {"message": "no"})}
@@ -109,7 +109,7 @@ def test_types_are_kept_for_a_day_and_unknown_ones_for_an_hour() -> None:
     assert len(server.requests) == 5
 
 
-def test_what_was_read_of_types_before_an_error_is_kept_and_rubbish_is_absent() -> None:
+def test_exoscale_types_read_before_an_error_are_cached_and_malformed_are_absent() -> None:
     board = Board()
     odd, dead = TYPE.replace("b6", "c7"), TYPE.replace("b6", "d8")
     replies = {TYPE: said(200, MEDIUM), odd: said(200, {"id": odd, "memory": "much"}), dead: said(503)}

@@ -1,4 +1,4 @@
-"""Refusals and failed operations as errors of the tree, with all that the vendor says (exoscale.md §3)."""
+"""Mapping of refusals and failed operations to provider errors, with the vendor's complete message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def answer(status: int, body: object = b"", call: str = PUT, **headers: str) -> 
         (302, "Unknown"),
     ],
 )
-def test_EXO_DEFECT_12_every_status_keeps_its_meaning_and_its_message(status: int, cls: str) -> None:
+def test_exoscale_every_error_status_keeps_its_meaning_and_message(status: int, cls: str) -> None:
     error = error_for(answer(status, {"message": "Said so."}))
     assert (error.error_class, error.code) == (cls, str(status))
     assert error.message == f"{PUT}: HTTP {status}: Said so."
@@ -73,7 +73,7 @@ def test_EXO_DEFECT_12_every_status_keeps_its_meaning_and_its_message(status: in
         (b'{"errors":' * 400 + b'"deep"' + b"}" * 400, ""),
     ],
 )
-def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: object, said: str) -> None:
+def test_exoscale_error_text_is_found_in_all_forms_of_bodies(body: object, said: str) -> None:
     refused = answer(400, body)
     assert message_in(refused) == said
     error = error_for(refused)
@@ -93,7 +93,7 @@ def test_EXO_DEFECT_12_an_errors_text_is_found_in_all_forms_of_bodies(body: obje
     ],
 )
 @each_row("status", [400, 403, 409, 422])
-def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said: str) -> None:
+def test_exoscale_refusal_that_mentions_limits_is_a_quota_error(status: int, said: str) -> None:
     error = error_for(answer(status, {"message": said}))
     assert isinstance(error, errors.QuotaExceeded)
     assert error.code == str(status)
@@ -116,22 +116,22 @@ def test_EXO_9_a_refusal_that_speaks_of_limits_is_one_of_quota(status: int, said
         (412, "changed", GET, "Conflict"),
     ],
 )
-def test_what_only_sounds_like_a_limit_is_none(status: int, said: str, call: str, cls: str) -> None:
+def test_exoscale_text_that_resembles_a_limit_is_no_quota_error(status: int, said: str, call: str, cls: str) -> None:
     error = error_for(answer(status, {"message": said}, call))
     assert error.error_class == cls
 
 
-def test_a_gateways_page_does_not_say_that_anything_is_gone() -> None:
+def test_exoscale_error_page_of_a_gateway_does_not_mean_not_found() -> None:
     assert error_for(answer(404, b" <html>Not Found</html>", GET)).error_class == "Transient"
     assert error_for(answer(404, b"Not Found", GET)).error_class == "NotFound"
 
 
-def test_the_requests_id_is_kept_for_the_vendors_support() -> None:
+def test_exoscale_request_id_is_kept_for_the_vendors_support() -> None:
     error = error_for(answer(400, {"message": "x"}, x_request_id="r-1"))
     assert error.request_id == "r-1"
 
 
-def test_EXO_16_forbidden_is_403_and_nothing_else() -> None:
+def test_exoscale_only_403_means_forbidden() -> None:
     assert [
         status for status in (400, 401, 402, 403, 404, 500) if is_forbidden(error_for(answer(status, call=GET)))
     ] == [403]
@@ -139,11 +139,11 @@ def test_EXO_16_forbidden_is_403_and_nothing_else() -> None:
     assert not is_forbidden(why(Work("w", "failure", "forbidden")))
 
 
-# -- operations that failed
+# -- failed operations
 
 
-def test_EXO_DEFECT_12_every_documented_reason_has_a_class() -> None:
-    """Those of the OpenAPI document (§3, enumerations)."""
+def test_exoscale_every_documented_failure_reason_has_a_class() -> None:
+    """The reasons are those of the vendor's OpenAPI document."""
     assert REASONS.keys() == {
         "busy",
         "conflict",
@@ -176,7 +176,7 @@ def test_EXO_DEFECT_12_every_documented_reason_has_a_class() -> None:
         ("invented-tomorrow", "Unknown"),
     ],
 )
-def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str) -> None:
+def test_exoscale_failed_operation_keeps_reason_and_message(reason: str, cls: str) -> None:
     error = why(Work("e2047130", "failure", reason, "No\n capacity  left."))
     assert (error.error_class, error.code) == (cls, reason)
     assert error.message == f"operation e2047130 ended as failure ({reason}): No capacity left."
@@ -193,12 +193,12 @@ def test_EXO_9_a_failed_operation_keeps_reason_and_message(reason: str, cls: str
         ("not-found", "NotFound"),
     ],
 )
-def test_EXO_9_an_operation_that_failed_over_the_quota_says_so(reason: str, cls: str) -> None:
+def test_exoscale_operation_failed_over_the_quota_says_so(reason: str, cls: str) -> None:
     assert why(Work("w", "failure", reason, "Instance quota exceeded")).error_class == cls
 
 
-def test_EXO_9_a_timeout_and_an_operation_that_says_nothing_are_unknown_and_not_tried_in_place() -> None:
-    """It has ended; asked for again at once, the same would happen again, and no other group had its turn."""
+def test_exoscale_timeout_and_silent_operation_are_unknown_and_not_retried_at_once() -> None:
+    """The operation has ended; an immediate retry would fail again and delay the other groups."""
     for work, code in (
         (Work("w", "timeout"), "timeout"),
         (Work("w", "failure"), "failure"),
@@ -210,5 +210,5 @@ def test_EXO_9_a_timeout_and_an_operation_that_says_nothing_are_unknown_and_not_
         assert not error.temporary
 
 
-def test_a_long_message_is_cut() -> None:
+def test_exoscale_long_message_is_truncated() -> None:
     assert len(why(Work("w", "failure", "fault", "x" * 10_000)).message) <= 300

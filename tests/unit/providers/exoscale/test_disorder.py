@@ -1,5 +1,6 @@
-"""Messages that come twice, functions that die, answers that are lost: the zone ends as it was asked to, and no machine
-goes that nobody has named (EXO_17, EXO_DEFECT_9, EXO_DEFECT_15)."""
+"""Duplicate messages, dying functions and lost answers: the zone ends in the requested state, and no machine is removed
+that
+was not named."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ METHODS = (
 
 
 class _DisorderRandomWalk:
-    """One zone and one seed: operations one after the other, each driven through disorder."""
+    """One zone and one seed: consecutive operations, each run with random faults."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -51,15 +52,16 @@ class _DisorderRandomWalk:
             if isinstance(outcome, Succeeded | Failed):
                 return outcome
             if isinstance(outcome, InProgress) and self.chance.random() < 0.25:
-                verb, asked = first, fresh  # the function died before it wrote anything down
-            elif isinstance(outcome, InProgress) and self.chance.random() < 0.8:  # else the same message comes again
+                verb, asked = first, fresh  # the function died before it wrote anything
+            # otherwise the same message is delivered again
+            elif isinstance(outcome, InProgress) and self.chance.random() < 0.8:
                 verb, asked = "poll", continued(asked, outcome)
             if self.chance.random() < 0.7:
                 self.api.step()
         raise AssertionError("not over")
 
     def ask(self, verb: str, asked: Operation) -> Outcome | None:
-        """None where the caller is to come back; any other error is one of the test."""
+        """Returns None where the caller is to retry; any other error is an error of the test."""
         try:
             return cast(Outcome, getattr(provider(self.api, f"0:20:{A}"), verb)(asked))
         except (Transient, Throttled, Conflict):
@@ -72,7 +74,7 @@ class _DisorderRandomWalk:
 
 
 @each_row("seed", range(40))
-def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(seed: int) -> None:
+def test_exoscale_fake_random_faults_still_end_in_the_requested_state(seed: int) -> None:
     walk = _DisorderRandomWalk(seed)
     for _ in range(6):
         size, before = walk.pool.size, list(walk.pool.members)
@@ -93,7 +95,7 @@ def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was
 
 
 @each_row("seed", range(40))
-def test_EXO_9_whatever_goes_wrong_missing_machines_are_given_up_and_no_other_is(seed: int) -> None:
+def test_exoscale_fake_random_faults_abandon_only_missing_machines(seed: int) -> None:
     walk = _DisorderRandomWalk(seed)
     walk.pool.stock = walk.chance.randint(0, 2)
     stock = walk.pool.stock

@@ -1,4 +1,4 @@
-"""What a pass sees of a zone: everything, in four calls, and nothing that stops the rest (exoscale.md §2, §5, §6)."""
+"""Observation of a zone: all groups in four calls, with errors confined to their group."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def both(**more: object) -> FakeApi:
 
 
 @each_row("size", [1, 200])
-def test_EXO_3_EXO_DEFECT_1_a_cold_start_finds_every_group_in_four_calls(size: int) -> None:
+def test_exoscale_cold_start_finds_every_group_in_four_calls(size: int) -> None:
     api = FakeApi(FakeApiPool(size=size), FakeApiPool(B, "db", "", NP_B, size=2))
     groups = seen(api)
     assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (2, 2)}
     assert api.calls == ["pools", "instances", "clusters", "quota"]
 
 
-def test_EXO_DEFECT_2_calls_do_not_grow_with_nodes_or_groups() -> None:
+def test_exoscale_call_count_does_not_grow_with_nodes_or_groups() -> None:
     api = FakeApi(*(FakeApiPool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
     assert len(seen(api)) == 59
     assert len(api.calls) == 4
 
 
-def test_clusters_and_quota_are_not_read_where_nobody_needs_them() -> None:
+def test_exoscale_clusters_and_quota_are_not_read_unless_needed() -> None:
     api = FakeApi(FakeApiPool(B, "db", "", NP_B, size=2))
     seen(api, "1:5:db")
     assert api.calls == ["pools", "instances"]
 
 
-def test_no_nodes_and_no_pools_are_no_error() -> None:
+def test_exoscale_no_nodes_and_no_pools_are_no_error() -> None:
     assert provider(FakeApi()).observe([]).groups == ()
 
 
-def test_each_machine_is_called_as_its_node_calls_it() -> None:
+def test_exoscale_machine_id_is_spelled_like_its_node() -> None:
     api = both()
     group = seen(api)[A]
     assert [(each.id, each.node) for each in group.instances] == [
@@ -82,7 +82,7 @@ def test_each_machine_is_called_as_its_node_calls_it() -> None:
     ],
 )
 @each_row("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
-def test_EXO_6_EXO_DEFECT_3_a_node_that_is_not_ours_is_no_error(provider_id: str, taint: str) -> None:
+def test_exoscale_foreign_node_is_no_error(provider_id: str, taint: str) -> None:
     api = both()
     strange = msgspec.structs.replace(node("other", provider_id), labels={taint: ""} if taint else {})
     groups = seen(api, nodes=[strange, *api.nodes()[1:]])
@@ -90,7 +90,7 @@ def test_EXO_6_EXO_DEFECT_3_a_node_that_is_not_ours_is_no_error(provider_id: str
     assert not any(group.error for group in groups.values())
 
 
-def test_EXO_6_a_machine_without_a_manager_is_in_no_group() -> None:
+def test_exoscale_machine_without_a_manager_is_in_no_group() -> None:
     api = both()
     alone = uuid(77, "i")
     api.machines[alone] = msgspec.structs.replace(next(iter(api.machines.values())), id=alone, manager=None)
@@ -116,7 +116,7 @@ def test_EXO_6_a_machine_without_a_manager_is_in_no_group() -> None:
         ("a new word", RUNNING, CREATING),
     ],
 )
-def test_EXO_15_EXO_DEFECT_16_every_state_has_a_meaning(said: str, joined: InstanceState, alone: InstanceState) -> None:
+def test_exoscale_every_machine_state_has_a_meaning(said: str, joined: InstanceState, alone: InstanceState) -> None:
     api = both()
     name = api.all[A].members[0]
     api.set_state(name, said)
@@ -124,7 +124,7 @@ def test_EXO_15_EXO_DEFECT_16_every_state_has_a_meaning(said: str, joined: Insta
     assert machine(api, name).state is alone
 
 
-def test_EXO_DEFECT_16_a_machine_in_error_is_told_to_the_core_unless_it_is_a_node() -> None:
+def test_exoscale_machine_in_error_is_reported_unless_it_is_a_node() -> None:
     api = both()
     name = api.all[A].members[0]
     api.set_state(name, "error")
@@ -135,7 +135,7 @@ def test_EXO_DEFECT_16_a_machine_in_error_is_told_to_the_core_unless_it_is_a_nod
 
 
 @each_row("state", ["scaling-up", "scaling-down", "a new word"])
-def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_scaled_is_a_group_like_any_other(state: str) -> None:
+def test_exoscale_pool_being_scaled_is_an_ordinary_group(state: str) -> None:
     api = both()
     api.all[A].state = state
     assert not seen(api)[A].error
@@ -150,8 +150,8 @@ def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_scaled_is_a_group_like_any_ot
         ("nodepool_state", "renewing-token"),
     ],
 )
-def test_EXO_13_EXO_DEFECT_16_a_pool_that_somebody_else_changes_is_skipped_and_seen(field: str, state: str) -> None:
-    """As a group like any other it would be chosen pass after pass, and pods would wait for it, not for the next."""
+def test_exoscale_pool_changed_by_others_is_observed_but_not_scaled(field: str, state: str) -> None:
+    """As an ordinary group it would be chosen in every pass, and pods would wait for it instead of the next group."""
     api = both()
     setattr(api.all[A], field, state)
     groups = seen(api)
@@ -160,7 +160,7 @@ def test_EXO_13_EXO_DEFECT_16_a_pool_that_somebody_else_changes_is_skipped_and_s
 
 
 @each_row("place", ["more", "nodepool"])
-def test_a_pool_that_cannot_be_understood_carries_its_error_and_stops_no_other(place: str) -> None:
+def test_exoscale_undecodable_pool_has_its_error_and_blocks_no_other(place: str) -> None:
     api = both()
     getattr(api.all[A], place)["size"] = NO_SIZE
     groups = seen(api)
@@ -169,7 +169,7 @@ def test_a_pool_that_cannot_be_understood_carries_its_error_and_stops_no_other(p
     assert not groups[B].error
 
 
-def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_says_so_and_the_others_go_on() -> None:
+def test_exoscale_suspended_pool_is_reported_and_blocks_no_other() -> None:
     api = both()
     api.all[A].state = "suspended"
     groups = seen(api)
@@ -180,14 +180,14 @@ def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_says_so_and_the_others_go_on() -> 
 
 
 @each_row("field", ["state", "nodepool_state"])
-def test_EXO_13_a_pool_that_is_being_deleted_is_no_group(field: str) -> None:
+def test_exoscale_pool_in_deletion_is_not_a_group(field: str) -> None:
     api = both()
     setattr(api.all[A], field, "destroying" if field == "state" else "deleting")
     assert list(seen(api)) == [B]
     assert "is being deleted" in warnings(api, "1:4:web")
 
 
-def test_EXO_13_a_pool_that_is_gone_is_no_group() -> None:
+def test_exoscale_deleted_pool_is_not_a_group() -> None:
     api = both()
     nodes = api.nodes()
     del api.all[A]
@@ -197,14 +197,14 @@ def test_EXO_13_a_pool_that_is_gone_is_no_group() -> None:
 # -- members
 
 
-def test_EXO_14_EXO_DEFECT_10_an_empty_pool_has_no_instances_and_a_template() -> None:
+def test_exoscale_empty_pool_has_no_instances_and_a_template() -> None:
     api = FakeApi(FakeApiPool(size=0), FakeApiPool(B, "more", size=1, owner=NP_B))
     group = seen(api)[A]
     assert (group.target, group.instances) == (0, ())
     assert group.template is not None
 
 
-def test_EXO_DEFECT_11_a_size_that_somebody_changed_is_seen_in_the_next_pass() -> None:
+def test_exoscale_size_changed_by_others_is_seen_in_the_next_pass() -> None:
     api = both()
     assert seen(api)[A].target == 3
     api.all[A].size = 5
@@ -212,13 +212,13 @@ def test_EXO_DEFECT_11_a_size_that_somebody_changed_is_seen_in_the_next_pass() -
     assert (seen(api)[A].target, len(seen(api)[A].instances)) == (5, 5)
 
 
-def test_a_member_that_only_the_pool_knows_is_listed() -> None:
+def test_exoscale_member_known_only_by_the_pool_is_listed() -> None:
     api = both()
     api.all[A].members.append(uuid(500, "i"))
     assert machine(api, uuid(500, "i")).state is CREATING
 
 
-def test_a_machine_that_only_says_itself_where_it_is_makes_the_pool_ours() -> None:
+def test_exoscale_machine_that_alone_names_its_pool_makes_the_pool_ours() -> None:
     api = both()
     nodes = api.nodes(B)
     api.all[B].more["instances"] = ()
@@ -227,22 +227,24 @@ def test_a_machine_that_only_says_itself_where_it_is_makes_the_pool_ours() -> No
     assert not [each for each in group.instances if each.error]
 
 
-def test_a_member_that_is_another_pools_by_its_own_word_is_listed_once() -> None:
+def test_exoscale_machine_claimed_by_two_pools_is_listed_once() -> None:
     api = both()
     api.all[B].more["instances"] = tuple(map(Ref, [*api.all[B].members, api.all[A].members[0]]))
     groups = seen(api)
     assert (len(groups[A].instances), len(groups[B].instances)) == (3, 2)
 
 
-def test_a_pool_that_lists_another_pools_machine_is_not_ours_for_it() -> None:
+def test_exoscale_pool_listing_another_pools_machine_is_not_ours() -> None:
     api = both()
     api.all[B].more["instances"] = tuple(map(Ref, [*api.all[B].members, api.all[A].members[0]]))
     assert list(seen(api, nodes=api.nodes(A))) == [A]
 
 
 @each_row("state", ["running", "error"])
-def test_EXO_6_a_machine_whose_name_a_node_without_a_provider_id_bears_is_not_discarded(state: str) -> None:
-    """Without the vendor's cloud controller no node has one, and the whole group would go after the provision time."""
+def test_exoscale_machine_with_a_node_of_its_name_is_not_unregistered(state: str) -> None:
+    """Without the vendor's cloud controller no node has a provider id, and the whole group would be deleted after the
+    provision
+    time."""
     api = both()
     name, other = api.all[A].members[:2]
     api.set_state(name, state)
@@ -261,7 +263,7 @@ def lost(api: FakeApi, group: str = A) -> list[tuple[str, str]]:
     return [(each.handle, each.error.cls) for each in found if each.error is not None]
 
 
-def test_EXO_9_what_is_missing_in_a_pool_at_rest_is_told_in_the_same_pass() -> None:
+def test_exoscale_machines_missing_in_an_idle_pool_are_reported_in_the_same_pass() -> None:
     api = both()
     api.all[A].size = 5
     assert lost(api) == [(f"placeholder-{A}-0", "OutOfStock"), (f"placeholder-{A}-1", "OutOfStock")]
@@ -272,7 +274,7 @@ def test_EXO_9_what_is_missing_in_a_pool_at_rest_is_told_in_the_same_pass() -> N
     }
 
 
-def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
+def test_exoscale_missing_machines_with_an_exhausted_quota_are_a_quota_error() -> None:
     api = both(quota=Quota("instance", 20, 20))
     api.all[A].size = 4
     assert lost(api) == [(f"placeholder-{A}-0", "QuotaExceeded")]
@@ -290,7 +292,7 @@ def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
         ("state", "a new word"),
     ],
 )
-def test_EXO_8_nothing_is_missing_while_the_vendor_works(field: str, state: str) -> None:
+def test_exoscale_no_machine_is_missing_while_the_vendor_works(field: str, state: str) -> None:
     api = both()
     api.all[A].size = 5
     setattr(api.all[A], field, state)
@@ -298,7 +300,7 @@ def test_EXO_8_nothing_is_missing_while_the_vendor_works(field: str, state: str)
     assert seen(api)[A].target == 5
 
 
-def test_one_that_left_between_two_answers_is_not_missing() -> None:
+def test_exoscale_machine_leaving_between_two_answers_is_not_missing() -> None:
     api = both()
     api.set_state(api.all[A].members[0], "destroying")
     assert not lost(api)
@@ -306,14 +308,14 @@ def test_one_that_left_between_two_answers_is_not_missing() -> None:
     assert not lost(api)
 
 
-def test_a_nodepool_that_is_ahead_of_its_pool_misses_nothing() -> None:
+def test_exoscale_nodepool_ahead_of_its_pool_misses_no_machine() -> None:
     api = both()
     api.all[A].nodepool["size"] = 9
     assert not lost(api)
     assert seen(api)[A].target == 9
 
 
-def test_the_last_one_of_a_standalone_pool_cannot_be_taken_back_so_it_is_not_told() -> None:
+def test_exoscale_last_machine_of_a_standalone_pool_is_never_reported_missing() -> None:
     api = FakeApi(FakeApiPool(A, "db", "", size=1))
     api.all[A].members.clear()
     api.machines.clear()
@@ -323,7 +325,7 @@ def test_the_last_one_of_a_standalone_pool_cannot_be_taken_back_so_it_is_not_tol
 # -- bounds
 
 
-def test_EXO_5_EXO_DEFECT_4_without_a_spec_the_maximum_is_what_the_quota_leaves() -> None:
+def test_exoscale_maximum_without_a_spec_is_what_the_quota_leaves() -> None:
     api = both(quota=Quota("instance", 15, 20))
     groups = seen(api)
     assert {name: (group.min, group.max) for name, group in groups.items()} == {A: (1, 8), B: (1, 7)}
@@ -333,17 +335,17 @@ def test_EXO_5_EXO_DEFECT_4_without_a_spec_the_maximum_is_what_the_quota_leaves(
     ("quota", "most"),
     [(Quota("instance", 900, -1), 1000), (Quota("instance", 25, 20), 3), (Quota("instance", 0, 0), 3)],
 )
-def test_EXO_5_EXO_DEFECT_4_no_limit_is_no_maximum_of_minus_one(quota: Quota, most: int) -> None:
+def test_exoscale_unlimited_quota_is_not_a_maximum_of_minus_one(quota: Quota, most: int) -> None:
     assert seen(both(quota=quota))[A].max == most
 
 
-def test_EXO_5_a_maximum_is_never_below_the_minimum() -> None:
+def test_exoscale_maximum_is_never_below_the_minimum() -> None:
     api = FakeApi(FakeApiPool(size=0), quota=Quota("instance", 20, 20))
     group = seen(api, sksCluster="prod")[A]
     assert (group.min, group.max) == (1, 1)
 
 
-def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_no_maximum_of_zero() -> None:
+def test_exoscale_unreadable_quota_is_not_a_maximum_of_zero() -> None:
     api = both()
     api.trouble["quota"] = [Transient("HTTP 500")]
     assert seen(api)[A].max == 3
@@ -351,25 +353,25 @@ def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_no_maximum_of_zero() -> Non
     assert "quota could not be read" in warnings(api)
 
 
-def test_EXO_DEFECT_13_a_nodepool_may_be_scaled_to_zero_and_a_pool_keeps_one() -> None:
+def test_exoscale_nodepool_may_be_scaled_to_zero_and_a_pool_keeps_one() -> None:
     api = both()
     groups = seen(api, "0:4:web", "0:4:db")
     assert (groups[A].min, groups[B].min) == (0, 1)
     assert f"{B}: instance pool db" in warnings(api, "0:4:web", "0:4:db")
 
 
-def test_the_vendors_own_least_is_respected() -> None:
+def test_exoscale_vendors_own_minimum_is_respected() -> None:
     api = both()
     api.all[A].more["min_available"] = 2
     assert seen(api, "0:4:web")[A].min == 2
     assert "maximum is 1" in seen(api, "0:1:web")[A].error
 
 
-# -- trouble
+# -- failing calls
 
 
 @each_row("error", [Transient("500"), Throttled("429"), ProviderError("?")])
-def test_pools_that_cannot_be_read_end_the_pass(error: ProviderError) -> None:
+def test_exoscale_unreadable_pools_end_the_pass(error: ProviderError) -> None:
     api = both()
     api.trouble["pools"] = [error]
     with pytest.raises(type(error)):
@@ -377,7 +379,7 @@ def test_pools_that_cannot_be_read_end_the_pass(error: ProviderError) -> None:
     assert api.calls == ["pools"]
 
 
-def test_machines_that_cannot_be_read_make_the_pass_less_sure() -> None:
+def test_exoscale_unreadable_machines_are_a_gap() -> None:
     api = both()
     api.trouble["instances"] = [Transient("500")]
     groups = seen(api)
@@ -389,7 +391,7 @@ def test_machines_that_cannot_be_read_make_the_pass_less_sure() -> None:
     assert "states of machines could not be read" in warnings(api)
 
 
-def test_clusters_that_cannot_be_read_stop_their_groups_only() -> None:
+def test_exoscale_unreadable_clusters_block_only_their_groups() -> None:
     api = both()
     api.trouble["clusters"] = [Transient("500")]
     groups = seen(api)
@@ -398,7 +400,7 @@ def test_clusters_that_cannot_be_read_stop_their_groups_only() -> None:
     assert not groups[B].error
 
 
-def test_types_that_cannot_be_read_cost_the_templates() -> None:
+def test_exoscale_unreadable_types_cost_only_the_templates() -> None:
     api = both()
     api.trouble["instance_types"] = [Transient("500")]
     group = seen(api)[A]
@@ -406,7 +408,7 @@ def test_types_that_cannot_be_read_cost_the_templates() -> None:
     assert "instance types could not be read" in group.template_error
 
 
-def test_EXO_DEFECT_14_a_pool_of_another_cluster_is_left_alone() -> None:
+def test_exoscale_pool_of_another_cluster_is_untouched() -> None:
     api = FakeApi(
         FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
     )
@@ -414,7 +416,7 @@ def test_EXO_DEFECT_14_a_pool_of_another_cluster_is_left_alone() -> None:
     assert NP_A in str(seen(api, nodes=api.nodes(A))[A].template)
 
 
-def test_a_pool_with_a_manager_of_an_unknown_kind_is_a_pool() -> None:
+def test_exoscale_pool_with_a_manager_of_unknown_kind_is_a_standalone_pool() -> None:
     api = both()
     api.all[B].more["manager"] = Manager(uuid(9, "x"), "something-new")
     assert not seen(api)[B].error

@@ -1,4 +1,4 @@
-"""Keys with upstream's lists of operations: 403 for whole lists, and all of it still works (exoscale.md §1; EXO_16)."""
+"""Keys with upstream's operations: complete lists are forbidden with 403, and everything still works."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from tests.unit.providers.exoscale.fake_api import (
 
 
 def key(*pools: FakeApiPool, sks: bool = True) -> FakeApi:
-    """A zone and a key that may do what upstream's list says."""
+    """A zone, and a key with the operations that upstream documents."""
     api = FakeApi(*pools)
     api.denied = {"pools", "instances"} | (set() if sks else {"clusters", "scale_nodepool", "evict_nodepool"})
     return api
 
 
 @each_row("size", [3, 80])
-def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> None:
+def test_exoscale_sks_key_reads_its_groups_pool_by_pool(size: int) -> None:
     api = key(FakeApiPool(size=size), FakeApiPool(B, "gpu", owner=NP_B, size=0))
     groups = seen(api)
     assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (0, 0)}
@@ -46,7 +46,7 @@ def test_EXO_16_a_key_for_sks_sees_its_groups_in_calls_by_pools(size: int) -> No
 
 
 @each_row("size", [3, 80])
-def test_EXO_16_a_key_for_instance_pools_sees_its_groups_in_calls_by_pools(size: int) -> None:
+def test_exoscale_instance_pool_key_reads_its_groups_pool_by_pool(size: int) -> None:
     api = key(FakeApiPool(A, "db", "", size=size), FakeApiPool(B, "web", THEIRS, NP_B, size=9), sks=False)
     groups = seen(api, nodes=api.nodes(A))
     assert {name: (group.target, group.error) for name, group in groups.items()} == {A: (size, "")}
@@ -54,7 +54,7 @@ def test_EXO_16_a_key_for_instance_pools_sees_its_groups_in_calls_by_pools(size:
     assert seen(api, "1:7:db", nodes=api.nodes(A))[A].max == 7
 
 
-def test_EXO_16_nodes_without_labels_lead_to_their_nodepools_too() -> None:
+def test_exoscale_restricted_key_finds_nodepools_of_nodes_without_labels() -> None:
     api = key(FakeApiPool(size=3))
     nodes = [node(each.name, each.provider_id) for each in api.nodes()]
     group = seen(api, nodes=nodes)[A]
@@ -62,7 +62,7 @@ def test_EXO_16_nodes_without_labels_lead_to_their_nodepools_too() -> None:
     assert sum(call.startswith("instance ") for call in api.calls) == 1
 
 
-def test_EXO_16_a_machine_that_is_no_node_is_asked_for() -> None:
+def test_exoscale_restricted_key_reads_a_machine_without_a_node_separately() -> None:
     api = key(FakeApiPool(size=3))
     name = api.all[A].members[2]
     api.set_state(name, "error")
@@ -71,13 +71,13 @@ def test_EXO_16_a_machine_that_is_no_node_is_asked_for() -> None:
     assert sum(call.startswith("instance ") for call in api.calls) == 1
 
 
-def test_EXO_16_a_machine_that_is_gone_holds_up_no_other() -> None:
+def test_exoscale_restricted_key_vanished_machine_blocks_no_other() -> None:
     api = key(FakeApiPool(A, "db", "", size=2), sks=False)
     gone = node("left over", f"exoscale://{uuid(700, 'i')}")
     assert seen(api, nodes=[gone, *api.nodes()])[A].target == 2
 
 
-def test_EXO_16_only_one_of_the_lists_may_be_forbidden() -> None:
+def test_exoscale_restricted_key_may_lack_only_one_of_the_lists() -> None:
     api = key(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2))
     api.denied = {"instances"}
     assert {name: len(group.instances) for name, group in seen(api).items()} == {A: 3, B: 2}
@@ -85,14 +85,14 @@ def test_EXO_16_only_one_of_the_lists_may_be_forbidden() -> None:
     assert {name: len(group.instances) for name, group in seen(api).items()} == {A: 3, B: 2}
 
 
-def test_EXO_16_both_keys_scale() -> None:
+def test_exoscale_both_restricted_keys_can_scale() -> None:
     for api in (key(FakeApiPool(size=3)), key(FakeApiPool(A, "db", "", size=3), sks=False)):
         assert isinstance(to_the_end(api, grow(3, 5)), Succeeded)
         assert isinstance(to_the_end(api, remove(5, *api.all[A].members[:4])), Succeeded)
         assert (api.all[A].size, len(api.evicted), api.chosen) == (1, 4, [])
 
 
-def test_EXO_16_groups_are_named_by_a_key_that_may_not_list() -> None:
+def test_exoscale_restricted_key_accepts_groups_by_name() -> None:
     api = key(FakeApiPool(size=0), FakeApiPool(B, "db", "", NP_B, size=2))
     for name in ("web", "prod/web", NP_A, A):
         assert seen(api, f"0:7:{name}", nodes=[])[A].max == 7
@@ -100,7 +100,7 @@ def test_EXO_16_groups_are_named_by_a_key_that_may_not_list() -> None:
     assert seen(api, f"1:7:{uuid(9, 'p')}", nodes=[]) == {}
 
 
-def test_a_key_that_may_nothing_is_refused_in_few_calls() -> None:
+def test_exoscale_key_without_permissions_is_refused_in_few_calls() -> None:
     api = key(FakeApiPool(size=50))
     api.denied |= {"clusters", "pool", "instance"}
     with pytest.raises(Unauthorized):
@@ -108,7 +108,7 @@ def test_a_key_that_may_nothing_is_refused_in_few_calls() -> None:
     assert len(api.calls) <= 6
 
 
-def test_a_key_that_is_no_key_is_refused_at_once() -> None:
+def test_exoscale_invalid_key_is_refused_at_once() -> None:
     api = FakeApi(FakeApiPool(size=5))
     api.trouble["pools"] = [Unauthorized("HTTP 401", code="401")]
     with pytest.raises(Unauthorized):
@@ -116,14 +116,14 @@ def test_a_key_that_is_no_key_is_refused_at_once() -> None:
     assert api.calls == ["pools"]
 
 
-def test_a_pool_that_cannot_be_read_alone_carries_its_error() -> None:
+def test_exoscale_restricted_key_unreadable_pool_has_its_error() -> None:
     api = key(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B, size=1))
     api.trouble["pool"] = [Transient("HTTP 500")]
     groups = seen(api)
     assert sorted(bool(group.error) for group in groups.values()) == [False, True]
 
 
-def test_a_named_pool_that_cannot_be_read_alone_keeps_its_bounds() -> None:
+def test_exoscale_restricted_key_unreadable_named_pool_keeps_its_bounds() -> None:
     api = key(FakeApiPool(A, "db", "", size=3), FakeApiPool(B, "api", "", NP_B, size=1), sks=False)
     api.trouble["pool"] = [Transient("HTTP 500")]
     groups = seen(api, f"2:7:{A}", f"0:3:{B}", nodes=api.nodes(B))
@@ -132,7 +132,7 @@ def test_a_named_pool_that_cannot_be_read_alone_keeps_its_bounds() -> None:
     assert (group.min, group.max, "HTTP 500" in group.error) == (2, 7, True)
 
 
-def test_who_is_refused_at_the_second_machine_does_not_ask_for_the_rest() -> None:
+def test_exoscale_restricted_key_refused_at_a_machine_stops_further_reads() -> None:
     api = key(FakeApiPool(size=60))
     api.denied.add("instance")
     group = seen(api, nodes=api.nodes()[:1])[A]
@@ -140,7 +140,7 @@ def test_who_is_refused_at_the_second_machine_does_not_ask_for_the_rest() -> Non
     assert sum(call.startswith("instance ") for call in api.calls) <= 2
 
 
-def test_EXO_16_a_removal_of_many_that_are_gone_asks_one_by_one() -> None:
+def test_exoscale_restricted_key_looks_up_vanished_targets_one_by_one() -> None:
     api = key(FakeApiPool(A, "db", "", size=6), sks=False)
     names = list(api.all[A].members)
     for name in names[:4]:

@@ -1,4 +1,4 @@
-"""The provider as the registry builds it, and errors at its border (providers/base.py)."""
+"""The provider as the registry builds it, and the errors that leave it (providers/base.py)."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def connection(**settings: str) -> Connection:
     return Connection("ours", {**SETTINGS, **settings}, (GroupPolicy("exoscale", "web"),), _unread, None, lambda: 0.0)
 
 
-def test_it_is_built_without_reading_or_sending_anything() -> None:
+def test_exoscale_provider_is_built_without_reading_or_sending_anything() -> None:
     assert registry.build("exoscale", connection()).name == "exoscale"
 
 
-def test_settings_that_cannot_be_are_said_when_it_is_built() -> None:
+def test_exoscale_provider_invalid_settings_are_reported_when_it_is_built() -> None:
     with pytest.raises(BadInput, match=r"providers\.exoscale\.zone"):
         registry.build("exoscale", connection(zone="geneva"))
 
 
 def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
-    """Every change there is, for a group of three, of which one more is wanted."""
+    """Every kind of change, for a group of three that is to grow by one."""
     api = FakeApi(FakeApiPool(size=3))
     api.all[A].size = 4
     polled = operation(OperationKind.DECREASE_TARGET, A, 4, 3)
@@ -64,7 +64,7 @@ def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
 
 
 @each_row("error", [Throttled("429", retry_after=9.0), Transient("500"), Conflict("409")])
-def test_EXO_10_what_is_temporary_is_raised_by_every_change(error: ProviderError) -> None:
+def test_exoscale_provider_raises_temporary_errors_of_every_change(error: ProviderError) -> None:
     api, changes = asked()
     for verb, each in changes:
         api.trouble["pool"] = [error]
@@ -73,7 +73,7 @@ def test_EXO_10_what_is_temporary_is_raised_by_every_change(error: ProviderError
 
 
 @each_row("cls", [NotFound, Unauthorized, InvalidRequest, QuotaExceeded, OutOfStock, Unknown])
-def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls: type[ProviderError]) -> None:
+def test_exoscale_provider_returns_permanent_errors_with_class_and_code(cls: type[ProviderError]) -> None:
     api, changes = asked()
     for verb, each in changes:
         api.trouble["clusters"] = [cls("the vendor says no", code="V")]
@@ -81,11 +81,11 @@ def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls
         assert isinstance(outcome, Failed)
         if not (
             cls is NotFound and each.spec.kind is OperationKind.DELETE_NODES
-        ):  # then it is asked whether its machines are gone
+        ):  # then the provider checks whether its machines are gone
             assert (outcome.error_class, outcome.code) == (cls.__name__, "V")
 
 
-def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() -> None:
+def test_exoscale_provider_operation_on_an_unknown_group_does_not_crash() -> None:
     api = FakeApi()
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
@@ -95,8 +95,8 @@ def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() 
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
 
 
-def test_a_pool_whose_numbers_cannot_be_understood_is_not_touched_and_no_success_is_made_up() -> None:
-    """Its Nodepool comes from a list, in which it stands without a size (answers.py)."""
+def test_exoscale_provider_pool_with_invalid_numbers_is_untouched() -> None:
+    """Its Nodepool comes from a list in which it has no size (decoding.py)."""
     api, changes = asked()
     api.all[A].nodepool["size"] = NO_SIZE
     for verb, each in changes:

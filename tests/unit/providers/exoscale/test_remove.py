@@ -1,4 +1,4 @@
-"""Removing: exactly the machines that were named go, by one eviction, or none does (exoscale.md §3, §5, §6)."""
+"""Removal: exactly the named machines, by one eviction, or none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def discard(size: int, *handles: str) -> Operation:
 @each_row(
     ("pool", "call"), [(FakeApiPool(size=4), "evict_nodepool web"), (FakeApiPool(A, "db", "", size=4), "evict_pool db")]
 )
-def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: FakeApiPool, call: str) -> None:
+def test_exoscale_remove_is_one_eviction_by_the_call_of_the_pool_kind(pool: FakeApiPool, call: str) -> None:
     api = FakeApi(pool)
     first, second, third, fourth = pool.members
     outcome = to_the_end(api, remove(4, second, fourth))
@@ -47,7 +47,7 @@ def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: FakeApiPool, 
     assert (pool.members, pool.size, api.chosen) == ([first, third], 2, [])
 
 
-def test_EXO_11_EXO_DEFECT_9_below_the_minimum_is_refused_before_any_write() -> None:
+def test_exoscale_remove_below_the_minimum_is_refused_before_any_write() -> None:
     api = sks(3)
     names = api.all[A].members
     outcome = provider(api, "2:9:web").remove(remove(3, names[0], names[1]))
@@ -57,7 +57,7 @@ def test_EXO_11_EXO_DEFECT_9_below_the_minimum_is_refused_before_any_write() -> 
     assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), InProgress)
 
 
-def test_EXO_11_without_a_spec_one_is_kept_and_a_nodepool_with_one_may_be_emptied() -> None:
+def test_exoscale_remove_keeps_one_without_a_spec_and_may_empty_a_nodepool_with_one() -> None:
     api = sks(1)
     (name,) = api.all[A].members
     assert isinstance(provider(api).remove(remove(1, name)), Failed)
@@ -65,7 +65,7 @@ def test_EXO_11_without_a_spec_one_is_kept_and_a_nodepool_with_one_may_be_emptie
     assert api.all[A].size == 0
 
 
-def test_EXO_11_EXO_DEFECT_9_another_groups_machine_is_refused_by_name_before_any_write() -> None:
+def test_exoscale_remove_names_another_groups_machine_before_any_write() -> None:
     api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", size=3))
     theirs = api.all[B].members[0]
     outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
@@ -76,7 +76,7 @@ def test_EXO_11_EXO_DEFECT_9_another_groups_machine_is_refused_by_name_before_an
     assert not api.writes()
 
 
-def test_a_machine_of_no_pool_is_refused() -> None:
+def test_exoscale_remove_refuses_a_machine_of_no_pool() -> None:
     api = sks(3)
     name = api.all[A].members.pop()
     api.machines[name] = type(api.machines[name])(name, state="running")
@@ -88,14 +88,14 @@ def test_a_machine_of_no_pool_is_refused() -> None:
 @each_row(
     "target", [RemovalTarget("n", "aws:///i-1", "i-1"), RemovalTarget("n", ""), RemovalTarget("n", "", "../evil")]
 )
-def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: RemovalTarget) -> None:
+def test_exoscale_remove_refuses_a_target_that_is_not_a_machine_of_this_cloud(target: RemovalTarget) -> None:
     api = sks()
     asked = new_operation("r", "ours", "exoscale", A, OperationKind.DELETE_NODES, "p", 0.0, 4, 3, (target,))
     assert isinstance(provider(api).remove(asked), Failed)
     assert api.calls == []
 
 
-def test_EXO_11_who_is_gone_already_is_dropped_and_the_others_go() -> None:
+def test_exoscale_remove_skips_machines_already_gone() -> None:
     api = sks(4)
     gone, going, left = api.all[A].members[:3]
     del api.machines[gone]
@@ -108,7 +108,7 @@ def test_EXO_11_who_is_gone_already_is_dropped_and_the_others_go() -> None:
     assert api.all[A].size == 1
 
 
-def test_all_gone_already_is_done_without_a_write() -> None:
+def test_exoscale_remove_with_all_machines_gone_is_done_without_a_write() -> None:
     api = sks(4)
     asked = remove(4, api.all[A].members[0])
     assert isinstance(to_the_end(api, asked), Succeeded)
@@ -117,7 +117,7 @@ def test_all_gone_already_is_done_without_a_write() -> None:
 
 
 @each_row("lag", [False, True])
-def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
+def test_exoscale_remove_with_a_lost_answer_never_evicts_twice(lag: bool) -> None:
     api = sks(5, lag=lag)
     asked = remove(5, api.all[A].members[1], api.all[A].members[3])
     api.lost.add("evict_nodepool")
@@ -129,7 +129,7 @@ def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])
 
 
-def test_EXO_11_an_eviction_that_did_not_get_through_is_asked_for_again() -> None:
+def test_exoscale_remove_repeats_an_eviction_that_did_not_arrive() -> None:
     api = sks(3)
     api.trouble["evict_nodepool"] = [Transient("HTTP 503")]
     assert isinstance(to_the_end(api, remove(3, api.all[A].members[0])), Succeeded)
@@ -137,11 +137,11 @@ def test_EXO_11_an_eviction_that_did_not_get_through_is_asked_for_again() -> Non
     assert (api.all[A].size, len(api.evicted)) == (2, 1)
 
 
-def test_EXO_17_two_functions_evict_once() -> None:
+def test_exoscale_remove_by_two_functions_evicts_once() -> None:
     api = sks(4, steps=3)
     asked = remove(4, api.all[A].members[0])
     assert isinstance(provider(api).remove(asked), InProgress)
-    assert isinstance(provider(api).remove(asked), Succeeded)  # it is going
+    assert isinstance(provider(api).remove(asked), Succeeded)  # its deletion has begun
     api.set_state(api.all[A].members[0], "running")
     for _ in range(2):
         with pytest.raises(Conflict):
@@ -151,7 +151,7 @@ def test_EXO_17_two_functions_evict_once() -> None:
     assert api.all[A].size == 3
 
 
-def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
+def test_exoscale_concurrent_removals_remove_one_machine_each() -> None:
     api = sks(5)
     one, two = (remove(5, api.all[A].members[at]) for at in (0, 2))
     assert isinstance(provider(api).remove(one), InProgress)
@@ -163,9 +163,10 @@ def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
 
 
 @each_row("refused", [False, True])
-def test_EXO_10_a_removal_in_a_busy_pool_waits_long_enough_for_its_turn(refused: bool) -> None:
-    """The executor tries eight times; ten removals of one plan were given up, drained, in less than the time of five
-    evictions. A discard, which drained nobody and has ten minutes, comes back as soon as before."""
+def test_exoscale_remove_from_a_busy_pool_waits_long_enough(refused: bool) -> None:
+    """The executor makes eight attempts; ten removals of one plan were abandoned, fully drained, in less time than five
+    evictions take. A deletion of unregistered instances drains nothing and has ten minutes, so its retry delay is
+    unchanged."""
     api = sks(5)
     if refused:
         api.trouble["evict_nodepool"] = [Conflict("409", code="409")] * 2
@@ -180,7 +181,7 @@ def test_EXO_10_a_removal_in_a_busy_pool_waits_long_enough_for_its_turn(refused:
     assert raised.value.retry_after == 0.0
 
 
-def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
+def test_exoscale_slow_eviction_costs_one_call_per_message() -> None:
     api = sks(4, steps=50)
     asked = remove(4, api.all[A].members[0])
     asked = continued(asked, provider(api).remove(asked))
@@ -194,7 +195,7 @@ def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
     ("reason", "cls"),
     [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"), ("incorrect", "InvalidRequest")],
 )
-def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, cls: str) -> None:
+def test_exoscale_failed_eviction_reports_the_reason_and_the_remaining_machines(reason: str, cls: str) -> None:
     api = sks(4, lag=True, steps=10_000)
     name, other = api.all[A].members[:2]
     asked = remove(4, name, other)
@@ -207,7 +208,7 @@ def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, c
     assert name in outcome.message
 
 
-def test_an_eviction_that_succeeds_and_does_nothing_is_not_believed_for_ever() -> None:
+def test_exoscale_eviction_that_succeeds_without_effect_finally_fails() -> None:
     api = sks(4, lag=True, steps=10_000)
     asked = remove(4, api.all[A].members[0])
     asked = continued(asked, provider(api).remove(asked))
@@ -220,7 +221,7 @@ def test_an_eviction_that_succeeds_and_does_nothing_is_not_believed_for_ever() -
     assert len(api.writes()) == 1
 
 
-def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
+def test_exoscale_remove_counts_machines_of_a_deleted_pool_as_removed() -> None:
     api = sks(2)
     asked = remove(2, *api.all[A].members)
     del api.all[A]
@@ -232,10 +233,10 @@ def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
     assert provider(api).release(asked) is False
 
 
-# -- discarding
+# -- deletion of unregistered instances
 
 
-def test_a_discard_asks_no_minimum_and_spares_who_has_joined() -> None:
+def test_exoscale_delete_instances_ignores_the_minimum_and_spares_joined_ones() -> None:
     api = sks(2)
     name, other = api.all[A].members
     outcome = provider(api, "2:9:web", kube=FakeApiKube(f"exoscale://{other}")).remove(discard(2, name, other))
@@ -245,7 +246,7 @@ def test_a_discard_asks_no_minimum_and_spares_who_has_joined() -> None:
     assert isinstance(provider(api, "2:9:web", kube=FakeApiKube("")).remove(discard(2, name)), InProgress)
 
 
-def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
+def test_exoscale_delete_instances_waits_for_a_silent_cluster() -> None:
     api, kube = sks(2), FakeApiKube()
     kube.down = True
     with pytest.raises(Transient):
@@ -253,7 +254,7 @@ def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
     assert not api.writes()
 
 
-def test_EXO_9_discarding_what_never_came_lowers_the_size_and_touches_nobody() -> None:
+def test_exoscale_delete_instances_of_placeholders_only_lowers_the_size() -> None:
     api = sks(2)
     api.all[A].size, api.all[A].stock = 5, 0
     handles = [each.handle for each in seen(api)[A].instances if each.error]
@@ -264,8 +265,8 @@ def test_EXO_9_discarding_what_never_came_lowers_the_size_and_touches_nobody() -
     assert len(api.writes()) == 1
 
 
-def test_EXO_9_what_came_after_all_stays() -> None:
-    """Between the plan and the discard two of the three have been made."""
+def test_exoscale_delete_instances_spares_machines_that_arrived_late() -> None:
+    """Between the plan and the deletion, two of the three have been created."""
     api = sks(2)
     api.all[A].size, api.all[A].stock = 5, 0
     handles = [each.handle for each in seen(api)[A].instances if each.error]
@@ -274,7 +275,7 @@ def test_EXO_9_what_came_after_all_stays() -> None:
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (4, 4, [])
 
 
-def test_EXO_15_a_broken_machine_and_missing_ones_go_together() -> None:
+def test_exoscale_delete_instances_handles_failed_and_missing_ones_together() -> None:
     api = sks(3)
     api.all[A].size, api.all[A].stock = 5, 0
     broken = api.all[A].members[1]
@@ -289,7 +290,7 @@ def test_EXO_15_a_broken_machine_and_missing_ones_go_together() -> None:
     assert len(api.writes()) == 2
 
 
-def test_a_size_that_the_vendor_will_not_lower_is_told() -> None:
+def test_exoscale_delete_instances_reports_a_size_the_vendor_refuses_to_lower() -> None:
     api = sks(2, lag=True, steps=10_000)
     api.all[A].size = 4
     asked = discard(4, f"placeholder-{A}-0", f"placeholder-{A}-1")
@@ -300,7 +301,7 @@ def test_a_size_that_the_vendor_will_not_lower_is_told() -> None:
     assert (outcome.error_class, len(api.writes())) == ("Unauthorized", 1)
 
 
-def test_a_pool_that_is_being_changed_keeps_what_never_came_for_later() -> None:
+def test_exoscale_delete_instances_waits_for_a_pool_in_change() -> None:
     api = sks(2)
     api.all[A].size, api.all[A].state = 4, "scaling-up"
     with pytest.raises(Conflict):
@@ -308,7 +309,7 @@ def test_a_pool_that_is_being_changed_keeps_what_never_came_for_later() -> None:
     assert not api.writes()
 
 
-def test_placeholders_of_a_group_that_has_grown_meanwhile_are_left_alone() -> None:
+def test_exoscale_placeholders_of_a_group_grown_meanwhile_are_kept() -> None:
     api = sks(2)
     api.all[A].size = 6
     outcome = provider(api).remove(discard(5, f"placeholder-{A}-0"))
@@ -317,23 +318,23 @@ def test_placeholders_of_a_group_that_has_grown_meanwhile_are_left_alone() -> No
     assert not api.writes()
 
 
-def test_another_groups_placeholder_is_refused() -> None:
+def test_exoscale_placeholder_of_another_group_is_refused() -> None:
     api = sks(2)
     assert isinstance(provider(api).remove(discard(2, f"placeholder-{B}-0")), Failed)
     assert api.calls == []
 
 
-# -- releasing
+# -- rollback
 
 
-def test_what_was_not_taken_up_can_be_taken_back() -> None:
+def test_exoscale_removal_not_yet_accepted_can_be_rolled_back() -> None:
     api = sks(3)
     asked = remove(3, api.all[A].members[0])
     assert provider(api).release(asked) is True
     assert not api.writes()
 
 
-def test_what_was_taken_up_cannot_and_meanwhile_nobody_can_say() -> None:
+def test_exoscale_accepted_removal_cannot_be_rolled_back_and_is_unknown_meanwhile() -> None:
     api = sks(3, steps=2)
     asked = remove(3, api.all[A].members[0], api.all[A].members[1])
     provider(api).remove(asked)
@@ -346,14 +347,14 @@ def test_what_was_taken_up_cannot_and_meanwhile_nobody_can_say() -> None:
 
 
 @each_row(("field", "state"), [("state", "scaling-down"), ("nodepool_state", "scaling")])
-def test_while_a_pool_shrinks_nobody_can_say_who_stays(field: str, state: str) -> None:
+def test_exoscale_rollback_result_is_unknown_while_a_pool_shrinks(field: str, state: str) -> None:
     api = sks(3)
     setattr(api.all[A], field, state)
     with pytest.raises(Conflict):
         provider(api).release(remove(3, api.all[A].members[0]))
 
 
-def test_placeholders_are_given_back_while_the_size_stands() -> None:
+def test_exoscale_placeholders_can_be_rolled_back_while_the_size_stands() -> None:
     api = sks(2)
     api.all[A].size = 3
     asked = operation(OperationKind.DELETE_INSTANCES, A, 3, 2, f"placeholder-{A}-0")
@@ -362,7 +363,7 @@ def test_placeholders_are_given_back_while_the_size_stands() -> None:
     assert provider(api).release(asked) is False
 
 
-def test_a_machine_that_nobody_knows_counts_as_removed() -> None:
+def test_exoscale_rollback_counts_an_unknown_machine_as_removed() -> None:
     api = sks(3)
     assert isinstance(provider(api).remove(remove(3, uuid(900, "i"))), Succeeded)
     assert not api.writes()

@@ -1,4 +1,4 @@
-"""Growing and taking back: absolute sizes, operations that are followed and not waited for (exoscale.md §3, §5, §6)."""
+"""Scale-up and target decrease: absolute sizes, and operations that are polled without waiting."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def standalone(size: int = 2, **more: object) -> FakeApi:
 
 
 @each_row(("api", "call"), [(sks(), "scale_nodepool web 5"), (standalone(), "scale_pool db 5")])
-def test_EXO_7_each_kind_is_grown_by_its_own_call_to_an_absolute_size(api: FakeApi, call: str) -> None:
+def test_exoscale_scale_up_sends_an_absolute_size_by_the_call_of_the_pool_kind(api: FakeApi, call: str) -> None:
     outcome = to_the_end(api, grow(2, 5))
     assert isinstance(outcome, Succeeded)
     assert outcome.facts["created"] == 3
@@ -41,14 +41,14 @@ def test_EXO_7_each_kind_is_grown_by_its_own_call_to_an_absolute_size(api: FakeA
     assert len(api.all[A].members) == 5
 
 
-def test_EXO_7_from_zero() -> None:
+def test_exoscale_scale_up_from_zero() -> None:
     api = sks(0)
     assert isinstance(to_the_end(api, grow(0, 2)), Succeeded)
     assert len(api.all[A].members) == 2
 
 
 @each_row(("start", "to"), [(2, 2), (2, 1), (2, 8)])
-def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start: int, to: int) -> None:
+def test_exoscale_invalid_or_too_large_scale_up_is_refused_before_any_write(start: int, to: int) -> None:
     api = sks()
     outcome = provider(api, "1:7:web").grow(grow(start, to))
     assert isinstance(outcome, Failed)
@@ -59,7 +59,7 @@ def test_EXO_7_no_growth_and_past_the_maximum_are_refused_before_any_write(start
 @each_row(
     ("quota", "cls"), [(Quota("instance", 18, 20), "QuotaExceeded"), (Quota("instance", 2, -1), "InvalidRequest")]
 )
-def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str) -> None:
+def test_exoscale_scale_up_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
     outcome = provider(api, unlimitedMax="4").grow(grow(2, 5))
@@ -68,13 +68,13 @@ def test_EXO_5_past_the_quota_is_refused_before_any_write(quota: Quota, cls: str
     assert not api.writes()
 
 
-def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_forbids_no_growth() -> None:
+def test_exoscale_unreadable_quota_forbids_no_scale_up() -> None:
     api = sks()
     api.trouble["quota"] = [errors.Transient("HTTP 500")]
     assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
 
 
-def test_a_size_that_somebody_changed_is_left_alone() -> None:
+def test_exoscale_scale_up_leaves_a_size_changed_by_others() -> None:
     api = sks(3)
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
@@ -82,8 +82,8 @@ def test_a_size_that_somebody_changed_is_left_alone() -> None:
     assert not api.writes()
 
 
-def test_EXO_DEFECT_9_the_size_is_read_now_and_not_remembered() -> None:
-    """A growth planned from a size that holds again is carried out; nothing is added to anything."""
+def test_exoscale_scale_up_reads_the_current_size() -> None:
+    """A scale-up planned from a size that holds again is carried out; sizes are absolute and never added."""
     api = sks(2)
     api.all[A].size = 4
     assert isinstance(provider(api).grow(grow(2, 5)), Failed)
@@ -92,7 +92,7 @@ def test_EXO_DEFECT_9_the_size_is_read_now_and_not_remembered() -> None:
     assert api.all[A].size == 5
 
 
-def test_asked_again_it_buys_nothing_more() -> None:
+def test_exoscale_repeated_scale_up_buys_nothing_more() -> None:
     api = sks()
     for _ in range(3):
         assert isinstance(provider(api).grow(grow(2, 5)), InProgress)
@@ -103,7 +103,7 @@ def test_asked_again_it_buys_nothing_more() -> None:
 
 @each_row("lag", [False, True])
 @each_row("make", [sks, standalone])
-def test_a_lost_answer_buys_nothing_twice(make: object, lag: bool) -> None:
+def test_exoscale_scale_up_with_a_lost_answer_never_buys_twice(make: object, lag: bool) -> None:
     api: FakeApi = make(2, lag=lag)  # type: ignore[operator]
     api.lost.add(f"scale_{'nodepool' if api.all[A].cluster else 'pool'}")
     with pytest.raises(errors.Transient):
@@ -112,7 +112,7 @@ def test_a_lost_answer_buys_nothing_twice(make: object, lag: bool) -> None:
     assert (api.all[A].size, len(api.all[A].members), api.chosen) == (5, 5, [])
 
 
-def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_waited_for() -> None:
+def test_exoscale_slow_scale_up_is_polled_without_waiting() -> None:
     api = sks(2, steps=20)
     asked, outcome = grow(2, 5), provider(api).grow(grow(2, 5))
     waits: list[float] = []
@@ -133,7 +133,7 @@ def test_EXO_8_EXO_DEFECT_5_EXO_DEFECT_6_a_slow_operation_is_followed_and_never_
     assert isinstance(to_the_end(api, grow(5, 7)), Succeeded)
 
 
-def test_EXO_DEFECT_5_a_growth_that_takes_too_long_is_no_failure() -> None:
+def test_exoscale_scale_up_that_takes_too_long_is_no_failure() -> None:
     api = sks(2, steps=10_000)
     outcome = to_the_end(api, grow(2, 5))
     assert isinstance(outcome, Succeeded)
@@ -151,7 +151,7 @@ def test_EXO_DEFECT_5_a_growth_that_takes_too_long_is_no_failure() -> None:
         ("a new word", "Unknown"),
     ],
 )
-def test_EXO_9_EXO_DEFECT_12_a_failed_operation_says_why(reason: str, cls: str) -> None:
+def test_exoscale_failed_scale_up_reports_the_reason(reason: str, cls: str) -> None:
     api = sks(2, stock=0, reason=reason)
     outcome = to_the_end(api, grow(2, 4))
     assert isinstance(outcome, Failed)
@@ -159,7 +159,7 @@ def test_EXO_9_EXO_DEFECT_12_a_failed_operation_says_why(reason: str, cls: str) 
     assert "Nodepool web of prod" in outcome.message
 
 
-def test_EXO_9_a_partial_growth_says_how_many_came_and_the_rest_is_taken_back() -> None:
+def test_exoscale_partial_scale_up_reports_its_count_and_lowers_the_rest() -> None:
     api = sks(2, stock=2)
     outcome = to_the_end(api, grow(2, 6))
     assert isinstance(outcome, Failed)
@@ -171,7 +171,7 @@ def test_EXO_9_a_partial_growth_says_how_many_came_and_the_rest_is_taken_back() 
 
 
 @each_row("made", [0, 3])
-def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> None:
+def test_exoscale_timed_out_operation_is_judged_by_the_pool(made: int) -> None:
     api = sks(2)
     asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
     api.step()
@@ -187,8 +187,8 @@ def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> N
     assert isinstance(outcome, Succeeded if made else Failed)
 
 
-def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_have_their_turn() -> None:
-    """A Conflict would be forgiven and planned again for ever."""
+def test_exoscale_success_without_a_size_change_is_a_failure_with_backoff() -> None:
+    """A Conflict would cause no backoff and would be planned again forever."""
     api = sks(2, lag=True, steps=10_000)
     asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
     api.works[asked.status.data["work"]] = Work(asked.status.data["work"], "success")
@@ -209,7 +209,7 @@ def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_
         (Quota("instance", 10, -1), "InvalidRequest"),
     ],
 )
-def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: Quota, cls: str) -> None:
+def test_exoscale_refusal_with_an_exhausted_quota_is_a_quota_error(quota: Quota, cls: str) -> None:
     api = sks()
     api.limit = quota
     api.trouble["scale_nodepool"] = [errors.InvalidRequest("HTTP 400: no", code="400")]
@@ -224,7 +224,7 @@ def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: 
     assert unread.error_class == "InvalidRequest"
 
 
-def test_an_operation_that_the_vendor_knows_no_more_is_judged_by_the_pool() -> None:
+def test_exoscale_operation_the_vendor_no_longer_knows_is_judged_by_the_pool() -> None:
     api = sks(2)
     asked = continued(grow(2, 5), provider(api).grow(grow(2, 5)))
     api.step()
@@ -233,7 +233,7 @@ def test_an_operation_that_the_vendor_knows_no_more_is_judged_by_the_pool() -> N
     assert len(api.writes()) == 1
 
 
-def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
+def test_exoscale_pool_still_changing_after_its_operation_is_awaited() -> None:
     api = sks(2)
     asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
     api.step()
@@ -248,7 +248,7 @@ def test_a_pool_that_is_still_at_it_after_its_operation_is_waited_for() -> None:
 @each_row(
     "data", [{"work": "no id"}, {"polls": "-1", "looks": "many", "work": ""}, {"looks": "9" * 50}, {"polls": "\u0663"}]
 )
-def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
+def test_exoscale_invalid_operation_data_count_as_empty(data: dict[str, str]) -> None:
     api = sks(2)
     asked = grow(2, 4).with_status(data=data)
     assert isinstance(provider(api).poll(asked), InProgress | Failed)
@@ -257,7 +257,7 @@ def test_rubbish_in_the_row_is_read_as_nothing(data: dict[str, str]) -> None:
     assert api.all[A].size == 4
 
 
-def test_a_success_that_brings_nothing_ends_with_a_note() -> None:
+def test_exoscale_success_without_new_machines_ends_with_a_note() -> None:
     api = sks(2)
     asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
     api.step()
@@ -271,7 +271,7 @@ def test_a_success_that_brings_nothing_ends_with_a_note() -> None:
 
 
 @each_row("state", ["scaling-up", "scaling-down", "updating", "creating"])
-def test_EXO_10_EXO_17_a_pool_that_is_being_changed_is_a_conflict_and_no_failure(state: str) -> None:
+def test_exoscale_pool_in_change_is_a_conflict_and_no_failure(state: str) -> None:
     api = sks()
     api.all[A].state = state
     with pytest.raises(errors.Conflict):
@@ -279,7 +279,7 @@ def test_EXO_10_EXO_17_a_pool_that_is_being_changed_is_a_conflict_and_no_failure
     assert not api.writes()
 
 
-def test_a_pool_that_has_more_than_its_size_is_not_made_to_delete_them() -> None:
+def test_exoscale_pool_with_more_machines_than_its_size_loses_none() -> None:
     api = sks(4)
     api.all[A].size = 2
     with pytest.raises(errors.Conflict):
@@ -288,7 +288,7 @@ def test_a_pool_that_has_more_than_its_size_is_not_made_to_delete_them() -> None
 
 
 @each_row("error", [errors.Conflict("409"), errors.Throttled("429", retry_after=7.0), errors.Transient("503")])
-def test_EXO_10_what_is_temporary_is_raised_for_the_caller_to_come_back(error: Exception) -> None:
+def test_exoscale_scale_up_raises_temporary_errors(error: Exception) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]  # type: ignore[list-item]
     with pytest.raises(type(error)):
@@ -297,7 +297,7 @@ def test_EXO_10_what_is_temporary_is_raised_for_the_caller_to_come_back(error: E
 
 
 @each_row("error", [forbidden("scale-sks-nodepool"), errors.QuotaExceeded("402"), errors.NotFound("404")])
-def test_what_is_not_temporary_fails_with_its_class(error: errors.Unauthorized) -> None:
+def test_exoscale_scale_up_permanent_error_fails_with_its_class(error: errors.Unauthorized) -> None:
     api = sks()
     api.trouble["scale_nodepool"] = [error]
     outcome = provider(api).grow(grow(2, 5))
@@ -305,7 +305,7 @@ def test_what_is_not_temporary_fails_with_its_class(error: errors.Unauthorized) 
     assert outcome.error_class == error.error_class
 
 
-def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_is_refused_at_once() -> None:
+def test_exoscale_scale_up_of_a_suspended_pool_is_refused_at_once() -> None:
     api = sks()
     api.all[A].state = "suspended"
     outcome = provider(api).grow(grow(2, 5))
@@ -314,7 +314,7 @@ def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_is_refused_at_once() -> None:
     assert not api.writes()
 
 
-def test_a_pool_of_sks_whose_cluster_is_unknown_is_not_touched() -> None:
+def test_exoscale_sks_pool_of_an_unknown_cluster_is_untouched() -> None:
     api = sks()
     api.all[A].cluster = ""
     api.all[A].more["manager"] = FakeApi(FakeApiPool())._pool(FakeApiPool()).manager
@@ -324,7 +324,7 @@ def test_a_pool_of_sks_whose_cluster_is_unknown_is_not_touched() -> None:
     assert not api.writes()
 
 
-def test_EXO_13_a_pool_that_is_being_deleted_is_not_found() -> None:
+def test_exoscale_scale_up_of_a_pool_in_deletion_is_not_found() -> None:
     api = sks()
     api.all[A].state = "destroying"
     outcome = provider(api).grow(grow(2, 5))
@@ -334,26 +334,26 @@ def test_EXO_13_a_pool_that_is_being_deleted_is_not_found() -> None:
 
 
 @each_row("group", [B, "no id at all"])
-def test_a_group_that_there_is_not_is_refused(group: str) -> None:
+def test_exoscale_scale_up_of_an_unknown_group_is_refused(group: str) -> None:
     outcome = provider(sks()).grow(grow(2, 5, group))
     assert isinstance(outcome, Failed)
     assert outcome.error_class in {"NotFound", "InvalidRequest"}
 
 
-# -- taking back
+# -- target decrease
 
 
-def test_EXO_12_EXO_DEFECT_8_only_what_never_came_is_taken_back_and_really_is() -> None:
+def test_exoscale_decrease_target_lowers_only_missing_machines_for_good() -> None:
     api = sks(2)
     api.all[A].size = 5
     assert isinstance(to_the_end(api, shrink(5, 3)), Succeeded)
     assert api.writes() == ["scale_nodepool web 3"]
-    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])  # the vendor tries once more
+    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])  # the vendor retries once
     assert isinstance(to_the_end(api, shrink(5, 3)), Succeeded)
     assert len(api.writes()) == 1
 
 
-def test_EXO_12_nothing_is_taken_back_while_the_vendor_makes_it() -> None:
+def test_exoscale_decrease_target_waits_while_the_vendor_creates_machines() -> None:
     api = sks(2)
     api.all[A].size, api.all[A].state = 5, "scaling-up"
     with pytest.raises(errors.Conflict):
@@ -361,7 +361,7 @@ def test_EXO_12_nothing_is_taken_back_while_the_vendor_makes_it() -> None:
     assert not api.writes()
 
 
-def test_EXO_12_a_size_below_what_exists_is_refused() -> None:
+def test_exoscale_decrease_target_below_the_existing_size_is_refused() -> None:
     api = sks(4)
     outcome = provider(api).shrink_target(shrink(4, 3))
     assert isinstance(outcome, Failed)
@@ -369,14 +369,14 @@ def test_EXO_12_a_size_below_what_exists_is_refused() -> None:
     assert not api.writes()
 
 
-def test_EXO_12_machines_that_the_pool_leaves_out_of_its_list_exist_too() -> None:
+def test_exoscale_decrease_target_counts_machines_missing_in_the_pools_list() -> None:
     api = sks(4)
     api.all[A].more["instances"] = ()
     assert isinstance(provider(api).shrink_target(shrink(4, 1)), Failed)
     assert not api.writes()
 
 
-def test_EXO_12_a_lowering_that_the_vendor_does_not_carry_out_is_told() -> None:
+def test_exoscale_decrease_target_not_carried_out_is_reported() -> None:
     api = sks(2, lag=True, steps=10_000)
     api.all[A].size = 5
     asked = continued(shrink(5, 2), provider(api).shrink_target(shrink(5, 2)))
@@ -389,7 +389,7 @@ def test_EXO_12_a_lowering_that_the_vendor_does_not_carry_out_is_told() -> None:
     assert "still has the size 5" in outcome.message
 
 
-def test_EXO_12_the_last_of_a_standalone_pool_is_not_taken_back() -> None:
+def test_exoscale_decrease_target_keeps_the_last_of_a_standalone_pool() -> None:
     api = standalone(1)
     api.all[A].members.clear()
     api.machines.clear()
@@ -399,7 +399,7 @@ def test_EXO_12_the_last_of_a_standalone_pool_is_not_taken_back() -> None:
 
 
 @each_row(("start", "to"), [(6, 3), (5, -1)])
-def test_EXO_12_another_size_or_none_is_refused(start: int, to: int) -> None:
+def test_exoscale_decrease_target_from_another_or_to_no_size_is_refused(start: int, to: int) -> None:
     api = sks(2)
     api.all[A].size = 5
     assert isinstance(provider(api).shrink_target(shrink(start, to)), Failed)

@@ -1,4 +1,4 @@
-"""What a secret with an API key may look like (exoscale.md §1)."""
+"""Accepted forms of a secret with an API key."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ RIGHT = ExoscaleCredential(Secret(API_KEY), Secret(API_SECRET))
         json.dumps({"apiKey": API_KEY, "api_key": API_KEY, "apiSecret": API_SECRET, "zone": ""}),
     ],
 )
-def test_EXO_1_all_the_ways_it_is_written(text: str) -> None:
+def test_exoscale_api_key_secret_valid_forms(text: str) -> None:
     assert parse_secret(text, "secret s") == RIGHT
 
 
-def test_the_dummy_of_a_local_emulation_is_taken() -> None:
+def test_exoscale_api_key_secret_accepts_the_emulations_dummy() -> None:
     assert parse_secret('{"apiKey": "x", "apiSecret": "x"}', "secret s") == ExoscaleCredential(Secret("x"), Secret("x"))
 
 
@@ -67,7 +67,7 @@ def test_the_dummy_of_a_local_emulation_is_taken() -> None:
         ("apiKey=a\nhunter2\n", "neither JSON nor lines"),
     ],
 )
-def test_EXO_1_what_cannot_be_used_is_told_without_a_value(text: str, problem: str) -> None:
+def test_exoscale_unusable_api_key_secret_is_reported_without_its_value(text: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         parse_secret(text, "secret s")
     assert str(raised.value).startswith("secret s: ")

@@ -1,4 +1,4 @@
-"""Which pools are groups, and what a name in the policy means (exoscale.md §2; EXO_DEFECT_14, EXO_4)."""
+"""Selection of pools as groups, and resolution of names in the policy."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.unit.providers.exoscale.fake_api import (
 
 
 def zone() -> FakeApi:
-    """`web` in our cluster and in theirs, and a standalone pool `db`."""
+    """`web` in our cluster and in another one, and a standalone pool `db`."""
     return FakeApi(
         FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
     )
 
 
 @each_row("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
-def test_EXO_4_a_group_is_named_by_ids_and_names(name: str) -> None:
+def test_exoscale_selection_group_is_named_by_ids_and_names(name: str) -> None:
     api = zone()
     group = seen(api, f"2:7:{name}", nodes=api.nodes(A))[A]
     assert (group.min, group.max) == (2, 7)
@@ -46,12 +46,12 @@ def test_EXO_4_a_group_is_named_by_ids_and_names(name: str) -> None:
 
 
 @each_row("name", [C, "db"])
-def test_EXO_4_a_standalone_pool_is_named_by_id_or_name(name: str) -> None:
+def test_exoscale_selection_standalone_pool_is_named_by_id_or_name(name: str) -> None:
     assert seen(zone(), f"2:7:{name}", nodes=[])[C].max == 7
 
 
 @each_row("name", [C, NP_A, "web", "prod/web"])
-def test_EXO_4_priority_of_an_entry_reaches_the_group(name: str) -> None:
+def test_exoscale_selection_priority_of_an_entry_reaches_the_group(name: str) -> None:
     api = zone()
     settings = {"zone": ZONE, "credentialsSecret": "exo"}
     entry = GroupPolicy("exoscale", name, 1, 9, priority=40)
@@ -59,18 +59,18 @@ def test_EXO_4_priority_of_an_entry_reaches_the_group(name: str) -> None:
     assert [group.priority for group in made.groups if group.max == 9] == [40]
 
 
-def test_a_group_carries_the_names_that_people_know_it_by() -> None:
+def test_exoscale_selection_group_has_its_known_names_as_aliases() -> None:
     api = zone()
     assert {NP_A, "web", "prod/web"} <= set(seen(api, "1:2:web", nodes=api.nodes(A))[A].aliases)
 
 
-def test_EXO_4_EXO_DEFECT_14_a_name_in_two_clusters_means_our_own() -> None:
+def test_exoscale_selection_name_in_two_clusters_means_our_own() -> None:
     api = zone()
     groups = seen(api, "2:7:web", nodes=api.nodes(A))
     assert {name: group.max for name, group in groups.items()} == {A: 7}
 
 
-def test_EXO_DEFECT_14_a_name_that_means_two_is_told_with_both_ids_and_means_none() -> None:
+def test_exoscale_selection_ambiguous_name_is_reported_and_selects_none() -> None:
     api = zone()
     assert not seen(api, "2:7:web", nodes=[])
     told = warnings(api, "2:7:web", nodes=[])
@@ -78,7 +78,7 @@ def test_EXO_DEFECT_14_a_name_that_means_two_is_told_with_both_ids_and_means_non
     assert B in told
 
 
-def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_else() -> None:
+def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> None:
     api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2))
     groups = seen(api, "2:7:web", "1:4:db")
     assert "means 2 groups" in groups[A].error
@@ -86,19 +86,19 @@ def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_e
     assert not groups[C].error
 
 
-def test_EXO_DEFECT_14_a_name_of_both_kinds_means_the_one_that_has_our_nodes() -> None:
+def test_exoscale_selection_name_of_both_kinds_means_the_one_with_our_nodes() -> None:
     api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2))
     assert {name: group.max for name, group in seen(api, "2:7:web", nodes=api.nodes(A)).items()} == {A: 7}
 
 
-def test_EXO_DEFECT_14_a_name_that_only_another_cluster_has_is_not_taken_for_it() -> None:
+def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
     api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "api", THEIRS, NP_B, size=2))
     assert not seen(api, "2:7:api", nodes=api.nodes(A))
     assert "write stage/api" in warnings(api, "2:7:api", nodes=api.nodes(A))
     assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {B}
 
 
-def test_EXO_4_a_name_that_nothing_has_warns() -> None:
+def test_exoscale_selection_unknown_name_is_a_warning() -> None:
     api = zone()
     assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in warnings(api, "2:7:wep", nodes=api.nodes(A))
     told = warnings(api, "2:7:wep", nodes=api.nodes(A))
@@ -106,19 +106,19 @@ def test_EXO_4_a_name_that_nothing_has_warns() -> None:
     assert "name it, or set sksCluster" in told
 
 
-def test_a_group_that_is_named_twice_has_one_entry_that_decides() -> None:
+def test_exoscale_selection_one_of_two_entries_for_a_group_decides() -> None:
     api = zone()
     specs = ("1:5:web", f"1:9:{A}")
     assert seen(api, *specs, nodes=api.nodes(A))[A].max == 9
     assert "the same group" in warnings(api, *specs, nodes=api.nodes(A))
 
 
-def test_named_groups_come_first_and_need_no_node() -> None:
+def test_exoscale_selection_named_groups_come_first_and_need_no_node() -> None:
     api = zone()
     assert list(seen(api, "0:7:stage/web", nodes=api.nodes(A), sksCluster="prod")) == [B, A]
 
 
-def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_is_off() -> None:
+def test_exoscale_selection_empty_nodepool_is_a_group_with_scale_from_zero() -> None:
     api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B), FakeApiPool(C, "theirs", THEIRS, NP_C))
     assert set(seen(api)) == {A, B}
     assert set(seen(api, scaleFromZero="false")) == {A}
@@ -127,11 +127,11 @@ def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_
 
 
 @each_row("name", ["prod", OURS])
-def test_our_cluster_may_be_named_before_it_has_a_node(name: str) -> None:
+def test_exoscale_selection_our_cluster_may_be_named_before_it_has_a_node(name: str) -> None:
     assert set(seen(zone(), sksCluster=name, nodes=[])) == {A}
 
 
-def test_a_cluster_that_is_not_there_or_not_one_warns() -> None:
+def test_exoscale_selection_missing_or_ambiguous_cluster_is_a_warning() -> None:
     api = zone()
     assert "there is no SKS cluster none" in warnings(api, sksCluster="none", nodes=[])
     api.names[THEIRS] = "prod"
@@ -141,14 +141,14 @@ def test_a_cluster_that_is_not_there_or_not_one_warns() -> None:
     assert not seen(api, sksCluster="prod", nodes=[])
 
 
-def test_a_cluster_that_the_nodes_contradict_is_not_taken_for_ours() -> None:
-    """All of its machines would be discarded, for none of them is a node of ours."""
+def test_exoscale_selection_cluster_contradicted_by_the_nodes_is_not_ours() -> None:
+    """All of its machines would be deleted, because none of them is one of our nodes."""
     api = zone()
     assert set(seen(api, sksCluster="stage", nodes=api.nodes(A))) == {A}
     assert f"are of {OURS} and not of stage" in warnings(api, sksCluster="stage", nodes=api.nodes(A))
 
 
-def test_clusters_are_asked_for_only_where_sks_matters() -> None:
+def test_exoscale_selection_clusters_are_read_only_for_sks() -> None:
     api = zone()
     seen(api, "1:4:db", nodes=api.nodes(C))
     assert "clusters" not in api.calls
@@ -156,21 +156,23 @@ def test_clusters_are_asked_for_only_where_sks_matters() -> None:
     assert "clusters" in api.calls
 
 
-def test_an_unmatched_name_says_that_clusters_could_not_be_read() -> None:
+def test_exoscale_selection_unknown_name_mentions_unreadable_clusters() -> None:
     api = zone()
     api.trouble["clusters"] = [Transient("no answer")]
     assert "SKS clusters could not be read" in warnings(api, "2:7:web", nodes=[])
 
 
 def _held(api: FakeApi, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
-    """Whether the machines of A are held; nodes: the pools whose machines are nodes of this cluster."""
+    """Tells whether the machines of A are blocked from deletion. nodes: the pools whose machines are nodes of this
+    cluster."""
     known = api.nodes(*nodes) if nodes else []
     return {bool(each.held) for each in seen(api, *specs, nodes=known, **settings)[A].instances}
 
 
-def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_makes_ours_are_never_discarded() -> None:
-    """They are nodes of another cluster, if its Nodepool happens to have the name: to us they look as if they had never
-    joined, and would all be discarded after the provision time."""
+def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -> None:
+    """If a Nodepool of another cluster happens to have the name, its machines look as if they had never joined, and
+    would all be
+    deleted after the provision time."""
     api = FakeApi(FakeApiPool(size=3), FakeApiPool(C, "db", "", NP_C, size=2))
     assert _held(api, "0:7:web") == {True}
     assert _held(api, "0:7:web", nodes=(C,)) == {True}, "a node of a standalone pool says nothing of SKS"
@@ -181,19 +183,19 @@ def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_make
     ("spec", "settings"),
     [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
 )
-def test_who_says_which_cluster_is_meant_is_believed(spec: str, settings: dict[str, Any]) -> None:
+def test_exoscale_selection_explicitly_named_cluster_is_trusted(spec: str, settings: dict[str, Any]) -> None:
     api = FakeApi(FakeApiPool(size=3))
     assert _held(api, spec, **settings) == {False}
     assert not warnings(api, spec, nodes=[], **settings)
 
 
-def test_a_node_or_another_entry_says_which_cluster_is_ours() -> None:
+def test_exoscale_selection_node_or_another_entry_identifies_our_cluster() -> None:
     api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "api", owner=NP_B, size=1))
     assert _held(api, "0:7:web", nodes=(B,)) == {False}
     assert _held(api, "0:7:web", "0:2:prod/api") == {False}
 
 
-def test_EXO_14_an_empty_nodepool_may_be_named_barely_and_what_the_vendor_calls_broken_goes() -> None:
+def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones() -> None:
     api = FakeApi(FakeApiPool(size=0))
     assert not seen(api, "0:7:web", nodes=[])[A].error
     assert not warnings(api, "0:7:web", nodes=[])
@@ -202,17 +204,17 @@ def test_EXO_14_an_empty_nodepool_may_be_named_barely_and_what_the_vendor_calls_
     assert _held(api, "0:7:web") == {False}
 
 
-# -- what a node's own word makes ours
+# -- groups inferred from a node's own claims
 
 
 def _thief(api: FakeApi, victim: str, at: int = 0) -> list[Node]:
-    """The nodes of A, the first of which says that it is a machine of another pool."""
+    """The nodes of A, the first of which claims to be a machine of another pool."""
     first, *rest = api.nodes(A)
     return [msgspec.structs.replace(first, provider_id=f"exoscale://{api.all[victim].members[at]}"), *rest]
 
 
 def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
-    """`web` of our cluster with three machines; the pool B of four is another cluster's, or a standalone one."""
+    """`web` of our cluster with three machines; the pool B of four belongs to another cluster, or is standalone."""
     return FakeApi(
         FakeApiPool(size=3),
         FakeApiPool(B, "web", victim_cluster, NP_B, size=4),
@@ -231,7 +233,7 @@ def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
         ((), {"scaleFromZero": "false"}, {A}),
     ],
 )
-def test_a_node_with_a_foreign_machines_id_makes_no_foreign_nodepool_a_group(
+def test_exoscale_selection_foreign_machine_id_adopts_no_foreign_nodepool(
     specs: tuple[str, ...], settings: dict[str, Any], groups: set[str]
 ) -> None:
     api = _foreign()
@@ -241,20 +243,20 @@ def test_a_node_with_a_foreign_machines_id_makes_no_foreign_nodepool_a_group(
 
 
 @each_row(("specs", "settings"), [((), {"sksCluster": "prod"}), (("0:9:prod/web",), {})])
-def test_a_named_cluster_or_group_leaves_standalone_pools_alone(
+def test_exoscale_selection_named_cluster_or_group_excludes_standalone_pools(
     specs: tuple[str, ...], settings: dict[str, Any]
 ) -> None:
     api = _foreign("")
     assert set(seen(api, *specs, nodes=_thief(api, B), **settings)) == {A}
 
 
-def test_a_standalone_pool_that_only_a_node_names_is_told_to_be_discovered() -> None:
+def test_exoscale_selection_standalone_pool_known_by_a_node_counts_as_discovered() -> None:
     api = _foreign("")
     groups = seen(api, nodes=_thief(api, B))
     assert {name: group.discovered for name, group in groups.items()} == {A: False, B: True}
 
 
-def test_groups_of_an_sks_cluster_are_discovered_until_most_machines_are_nodes() -> None:
+def test_exoscale_selection_sks_groups_are_discovered_until_most_machines_joined() -> None:
     api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B))
     found = [
         {name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
@@ -264,18 +266,18 @@ def test_groups_of_an_sks_cluster_are_discovered_until_most_machines_are_nodes()
     assert not any(group.discovered for group in seen(api, nodes=[], sksCluster="prod").values())
 
 
-def test_nodes_of_two_sks_clusters_alike_make_neither_ours() -> None:
+def test_exoscale_selection_equal_votes_for_two_clusters_select_neither() -> None:
     api = zone()
     assert not {A, B} & set(seen(api, nodes=[*api.nodes(A), *api.nodes(B)]))
 
 
-def test_one_foreign_id_does_not_unsay_the_cluster_that_the_policy_names() -> None:
+def test_exoscale_selection_one_foreign_id_does_not_override_the_named_cluster() -> None:
     api = _foreign()
     assert set(seen(api, nodes=_thief(api, B)[:2], sksCluster="prod")) == {A}
 
 
-def test_a_node_that_bears_another_machines_name_is_believed_of_neither() -> None:
-    """A kubelet can write any providerID and cannot choose its node's name."""
+def test_exoscale_selection_node_with_another_machines_name_is_not_trusted() -> None:
+    """A kubelet can write any providerID but cannot choose its node's name."""
     api = _foreign("")
     stolen, own = api.all[B].members[0], api.all[A].members[0]
     thief = _thief(api, B)

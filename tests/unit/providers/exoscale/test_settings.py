@@ -1,4 +1,4 @@
-"""`providers.exoscale` of a policy, as the provider reads it (exoscale.md §1, §2)."""
+"""`providers.exoscale` of a policy, as the provider reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def problems(settings: dict[str, str], *groups: GroupPolicy) -> list[str]:
     return [str(each) for each in (bad.problems if isinstance(bad, InputErrors) else (bad,))]
 
 
-def test_what_is_right_is_read() -> None:
+def test_exoscale_provider_settings_valid_ones_are_read() -> None:
     settings = read_settings(
         {
             **RIGHT,
@@ -47,7 +47,7 @@ def test_what_is_right_is_read() -> None:
     assert settings.reserve == {"cpu": 100, "memory": 2**30}
 
 
-def test_EXO_5_what_is_left_out_has_upstreams_defaults_and_no_group_needs_a_name() -> None:
+def test_exoscale_provider_settings_defaults_are_upstreams_and_need_no_groups() -> None:
     settings = read_settings(RIGHT)
     assert settings.groups == ()
     assert (settings.scale_from_zero, settings.unlimited, settings.sks_cluster) == (True, 1000, "")
@@ -67,9 +67,7 @@ def test_EXO_5_what_is_left_out_has_upstreams_defaults_and_no_group_needs_a_name
         ({"endpoint": " https://proxy.example/exoscale/ "}, "https://proxy.example/exoscale/v2"),
     ],
 )
-def test_EXO_DEFECT_17_the_address_comes_from_environment_and_zone_or_is_another(
-    change: dict[str, str], root: str
-) -> None:
+def test_exoscale_provider_settings_address_follows_environment_and_zone(change: dict[str, str], root: str) -> None:
     assert read_settings(RIGHT | change).root == root
 
 
@@ -85,7 +83,7 @@ def test_EXO_DEFECT_17_the_address_comes_from_environment_and_zone_or_is_another
         (f"1:2:{POOL.upper()}", ExoscaleBounds(POOL, 1, 2)),
     ],
 )
-def test_EXO_4_specs_that_are_right(text: str, bounds: ExoscaleBounds) -> None:
+def test_exoscale_provider_settings_valid_group_specs(text: str, bounds: ExoscaleBounds) -> None:
     assert parse_spec(text, "nodes") == bounds
 
 
@@ -111,8 +109,8 @@ def test_EXO_4_specs_that_are_right(text: str, bounds: ExoscaleBounds) -> None:
         "1:3: x",
     ],
 )
-def test_EXO_4_specs_that_are_refused_before_anything_is_asked(text: str) -> None:
-    """EXO_DEFECT_14: upstream meets them at every node at run time."""
+def test_exoscale_provider_settings_invalid_group_specs_need_no_call(text: str) -> None:
+    """Upstream detects them at run time, at every node."""
     with pytest.raises(BadInput):
         parse_spec(text, "nodes")
     if text.strip():
@@ -128,14 +126,12 @@ def test_EXO_4_specs_that_are_refused_before_anything_is_asked(text: str) -> Non
         ("", ("web", "web"), "web"),
     ],
 )
-def test_EXO_DEFECT_14_a_group_that_is_named_twice_is_refused_instead_of_the_first_one_winning(
-    nodes: str, groups: tuple[str, ...], name: str
-) -> None:
+def test_exoscale_provider_settings_duplicate_group_is_refused(nodes: str, groups: tuple[str, ...], name: str) -> None:
     [problem] = problems({**RIGHT, "nodes": nodes}, *(GroupPolicy("exoscale", each, 1, 5) for each in groups))
     assert f"{name} is given twice" in problem
 
 
-def test_EXO_DEFECT_14_twins_of_two_clusters_can_be_told_apart() -> None:
+def test_exoscale_provider_settings_equal_names_of_two_clusters_are_distinct() -> None:
     settings = read_settings({**RIGHT, "nodes": "1:5:prod/web\n1:6:test/web"})
     assert [each.name for each in settings.groups] == ["prod/web", "test/web"]
 
@@ -150,7 +146,7 @@ def test_EXO_DEFECT_14_twins_of_two_clusters_can_be_told_apart() -> None:
         (GroupPolicy("exoscale", f" {POOL.upper()} ", 2, 3), ExoscaleBounds(POOL, 2, 3)),
     ],
 )
-def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: ExoscaleBounds) -> None:
+def test_exoscale_provider_settings_entry_fields_are_optional(entry: GroupPolicy, bounds: ExoscaleBounds) -> None:
     assert read_settings(RIGHT, [entry]).groups == (bounds,)
 
 
@@ -163,7 +159,7 @@ def test_EXO_5_an_entry_says_as_much_as_it_likes(entry: GroupPolicy, bounds: Exo
         (GroupPolicy("exoscale", " "), "has no id"),
     ],
 )
-def test_an_entry_that_cannot_be_is_refused(entry: GroupPolicy, problem: str) -> None:
+def test_exoscale_provider_settings_invalid_entry_is_refused(entry: GroupPolicy, problem: str) -> None:
     assert problem in problems(RIGHT, entry)[0]
 
 
@@ -204,14 +200,12 @@ def test_an_entry_that_cannot_be_is_refused(entry: GroupPolicy, problem: str) ->
         ({"apiKey": "x"}, "providers.exoscale.apiKey: there is no such setting"),
     ],
 )
-def test_EXO_1_what_is_wrong_or_missing_is_named_by_its_place_before_anything_is_asked(
-    change: dict[str, str], place: str
-) -> None:
+def test_exoscale_provider_settings_errors_name_their_path_without_a_call(change: dict[str, str], place: str) -> None:
     [problem] = problems(RIGHT | change)
     assert place in problem
 
 
-def test_EXO_1_all_mistakes_are_told_at_once() -> None:
+def test_exoscale_provider_settings_errors_are_reported_all_at_once() -> None:
     told = problems(
         {"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"}, GroupPolicy("exoscale", "web", 3, 1)
     )
@@ -226,6 +220,6 @@ def test_EXO_1_all_mistakes_are_told_at_once() -> None:
     ]
 
 
-def test_the_remedy_of_an_unknown_key_names_all_that_are_known() -> None:
+def test_exoscale_provider_settings_unknown_key_error_lists_all_known_ones() -> None:
     [problem] = problems(RIGHT | {"region": "ch-gva-2"})
     assert all(key in problem for key in KNOWN)

@@ -1,4 +1,4 @@
-"""EXO2-HMAC-SHA256 to the letter (exoscale.md §4)."""
+"""EXO2-HMAC-SHA256 signatures, byte for byte."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BODY = b'{"size": 5}'
         ),
     ],
 )
-def test_EXO_2_the_contracts_vectors(
+def test_exoscale_signing_known_vectors(
     method: str,
     path: str,
     body: bytes,
@@ -68,13 +68,13 @@ def test_EXO_2_the_contracts_vectors(
         ({"k2": "v2", "k1": "v1"}, "signed-query-args=k1;k2,", "iqOBz13+44L5j0uJclE8hmUhQQcvtCSoPEOXYK6liqY="),
     ],
 )
-def test_EXO_2_the_vendors_vectors(params: dict[str, str], names: str, signature: str) -> None:
+def test_exoscale_signing_vendor_vectors(params: dict[str, str], names: str, signature: str) -> None:
     assert authorization(PUBLISHED, "GET", "/v2/zone", b"", params, 3376684800) == (
         f"EXO2-HMAC-SHA256 credential=EXO{24 * 'x'},{names}expires=3376684800,signature={signature}"
     )
 
 
-def test_a_call_is_signed_as_it_is_sent_for_ten_minutes() -> None:
+def test_exoscale_signing_covers_the_sent_request_for_ten_minutes() -> None:
     call = VendorRequest(
         "PUT", f"{ROOT}/instance-pool/{POOL}:scale", {"Content-Type": "application/json"}, {}, BODY, safe=True
     )
@@ -86,14 +86,14 @@ def test_a_call_is_signed_as_it_is_sent_for_ten_minutes() -> None:
     assert (sent.method, sent.url, sent.body, sent.safe) == (call.method, call.url, call.body, True)
 
 
-def test_the_host_is_not_signed_so_a_way_round_makes_no_difference() -> None:
+def test_exoscale_signing_excludes_the_host() -> None:
     there = signed(VendorRequest("GET", f"{ROOT}/zone"), CREDENTIAL, NOW)
     here = signed(VendorRequest("GET", "http://127.0.0.1:8080/v2/zone"), CREDENTIAL, NOW)
     assert there.headers == here.headers
 
 
-def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
-    """Go lists and signs it, Python does neither (§4)."""
+def test_exoscale_signing_omits_parameters_without_a_value() -> None:
+    """The vendor's Go client lists and signs such a parameter, its Python client does neither."""
     call = signed(
         VendorRequest("GET", f"{ROOT}/instance", params={"manager-type": "instance-pool", "labels": ""}),
         CREDENTIAL,
@@ -112,13 +112,13 @@ def test_a_parameter_without_a_value_is_neither_sent_nor_signed() -> None:
         VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:scale", params={"a": "b"}, body=BODY),
     ],
 )
-def test_EXO_2_whatever_is_changed_changes_the_signature(other: VendorRequest) -> None:
+def test_exoscale_signing_any_change_changes_the_signature(other: VendorRequest) -> None:
     call = VendorRequest("PUT", f"{ROOT}/instance-pool/{POOL}:scale", body=BODY)
     right = signed(call, CREDENTIAL, NOW).headers["Authorization"]
     assert signed(other, CREDENTIAL, NOW).headers["Authorization"] != right
     assert signed(call, CREDENTIAL, NOW + 1).headers["Authorization"] != right
 
 
-def test_a_credential_does_not_show_itself() -> None:
+def test_exoscale_credential_repr_shows_no_secret() -> None:
     assert API_KEY not in repr(CREDENTIAL)
     assert API_SECRET not in repr(CREDENTIAL)

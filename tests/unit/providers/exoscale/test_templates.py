@@ -1,4 +1,4 @@
-"""The node that a pool would add (exoscale.md §5, Template; EXO_14, EXO_DEFECT_13)."""
+"""Node templates of pools."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PREFIX = "k8s.io/cluster-autoscaler/node-template/"
 
 
 def zone(**nodepool: object) -> FakeApi:
-    """An empty Nodepool, and a standalone pool that is named."""
+    """An empty Nodepool, and a named standalone pool."""
     return FakeApi(FakeApiPool(nodepool=nodepool), FakeApiPool(B, "db", "", NP_B, size=1))
 
 
@@ -27,7 +27,7 @@ def template(api: FakeApi, group: str = A, **settings: Any) -> Node:
     return found
 
 
-def test_EXO_14_EXO_DEFECT_13_a_nodepool_of_size_zero_has_a_template_with_all_its_nodes_will_have() -> None:
+def test_exoscale_template_of_an_empty_nodepool_is_complete() -> None:
     api = zone(
         labels={"tier": "web"}, taints={"dedicated": Given("web", "NoSchedule")}, kubelet_max_pods=64, disk_size=200
     )
@@ -53,12 +53,12 @@ def test_EXO_14_EXO_DEFECT_13_a_nodepool_of_size_zero_has_a_template_with_all_it
     }
 
 
-def test_a_template_without_gpus_says_nothing_of_them() -> None:
+def test_exoscale_template_without_gpus_omits_them() -> None:
     assert set(template(zone()).capacity) == {"cpu", "memory", "pods", "ephemeral-storage"}
     assert template(zone()).capacity["pods"] == 110
 
 
-def test_what_a_kubelet_keeps_back_is_not_allocatable() -> None:
+def test_exoscale_template_reserved_resources_are_not_allocatable() -> None:
     node = template(zone(), reservedCpu="500m", reservedMemory="1Gi", reservedEphemeralStorage="100Gi")
     assert (node.allocatable["cpu"], node.allocatable["memory"], node.allocatable["ephemeral-storage"]) == (
         1500,
@@ -68,11 +68,11 @@ def test_what_a_kubelet_keeps_back_is_not_allocatable() -> None:
     assert node.capacity["cpu"] == 2000
 
 
-def test_what_the_vendor_gives_to_every_node_wins_over_labels_of_the_nodepool() -> None:
+def test_exoscale_template_vendor_labels_override_nodepool_labels() -> None:
     assert template(zone(labels={"kubernetes.io/arch": "arm64"})).labels["kubernetes.io/arch"] == "amd64"
 
 
-def test_labels_of_a_standalone_pool_are_the_clouds_unless_they_say_otherwise() -> None:
+def test_exoscale_template_standalone_pool_labels_are_the_clouds_unless_overridden() -> None:
     api = zone()
     api.all[B].more["labels"] = {
         "team": "blue",
@@ -91,14 +91,14 @@ def test_labels_of_a_standalone_pool_are_the_clouds_unless_they_say_otherwise() 
     ("key", "value"),
     [("label/-", "x"), ("taint/dedicated", "x:Never"), ("resources/example.com/d", "many"), ("label/ok", "no blanks")],
 )
-def test_a_label_that_says_nothing_possible_is_left_out_and_told(key: str, value: str) -> None:
+def test_exoscale_template_impossible_label_value_is_omitted_and_reported(key: str, value: str) -> None:
     api = zone()
     api.all[B].more["labels"] = {PREFIX + key: value}
     assert template(api, B).taints == ()
     assert PREFIX + key in warnings(api, "1:9:db")
 
 
-def test_labels_and_taints_of_a_nodepool_that_kubernetes_does_not_take_are_left_out_and_told() -> None:
+def test_exoscale_template_invalid_labels_and_taints_are_omitted_and_reported() -> None:
     api = zone(labels={"a b": "c", "ok": "yes"}, taints={"t": Given("x", "Whatever")})
     assert template(api).labels["ok"] == "yes"
     told = warnings(api, "0:9:web")
@@ -116,9 +116,7 @@ def test_labels_and_taints_of_a_nodepool_that_kubernetes_does_not_take_are_left_
         (None, "there is no instance type"),
     ],
 )
-def test_EXO_14_a_type_that_cannot_be_had_is_said_instead_of_a_template(
-    kind: InstanceType | None, problem: str
-) -> None:
+def test_exoscale_template_unavailable_type_is_reported_instead(kind: InstanceType | None, problem: str) -> None:
     api = zone()
     api.kinds = {} if kind is None else {MEDIUM: kind}
     group = seen(api, "0:9:web")[A]
@@ -127,13 +125,13 @@ def test_EXO_14_a_type_that_cannot_be_had_is_said_instead_of_a_template(
     assert not group.error
 
 
-def test_a_group_without_a_type_says_so() -> None:
+def test_exoscale_template_group_without_a_type_says_so() -> None:
     api = zone(instance_type=Ref())
     api.all[A].more["instance_type"] = Ref()
     assert seen(api, "0:9:web")[A].template_error == "it says no instance type"
 
 
-def test_a_type_that_was_not_told_is_said() -> None:
+def test_exoscale_template_type_missing_from_the_list_is_reported() -> None:
     api = zone(instance_type=Ref(uuid(5, "t")))
     api.instance_types = lambda ids: {}  # type: ignore[method-assign]
     assert "could not be read" in seen(api, "0:9:web")[A].template_error

@@ -1,7 +1,8 @@
-"""One CCE cluster in a dictionary: pools, scale groups, nodes and refusals as the vendor documents them, no HTTP.
+"""One CCE cluster in a dictionary: pools, scale groups, nodes and refusals as the vendor documents them, without HTTP.
 
-A lower total takes the oldest nodes of the group, which is how a wrong number costs a running machine: `chosen` names
-them. Nodes are made, and deleted ones vanish, at `step()`.
+A lower total removes the oldest nodes of the group, so that a wrong number costs a running machine: `chosen` names
+them.
+Nodes are created, and deleted ones vanish, at `step()`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FLAVOR, AZ1, AZ2 = "c7.xlarge.2", "cn-north-4a", "cn-north-4b"
 
 
 def uid(number: int) -> str:
-    """A node's uid that looks like the vendor's and is an example."""
+    """Returns a node's uid in the vendor's form, for examples only."""
     return f"cc697ad9-9563-11e8-8ea7-{number:012d}"
 
 
@@ -57,7 +58,8 @@ NOT_SCALABLE = CceCondition("Scalable", "False")
 
 @dataclass
 class FakeApiGroup:
-    """One scale group. stock: nodes that may still be made; None: any number. why: what it says when there are none."""
+    """One scale group. stock: nodes that can still be created; None: any number. why: the condition when there are
+    none."""
 
     name: str = "default"
     az: str = AZ1
@@ -71,7 +73,7 @@ class FakeApiGroup:
     conditions: tuple[CceCondition, ...] = ()
     stock: int | None = None
     why: CceCondition = SOLD_OUT
-    shown: int | None = None  # desired as status says it, where it lags behind
+    shown: int | None = None  # the desired size in the status, where it lags behind
     error: str = ""
 
 
@@ -106,8 +108,9 @@ def two(first: int = 3, second: int = 2, **more: Any) -> Cce:
 
 
 class FakeApi(CceApi):
-    """The calls over pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost. lag:
-    what the groups are to have shows at the next step only."""
+    """The calls on pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost. lag:
+    desired
+    sizes are visible only at the next step."""
 
     def __init__(self, *pools: Cce) -> None:
         self.all = {pool.id: pool for pool in pools}
@@ -128,10 +131,10 @@ class FakeApi(CceApi):
                 for _ in range(group.desired):
                     self.add(pool.id, group.name)
 
-    # -- the scene
+    # -- setup
 
     def add(self, pool: str, group: str = "default", phase: str = "Active", **more: Any) -> str:
-        """A node, without a look at the size."""
+        """Adds a node without changing the size."""
         self._number += 1
         found = self.all[pool].group(group)
         ip = f"192.0.2.{self._number}"
@@ -153,7 +156,7 @@ class FakeApi(CceApi):
         self.machines[machine] = msgspec.structs.replace(self.machines[machine], **more)
 
     def of(self, pool: str, group: str = "default") -> list[str]:
-        """The group's nodes that are not leaving, oldest first."""
+        """Returns the group's nodes that are not leaving, oldest first."""
         kind = self.all[pool].group(group)
         return [
             each.id
@@ -162,7 +165,7 @@ class FakeApi(CceApi):
         ]
 
     def step(self) -> None:
-        """The vendor works."""
+        """Advances the vendor's work by one step."""
         for name in [each.id for each in self.machines.values() if each.phase == "Deleting"]:
             del self.machines[name]
         for pool in self.all.values():
@@ -179,7 +182,7 @@ class FakeApi(CceApi):
         return [call for call in self.calls if call.split()[0] in {"scale", "delete_node"}]
 
     def nodes_now(self) -> list[Node]:
-        """Every machine of the cluster as a node."""
+        """Returns every machine of the cluster as a node."""
         return [node(each) for each in self.machines.values()]
 
     # -- the calls
@@ -247,7 +250,7 @@ class FakeApi(CceApi):
         self._call(f"flavors {az}")
         return self.kinds
 
-    # -- within
+    # -- internal
 
     def _call(self, call: str) -> None:
         self.calls.append(call)
@@ -269,7 +272,7 @@ class FakeApi(CceApi):
             self.change(alive[0], phase="Deleting")
 
     def _made(self, pool: str, group: str) -> int:
-        """What counts as existing: machines that are being made do not, and are listed all the same."""
+        """Counts the existing nodes: machines in creation are not counted although they are listed."""
         return sum(self.machines[name].phase not in {"Build", "Installing"} for name in self.of(pool, group))
 
     def _pool(self, pool: Cce) -> NodePool:
@@ -313,14 +316,14 @@ class FakeApi(CceApi):
 
 
 def node(machine: CceNode, provider_id: str | None = None, name: str = "", **labels: str) -> Node:
-    """A machine as the cluster's node."""
+    """Returns a machine as the cluster's node."""
     name = name or machine.private_ip
     said = machine.id if provider_id is None else provider_id
     return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=said)
 
 
 def provider(api: FakeApi, *entries: GroupPolicy, kube: KubeLists | None = None, **settings: str) -> HuaweiCloud:
-    """A fresh provider over the fake; all pools are discovered by default."""
+    """A new provider on the fake; all pools are discovered by default."""
     fields = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "cce", **settings}
     return HuaweiCloud(api, read_settings(fields, entries), kube)
 
@@ -350,13 +353,13 @@ def removal(
 
 
 def continued(asked: Operation, outcome: Outcome) -> Operation:
-    """The operation as the executor comes back with it."""
+    """Returns the operation as the executor passes it to the next step."""
     assert isinstance(outcome, InProgress), outcome
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
 def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operation:
-    """A growth after its first call, which sends nothing."""
+    """Returns a scale-up after its first call, which sends nothing."""
     before = len(api.writes())
     outcome = provider(api, *entries).grow(asked)
     assert isinstance(outcome, InProgress), outcome
@@ -365,7 +368,7 @@ def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operatio
 
 
 def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
-    """As messages come: a fresh provider each time, and the vendor works in between."""
+    """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
     verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     first = verb = verbs.get(asked.spec.kind, "remove")
     for _ in range(60):
@@ -385,13 +388,13 @@ def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: Kube
 def seen(
     api: FakeApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: Any
 ) -> dict[str, NodeGroup]:
-    """The groups of one pass by id; by default every machine there is has become a node."""
+    """Returns the groups of one pass by id; by default every existing machine has become a node."""
     found = provider(api, *entries, **settings).observe(api.nodes_now() if nodes is None else nodes)
     return {group.id: group for group in found.groups}
 
 
 def warnings(api: FakeApi, *entries: GroupPolicy, **settings: Any) -> str:
-    """What one pass says that it is not sure of."""
+    """Returns the warnings of one pass."""
     found = provider(api, *entries, **settings).observe(api.nodes_now())
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
 

@@ -1,4 +1,4 @@
-"""An Api whose vendor is a script, over the wire, and what the vendor answers in it."""
+"""An Api whose vendor is a script over HTTP, and the vendor's answers in it."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ C7 = {
 
 
 def many(*items: object, **more: object) -> dict[str, object]:
-    """A list as CCE writes it."""
+    """A list in CCE's form."""
     return {"kind": "List", "apiVersion": "v3", "items": list(items), **more}
 
 
-# Each call: its line, the call itself, and an answer.
+# Each call: its request line, the call itself, and an answer.
 CALLS: dict[str, tuple[str, Callable[[CceApi], object], object]] = {
     "pools": (f"GET {BASE}/nodepools", lambda api: api.pools(), many(NODE_POOL)),
     "pool": (f"GET {BASE}/nodepools/{POOL}", lambda api: api.pool(POOL), NODE_POOL),
@@ -157,7 +157,7 @@ def api_for(
     sessions: Sessions | None = None,
     **settings: str,
 ) -> CceApi:
-    """An Api that talks to the script."""
+    """An Api that calls the script."""
     clock = clock or ScriptedApiClock()
     given = {
         "region": "cn-north-4",
@@ -186,7 +186,7 @@ def call(name: str, url: str) -> object:
 
 
 def said(status: int, body: object = b"", headers: Mapping[str, str] | None = None) -> Reply:
-    """An answer; text and bytes go as plain text, all else as JSON."""
+    """Builds an answer; text and bytes are sent as plain text, everything else as JSON."""
     kind = {"Content-Type": "text/plain"} if isinstance(body, str | bytes) else {}
     return Reply(status, body, {**kind, **(headers or {})})
 

@@ -1,4 +1,4 @@
-"""The vendor's own scaler beside ours (huaweicloud-cce.md A1.1, A7)."""
+"""Detection of the vendor's own autoscaler running next to ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rival(*addons: Addon) -> MissingData | None:
 
 
 @each_row("custom", [{**OFF, name: on} for name in SWITCHES for on in (True, "true", " True ")])
-def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, Any]) -> None:
+def test_CCE_A7_active_second_autoscaler_is_reported(custom: dict[str, Any]) -> None:
     found = rival(Addon("coredns"), Addon("autoscaler", "running", custom))
     assert found is not None
     assert (found.kind, found.name, found.affected_decisions) == (
@@ -41,12 +41,12 @@ def test_CCE_A7_a_second_autoscaler_that_is_at_work_is_told(custom: dict[str, An
         Addon("autoscaler", "uninstalled", {}),
     ],
 )
-def test_CCE_A7_one_that_is_off_is_not(addon: Addon) -> None:
+def test_CCE_A7_disabled_second_autoscaler_is_not_reported(addon: Addon) -> None:
     assert rival(addon) is None
     assert rival() is None
 
 
-def test_CCE_A1_1_a_switch_that_is_not_written_is_as_the_vendor_has_it() -> None:
+def test_CCE_A1_1_unset_addon_switch_has_the_vendors_default() -> None:
     found = rival(Addon("autoscaler", "running", {}))
     assert found is not None
     assert all(name in found.detail for name in SWITCHES[:2])
@@ -66,7 +66,7 @@ class _Shelf:
 
 
 @each_row("trouble", [[], [Unauthorized("403")]])
-def test_CCE_A7_it_is_asked_for_once_an_hour_also_where_the_key_may_not(trouble: list[ProviderError]) -> None:
+def test_CCE_A7_addons_are_read_once_an_hour_even_if_forbidden(trouble: list[ProviderError]) -> None:
     api, shelf, clock = FakeApi(), _Shelf(), [1000.0]
     api.trouble["addons"] = list(trouble)
     api.installed = (Addon("autoscaler", "running", {}),)
@@ -75,10 +75,10 @@ def test_CCE_A7_it_is_asked_for_once_an_hour_also_where_the_key_may_not(trouble:
         kept = TtlCache(shelf, lambda: "row", Switches, lambda: clock[0])
         found = find_rival(api, kept)
         assert (found is None) == (bool(trouble) and now in {1000.0, 1010.0, 4599.0})
-    assert len(api.calls) == 3  # a clock that went back makes nothing live for ever
+    assert len(api.calls) == 3  # a clock that went back must not keep an entry alive forever
 
 
-def test_no_pass_depends_on_it() -> None:
+def test_huawei_addon_errors_fail_no_pass() -> None:
     api = FakeApi(two())
     api.installed = (Addon("autoscaler", "running", {}),)
     assert "two autoscalers" in warnings(api)

@@ -1,4 +1,4 @@
-"""What is read, also where it is strange (huaweicloud-cce.md B4, B5, B9; B11 20)."""
+"""Decoding of answers, including malformed ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answer(body: object, status: int = 200) -> VendorResponse:
 
 
 def bent(thing: Changes, path: str, value: object) -> Changes:
-    """The same with another value at a path of dots; ... takes it out."""
+    """Returns the value with another one at a dotted path; ... removes it."""
     made: Any = copy.deepcopy(thing)
     *way, last = path.split(".")
     part = made
@@ -67,7 +67,7 @@ def bent(thing: Changes, path: str, value: object) -> Changes:
 
 
 def alone(**spec: object) -> Changes:
-    """A pool of one group without statuses of groups."""
+    """A pool of one group without group statuses."""
     return {
         "metadata": {"name": "p", "uid": POOL},
         "spec": {"initialNodeCount": 3, "autoscaling": {"enable": True}, "nodeTemplate": {"flavor": "f", "az": AZ}}
@@ -80,7 +80,7 @@ def alone(**spec: object) -> Changes:
 
 
 @each_row("name", list(CALLS))
-def test_each_call_is_what_the_contract_says(name: str) -> None:
+def test_huawei_api_each_call_equals_the_documented_request(name: str) -> None:
     line, _, reply = CALLS[name]
     with HttpScript([said(200, reply)]) as server:
         call(name, server.url)
@@ -91,7 +91,7 @@ def test_each_call_is_what_the_contract_says(name: str) -> None:
     assert headers["content-type"] == "application/json"
 
 
-def test_pools_are_asked_for_as_a_whole_and_without_the_default_pool() -> None:
+def test_huawei_api_pools_are_read_in_one_list_without_the_default_pool() -> None:
     default = {"metadata": {"name": "DefaultPool", "uid": "DefaultPool"}, "spec": {}, "status": {}}
     with HttpScript([said(200, many(default, NODE_POOL))]) as server:
         found = api_for(server.url).pools()
@@ -99,7 +99,7 @@ def test_pools_are_asked_for_as_a_whole_and_without_the_default_pool() -> None:
     assert [pool.id for pool in found] == [POOL]
 
 
-def test_a_pool_is_read_with_its_groups() -> None:
+def test_huawei_api_pool_is_read_with_its_groups() -> None:
     pool = read_pool(NODE_POOL)
     assert (pool.id, pool.name, pool.type, pool.desired, pool.billing, pool.error) == (POOL, "pool-a", "vm", 5, 0, "")
     assert (pool.current, pool.creating, pool.deleting, pool.active, pool.phase) == (4, 1, 0, 4, "")
@@ -130,7 +130,7 @@ def test_a_pool_is_read_with_its_groups() -> None:
     assert pool.group("nobody") is None
 
 
-def test_a_pool_of_one_group_needs_no_statuses_of_groups() -> None:
+def test_huawei_api_pool_of_one_group_needs_no_group_statuses() -> None:
     pool = read_pool(alone())
     assert pool.desired == 3
     assert pool.groups == (ScaleGroup("default", "", "f", AZ, True, desired=3, existing=2, upcoming=1),)
@@ -141,13 +141,13 @@ def test_a_pool_of_one_group_needs_no_statuses_of_groups() -> None:
     assert (empty.error, empty.desired, empty.groups[0].desired) == ("", 0, 0)
 
 
-def test_CCE_DANGER_1_two_sizes_that_disagree_are_both_kept_for_the_changes_to_see() -> None:
+def test_CCE_DANGER_1_two_contradictory_sizes_are_both_kept_for_changes() -> None:
     assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", 4)).desired == 4
     assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", 9)).desired == 9
     assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", ...)).desired == 5
 
 
-def test_a_group_that_nothing_is_said_of_has_the_rest_or_nothing_or_nobody_knows() -> None:
+def test_huawei_api_group_without_a_status_gets_the_remaining_size_or_unknown() -> None:
     of_one = bent(NODE_POOL, "status.scaleGroupStatuses", NODE_POOL["status"]["scaleGroupStatuses"][:1])
     assert [(each.desired, each.existing, each.upcoming, each.error) for each in read_pool(of_one).groups] == [
         (3, 3, 0, ""),
@@ -161,7 +161,7 @@ def test_a_group_that_nothing_is_said_of_has_the_rest_or_nothing_or_nobody_knows
     assert [(each.desired, each.existing) for each in read_pool(silent).groups] == [(3, 3), (2, 1)]
 
 
-def test_what_is_not_set_is_none() -> None:
+def test_huawei_api_unset_fields_are_none() -> None:
     scaling: Changes = {
         "enable": True,
         "minNodeCount": -1,
@@ -199,7 +199,7 @@ def test_what_is_not_set_is_none() -> None:
         ("status.currentNode", "x", "currentNode"),
     ],
 )
-def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
+def test_CCE_20_malformed_pool_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
     bad = bent(NODE_POOL, path, value)
     good = bent(NODE_POOL, "metadata.uid", OTHER)
     first, second = decoding.pools_of(answer(many(bad, good)))
@@ -213,12 +213,12 @@ def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path:
     "thing",
     [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}}, {"metadata": {"uid": 5, "name": "n"}}],
 )
-def test_CCE_20_a_pool_without_a_uid_is_told_too(thing: object) -> None:
+def test_CCE_20_pool_without_a_uid_is_reported(thing: object) -> None:
     found, _ = decoding.pools_of(answer(many(thing, NODE_POOL)))
     assert (found.id, found.error) == ("", "it has no uid")
 
 
-def test_what_seldom_matters_stops_no_pool() -> None:
+def test_huawei_api_malformed_minor_fields_block_no_pool() -> None:
     pool = bent(
         bent(NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]),
         "spec.nodeTemplate.extendParam",
@@ -238,7 +238,7 @@ def test_what_seldom_matters_stops_no_pool() -> None:
 # -- nodes
 
 
-def test_a_node_is_read() -> None:
+def test_huawei_api_node_is_read() -> None:
     (node,), marker = decoding.nodes_of(answer(many(CCE_NODE)))
     assert marker == ""
     assert node == CceNode(
@@ -273,7 +273,7 @@ def test_a_node_is_read() -> None:
         ({"nodepoolID": 7}, POOL, POOL),
     ],
 )
-def test_CCE_20_a_node_belongs_to_its_owner_else_to_its_annotation_else_to_none(
+def test_CCE_20_node_belongs_to_its_owner_or_its_annotation_or_no_pool(
     owner: object, annotation: str, pool: str
 ) -> None:
     node = bent(
@@ -284,7 +284,7 @@ def test_CCE_20_a_node_belongs_to_its_owner_else_to_its_annotation_else_to_none(
     assert decoding.node_of(answer(node), NODE).pool == pool
 
 
-def test_CCE_20_nodes_come_in_pages_by_marker() -> None:
+def test_CCE_20_nodes_are_paged_by_marker() -> None:
     third = bent(CCE_NODE, "metadata.uid", JOB)
     with HttpScript(
         [
@@ -302,20 +302,20 @@ def test_CCE_20_nodes_come_in_pages_by_marker() -> None:
     ]
 
 
-def test_CCE_20_a_region_that_knows_no_pages_answers_everything_at_once() -> None:
+def test_CCE_20_region_without_paging_answers_everything_at_once() -> None:
     with HttpScript([said(200, many(CCE_NODE))]) as server:
         assert len(api_for(server.url).nodes()) == 1
     assert len(server.requests) == 1
 
 
-def test_CCE_20_a_list_that_goes_in_circles_is_no_list() -> None:
+def test_CCE_20_node_list_with_a_repeated_marker_is_an_error() -> None:
     page = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
     with HttpScript([page] * 9) as server, pytest.raises(Unknown, match="marker"):
         api_for(server.url).nodes()
     assert len(server.requests) == 2
 
 
-def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
+def test_CCE_20_failed_page_fails_the_whole_list() -> None:
     first = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
     with HttpScript([first, *[said(502, b"<html>")] * 3]) as server, pytest.raises(Transient):
         api_for(server.url).nodes()
@@ -337,12 +337,12 @@ def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
         {"errorCode": "x"},
     ],
 )
-def test_CCE_20_an_answer_that_is_no_list_of_nodes_does_not_mean_that_they_are_gone(body: object) -> None:
+def test_CCE_20_answer_that_is_not_a_node_list_does_not_mean_nodes_are_gone(body: object) -> None:
     with pytest.raises(Unknown):
         decoding.nodes_of(answer(body))
 
 
-def test_an_empty_list_may_leave_its_things_out() -> None:
+def test_huawei_api_empty_list_may_omit_its_items() -> None:
     for body in ({"kind": "List"}, {"kind": "NodePoolList", "items": None}, many()):
         assert decoding.nodes_of(answer(body)) == ((), "")
         assert decoding.pools_of(answer(body)) == ()
@@ -362,21 +362,21 @@ def test_an_empty_list_may_leave_its_things_out() -> None:
         (7, 0.0),
     ],
 )
-def test_times_in_the_vendors_spelling(text: object, wanted: float) -> None:
+def test_huawei_api_times_in_the_vendors_format(text: object, wanted: float) -> None:
     assert instant(text) == pytest.approx(wanted)
 
 
-# -- whatever comes
+# -- arbitrary input
 
 
 @each_row("name", READS)
 @each_row("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
-def test_CCE_20_a_body_that_is_no_JSON_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
+def test_CCE_20_body_that_is_not_a_json_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
     with HttpScript([said(200, body)] * 3) as server, pytest.raises((Transient, Unknown)):
         call(name, server.url)
 
 
-def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_found_is_gone() -> None:
+def test_huawei_api_404_of_a_list_is_a_wrong_address_and_of_an_object_is_gone() -> None:
     gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "Resource not found"})
     for name in ("pools", "nodes", "addons", "flavors", "phase"):
         with HttpScript([gone]) as server, pytest.raises(InvalidRequest, match="clusterId"):
@@ -389,7 +389,7 @@ def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_fou
 @each_row(
     "wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools", f"{NODE}\n", "DefaultPool"]
 )
-def test_only_ids_get_into_an_address(wrong: str) -> None:
+def test_huawei_api_only_ids_become_part_of_a_url(wrong: str) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
         for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default")):
@@ -414,7 +414,7 @@ def _paths(thing: Any, at: str = "") -> list[str]:
 
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(_paths(NODE_POOL)), rubbish)
-def test_CCE_20_rubbish_anywhere_in_a_pool_never_crashes(path: str, value: object) -> None:
+def test_CCE_20_arbitrary_value_in_a_pool_never_crashes(path: str, value: object) -> None:
     pool = read_pool(bent(NODE_POOL, path, value))
     assert isinstance(pool, NodePool)
     assert pool.error or (pool.desired >= 0 and pool.group("default"))
@@ -422,7 +422,7 @@ def test_CCE_20_rubbish_anywhere_in_a_pool_never_crashes(path: str, value: objec
 
 @settings(max_examples=80, deadline=None)
 @given(st.sampled_from(_paths(CCE_NODE)), rubbish)
-def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: object) -> None:
+def test_CCE_20_arbitrary_value_in_a_node_never_crashes(path: str, value: object) -> None:
     try:
         (node,), _ = decoding.nodes_of(answer(many(bent(CCE_NODE, path, value))))
     except ProviderError:
@@ -432,7 +432,7 @@ def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: objec
 
 @settings(max_examples=60, deadline=None)
 @given(rubbish)
-def test_CCE_20_rubbish_as_an_answer_never_crashes(body: object) -> None:
+def test_CCE_20_arbitrary_answer_never_crashes(body: object) -> None:
     for read in (
         decoding.pools_of,
         decoding.nodes_of,

@@ -1,4 +1,4 @@
-"""Flavours, add-ons, jobs and the cluster's phase, also where they are strange (huaweicloud-cce.md A7, B4, B9)."""
+"""Decoding of flavours, add-ons, jobs and the cluster's phase, including malformed ones."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def answer(body: object) -> VendorResponse:
     return VendorResponse("GET cce.example.com/x", 200, {}, json.dumps(body).encode())
 
 
-def test_one_thing_that_is_another_is_no_answer() -> None:
+def test_huawei_api_answer_of_another_kind_is_refused() -> None:
     with pytest.raises(Unknown, match="another thing"):
         decoding.pool_of(answer(NODE_POOL), OTHER)
     with pytest.raises(Unknown, match="another thing"):
         decoding.node_of(answer(CCE_NODE), OTHER)
 
 
-def test_add_ons_job_and_phase() -> None:
+def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
     with HttpScript([said(200, CALLS[name][2]) for name in ("addons", "job", "phase")]) as server:
         api = api_for(server.url)
         assert api.addons() == (Addon("autoscaler", "running", {"scaleDownEnabled": True}),)
@@ -55,7 +55,7 @@ def test_add_ons_job_and_phase() -> None:
         decoding.phase_of(answer({"status": {}}))
 
 
-def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
+def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
     clock, shelf = ScriptedApiClock(), Board()
     with HttpScript([said(200, {"flavors": [C7]})] * 3) as server:
         api = api_for(server.url, clock=clock, shelf=shelf)
@@ -80,7 +80,7 @@ def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
     ]
 
 
-def test_flavours_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huawei_api_flavours_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api_module, "FLAVORS", 1)
     second = C7 | {"id": "m7", "name": "m7"}
     with HttpScript(
@@ -105,7 +105,7 @@ def test_flavours_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"pci_passthrough:alias": "nvidia-v100:0"}, {}),
     ],
 )
-def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object]) -> None:
+def test_huawei_api_flavour_fields(extra: dict[str, object], wanted: dict[str, object]) -> None:
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     kept = {"arch": found.arch, "gpu": found.gpu, "accelerators": found.accelerators}
     assert kept == {"arch": "amd64", "gpu": None, "accelerators": ()} | wanted
@@ -127,13 +127,13 @@ def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object])
         ("NORMAL", f"{AZ}(SELLOUT)", True),
     ],
 )
-def test_the_zones_word_beats_the_regions(region: str, zones: str, gone: bool) -> None:
+def test_huawei_api_flavour_status_of_the_zone_overrides_the_regions(region: str, zones: str, gone: bool) -> None:
     extra = {"cond:operation:status": region, "cond:operation:az": zones}
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     assert found.sold_out(AZ) is gone
 
 
-def test_a_flavour_without_size_is_left_out_and_a_list_that_is_none_is_refused() -> None:
+def test_huawei_api_flavour_without_a_size_is_omitted_and_malformed_list_refused() -> None:
     rubbish = [7, {}, {"name": "a"}, {"name": "a", "vcpus": "x", "ram": 1}, {"name": "a", "vcpus": "0", "ram": 1}, C7]
     found, size, last = decoding.flavors_of(answer({"flavors": rubbish}))
     assert ([each.name for each in found], size, last) == (["c7.xlarge.2"], 6, "c7.xlarge.2")
@@ -141,7 +141,7 @@ def test_a_flavour_without_size_is_left_out_and_a_list_that_is_none_is_refused()
         decoding.flavors_of(answer({"flavors": {}}))
 
 
-def test_a_flavour_is_kept_small() -> None:
+def test_huawei_api_cached_flavour_is_small() -> None:
     assert Flavor("a", 1, 1).states == {}
     ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7]}))
     assert found.states == {"cn-north-4b": "sellout"}

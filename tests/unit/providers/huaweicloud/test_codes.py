@@ -1,4 +1,4 @@
-"""What the vendor refuses, as errors of our tree (huaweicloud-cce.md B8; B11 20)."""
+"""Mapping of the vendor's refusals to provider errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def answer(status: int, body: object = b"", call: str = POST, **headers: str) ->
 
 @each_row(("status", "code", "cls"), ROWS)
 @each_row("form", ["cce", "gateway", "plain", "iam"])
-def test_CCE_20_each_code_has_its_class_in_every_form(
+def test_CCE_20_each_error_code_has_its_class_in_every_form(
     form: str, status: int, code: str, cls: type[ProviderError]
 ) -> None:
     body: dict[str, object] = {
@@ -70,7 +70,7 @@ def test_CCE_20_each_code_has_its_class_in_every_form(
     assert "why" in error.message
 
 
-def test_CCE_20_a_locked_pool_is_no_reason_to_stop_everybody_but_a_read_is_tried_again() -> None:
+def test_CCE_20_locked_pool_pauses_no_other_caller_and_reads_are_retried() -> None:
     body = {"errorCode": "CCE.01429002", "errorMessage": "locked"}
     assert type(error_for(answer(429, body))) is Conflict
     assert type(error_for(answer(429, body, GET))) is Throttled
@@ -90,18 +90,18 @@ def test_CCE_20_a_locked_pool_is_no_reason_to_stop_everybody_but_a_read_is_tried
         b"[" * 3000,
     ],
 )
-def test_CCE_20_a_body_that_says_nothing_leaves_the_status(body: bytes) -> None:
+def test_CCE_20_error_body_without_content_is_classified_by_status(body: bytes) -> None:
     assert type(error_for(answer(502, body))) is Transient
     assert type(error_for(answer(400, body))) is InvalidRequest
     assert "HTTP 502" in error_for(answer(502, body)).message
 
 
-def test_CCE_20_a_web_page_with_404_is_no_sign_that_a_thing_is_gone() -> None:
+def test_CCE_20_web_page_with_404_does_not_mean_not_found() -> None:
     assert type(error_for(answer(404, b"  <!doctype html><title>nginx</title>"))) is Transient
     assert type(error_for(answer(404, {"errorCode": "CCE.01404001", "errorMessage": "no node"}))) is NotFound
 
 
-def test_a_clock_that_is_wrong_is_told_in_words_with_the_vendors_time() -> None:
+def test_huawei_wrong_clock_is_reported_with_the_vendors_time() -> None:
     error = error_for(
         answer(401, {"error_code": "APIGW.0303", "error_msg": "time"}, date="Fri, 02 Jan 2026 03:04:05 GMT")
     )
@@ -120,29 +120,29 @@ def test_a_clock_that_is_wrong_is_told_in_words_with_the_vendors_time() -> None:
         ("APIGW.0101", "region"),
     ],
 )
-def test_a_code_says_what_to_do(code: str, word: str) -> None:
+def test_huawei_error_message_of_a_code_says_what_to_do(code: str, word: str) -> None:
     assert word in of_status(400, code, "x").message
 
 
-def test_reasons_of_conditions_have_classes_too() -> None:
+def test_huawei_condition_reasons_have_classes() -> None:
     assert class_of(" CCE.01400010 ") is QuotaExceeded
     assert class_of("Ecs.0314") is Unknown
     assert class_of("") is Unknown
 
 
-def test_messages_are_short_and_on_one_line() -> None:
+def test_huawei_error_messages_are_short_and_on_one_line() -> None:
     error = of_status(400, "X" * 200, "a\nb " * 400, call=POST)
     assert len(error.message) <= 300
     assert "\n" not in error.message
     assert len(error.code) <= 80
 
 
-def test_a_number_as_a_code_is_read() -> None:
+def test_huawei_numeric_error_code_is_read() -> None:
     assert refusal_in(b'{"error": {"code": 401, "message": "no"}}').code == "401"
     assert type(error_for(answer(401, {"error": {"code": 401, "message": "no"}}))) is Unauthorized
 
 
-def test_a_signature_that_a_gateway_says_again_is_not_told() -> None:
+def test_huawei_signature_repeated_by_a_gateway_is_not_shown() -> None:
     said = f"verify failed: SDK-HMAC-SHA256 Access=AK, SignedHeaders=host, Signature={'0a' * 32}; signature: 0B12345"
     message = of_status(401, "APIGW.0301", said, call=POST).message
     assert "Signature=***" in message

@@ -1,4 +1,4 @@
-"""Numbers of one pool that do not agree: nothing is bought for them, and nothing goes (huaweicloud-cce.md B6)."""
+"""Contradictory numbers of one pool: nothing is bought and nothing is removed on their basis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
 
 
 def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
-    """A pool as CCE writes it. groups: desired and existing of `default`, of `c7-az2`."""
+    """A pool in CCE's form. groups: desired and existing of `default`, of `c7-az2`."""
     names = ("default", "c7-az2")
     statuses = [
         {"name": name, "desiredNodeCount": want, "existingNodeCount": {"total": there}}
@@ -49,7 +49,7 @@ def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
 
 
 class ContradictionsDeclaration(FakeApi):
-    """What CCE says of the pool, in place of what it is."""
+    """The answers of CCE about the pool, independent of its actual state."""
 
     def __init__(self, said: NodePool) -> None:
         super().__init__(two(3, 2))
@@ -61,7 +61,7 @@ class ContradictionsDeclaration(FakeApi):
 
 
 def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
-    """A growth, called as long as it waits."""
+    """Calls a scale-up as long as it waits."""
     asked, found = growth(size, to), list[Outcome]()
     while not found or isinstance(found[-1], InProgress):
         found.append(provider(api).grow(asked))
@@ -74,7 +74,7 @@ def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
 @each_row(
     ("said", "why"),
     [
-        (wire(4, (3, 3), (3, 3)), "add up to 6"),  # a removal beside shows at the pool already
+        (wire(4, (3, 3), (3, 3)), "add up to 6"),  # the pool already shows a concurrent removal
         (wire(0, (3, 3), (2, 2)), "add up to 5"),
         (wire(9, (3, 3), (2, 2)), "add up to 5"),
         (wire(None, (3, 5), (2, 2)), "more than"),
@@ -83,14 +83,14 @@ def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
     ],
     ids=["lowered", "nought", "too many", "unsaid", "more beside", "more here"],
 )
-def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(said: NodePool, why: str) -> None:
+def test_CCE_DANGER_1_CCE_18_contradictory_numbers_cause_no_request(said: NodePool, why: str) -> None:
     api = ContradictionsDeclaration(said)
     *waited, last = looked_at(api)
     assert isinstance(last, Failed)
     assert (last.error_class, why in last.message, len(waited), api.writes()) == ("Unknown", True, 12, [])
 
 
-def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
+def test_CCE_18_pool_ahead_of_its_groups_is_awaited() -> None:
     api = ContradictionsDeclaration(wire(7, (3, 3), (2, 2)))
     asked = continued(growth(3, 4), provider(api).grow(growth(3, 4)))
     api.said = wire(5, (3, 3), (2, 2))  # the groups were right
@@ -98,8 +98,8 @@ def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for() -> None:
     assert (asked.status.data["base"], asked.status.data["total"], api.writes()) == ("5", "6", [])
 
 
-def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> None:
-    """6 - 1 would be one more than the 4 that there are to be."""
+def test_CCE_19_contradictory_numbers_cause_no_lower_size() -> None:
+    """6 - 1 would exceed the desired 4 by one."""
     api = ContradictionsDeclaration(wire(4, (3, 1), (3, 1)))
     for each in list(api.machines)[:3]:
         del api.machines[each]
@@ -108,7 +108,7 @@ def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> 
     assert api.writes() == []
 
 
-def test_a_pool_whose_numbers_agree_again_is_grown() -> None:
+def test_huawei_pool_with_consistent_numbers_again_is_scaled_up() -> None:
     api = ContradictionsDeclaration(wire(4, (3, 3), (3, 3)))
     asked = continued(growth(3, 5), provider(api).grow(growth(3, 5)))
     api.said = wire(5, (3, 3), (2, 2))

@@ -1,4 +1,4 @@
-"""Keys out of a secret and temporary ones of an agency: read, renewed, never shown (huaweicloud-cce.md B3; B11 17)."""
+"""Access keys from a secret and temporary keys of an agency: read, renewed, never shown."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def refused(code: str = "APIGW.0301") -> Reply:
         f"accessKey={ACCESS_KEY}\nsecretKey={SECRET_KEY}",
     ],
 )
-def test_a_key_is_read_in_all_its_spellings(text: str) -> None:
+def test_huawei_access_key_is_read_in_all_its_spellings(text: str) -> None:
     assert parse_secret(text, "here") == CceCredential(Secret(ACCESS_KEY), Secret(SECRET_KEY))
 
 
-def test_a_token_belongs_to_a_temporary_key() -> None:
+def test_huawei_session_token_belongs_to_a_temporary_key() -> None:
     found = parse_secret(json.dumps(json.loads(KEY) | {"securityToken": "t=="}), "here")
     assert found.token.reveal() == "t=="
 
@@ -102,7 +102,7 @@ def test_a_token_belongs_to_a_temporary_key() -> None:
         ('{"accessKey": "ü"}', "blanks"),
     ],
 )
-def test_a_secret_that_cannot_be_used_is_refused_without_showing_it(text: str, problem: str) -> None:
+def test_huawei_unusable_secret_is_refused_without_showing_it(text: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         parse_secret(text, "secret key")
     assert raised.value.place == "secret key"
@@ -112,12 +112,12 @@ def test_a_secret_that_cannot_be_used_is_refused_without_showing_it(text: str, p
 
 @settings(max_examples=80, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.dictionaries(st.text(max_size=12), st.text(max_size=12)).map(json.dumps)))
-def test_rubbish_in_a_secret_is_refused_and_never_crashes(text: str) -> None:
+def test_huawei_arbitrary_secret_is_refused_and_never_crashes(text: str) -> None:
     with pytest.raises(BadInput):
         parse_secret(text, "secret key")
 
 
-def test_a_secret_that_cannot_be_read_is_an_error_of_the_call() -> None:
+def test_huawei_unreadable_secret_is_an_error_of_the_call() -> None:
     def gone(name: str) -> str:
         raise SecretUnavailable(f"secret {name} cannot be read")
 
@@ -129,7 +129,7 @@ def test_a_secret_that_cannot_be_read_is_an_error_of_the_call() -> None:
         assert server.requests == []
 
 
-def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
+def test_huawei_replaced_access_key_is_read_once_more() -> None:
     secrets = ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
     with HttpScript([refused(), NONE, refused()]) as server:
@@ -142,7 +142,7 @@ def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
 
 
 @each_row("code", ["APIGW.0301", "APIGW.0303", "CCE.01401001"])
-def test_a_refused_key_is_told_once_and_never_shown(code: str) -> None:
+def test_huawei_refused_access_key_is_reported_once_and_never_shown(code: str) -> None:
     with HttpScript([refused(code)] * 2) as server, pytest.raises(Unauthorized) as raised:
         api_for(server.url).pools()
     assert len(server.requests) == 1
@@ -155,7 +155,7 @@ def test_a_refused_key_is_told_once_and_never_shown(code: str) -> None:
 # -- an agency's keys
 
 
-def test_CCE_17_a_token_that_expires_in_five_minutes_is_renewed_before_signing() -> None:
+def test_CCE_17_token_expiring_in_five_minutes_is_renewed_before_signing() -> None:
     clock, sessions = ScriptedApiClock(), Sessions()
     with HttpScript([granted(1, clock.now + 3600), NONE, NONE, granted(2, clock.now + 7200), NONE]) as server:
 
@@ -174,7 +174,7 @@ def test_CCE_17_a_token_that_expires_in_five_minutes_is_renewed_before_signing()
     ] == ["", "example-token-1", "example-token-1", "", "example-token-2"]
 
 
-def test_CCE_17_it_is_renewed_between_two_attempts_of_one_call_too() -> None:
+def test_CCE_17_token_is_also_renewed_between_two_attempts_of_one_call() -> None:
     class Dozing(ScriptedApiClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds + 3100)
@@ -185,7 +185,7 @@ def test_CCE_17_it_is_renewed_between_two_attempts_of_one_call_too() -> None:
     assert [seen.path == TOKENS for seen in server.requests] == [True, False, True, False]
 
 
-def test_what_is_asked_of_IAM() -> None:
+def test_huawei_iam_request_for_temporary_keys() -> None:
     clock = ScriptedApiClock()
     with HttpScript([granted(1, clock.now + 900), NONE]) as server:
         api_for(server.url, clock=clock, agencyDuration="900", agencyName=AGENCY, agencyDomain="Ops").pools()
@@ -218,19 +218,19 @@ def test_what_is_asked_of_IAM() -> None:
         (said(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}), Unauthorized, "holds no"),
     ],
 )
-def test_what_IAM_refuses_is_for_a_person(answer: Reply, cls: type[ProviderError], match: str) -> None:
+def test_huawei_iam_refusal_needs_an_operator(answer: Reply, cls: type[ProviderError], match: str) -> None:
     with HttpScript([answer] * 4) as server, pytest.raises(cls, match=match):
         api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pool("7d48eca7-3419-11ea-bc29-0255ac1001a8")
     assert {seen.path for seen in server.requests} == {TOKENS}
 
 
 @each_row("answer", [said(503), said(200, b"<html>", {"Content-Type": "text/html"}), said(200, b'{"c')])
-def test_IAM_without_an_answer_is_a_matter_of_waiting(answer: Reply) -> None:
+def test_huawei_iam_without_an_answer_is_temporary(answer: Reply) -> None:
     with HttpScript([answer] * 3) as server, pytest.raises(Transient):
         api_for(server.url, agencyName=AGENCY, agencyDomain="Ops").pools()
 
 
-def test_keys_of_an_agency_that_are_refused_are_made_once_more() -> None:
+def test_huawei_refused_agency_keys_are_requested_once_more() -> None:
     clock, sessions = ScriptedApiClock(), Sessions()
     with HttpScript([granted(1, clock.now + 3600), refused(), granted(2, clock.now + 3600), NONE, refused()]) as server:
         api = api_for(server.url, clock=clock, sessions=sessions, agencyName=AGENCY, agencyDomain="Ops")
@@ -241,7 +241,7 @@ def test_keys_of_an_agency_that_are_refused_are_made_once_more() -> None:
     assert "example" not in str(raised.value)
 
 
-def test_a_long_key_that_was_just_replaced_is_looked_up_for_IAM_too() -> None:
+def test_huawei_replaced_permanent_key_is_read_again_for_iam() -> None:
     clock, secrets = ScriptedApiClock(), ScriptedApiSecrets(key=KEY)
     secrets.now["key"] = json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
     with HttpScript([refused(), granted(1, clock.now + 3600), NONE, NONE]) as server:
@@ -250,7 +250,7 @@ def test_a_long_key_that_was_just_replaced_is_looked_up_for_IAM_too() -> None:
     assert (len(server.requests), secrets.looks) == (4, 1)
 
 
-# -- the sessions of a process
+# -- sessions of a process
 
 
 def made(number: int, obtained: float, expires: float) -> CceCredential:
@@ -265,7 +265,7 @@ def failing(error: Exception) -> Callable[[], CceCredential]:
 
 
 @each_row("error", [Transient("no answer"), Throttled("later"), Unauthorized("no")])
-def test_old_keys_stand_in_while_IAM_gives_none(error: ProviderError) -> None:
+def test_huawei_old_temporary_keys_are_used_while_iam_gives_none(error: ProviderError) -> None:
     sessions, first = Sessions(), made(1, 0.0, 3600.0)
     assert sessions.get("a", 0.0, lambda: first) is first
     assert sessions.get("a", 3300.0, failing(error)) is first
@@ -275,7 +275,7 @@ def test_old_keys_stand_in_while_IAM_gives_none(error: ProviderError) -> None:
         sessions.get("a", 3560.0, failing(error))
 
 
-def test_a_short_life_does_not_mean_a_question_before_each_call() -> None:
+def test_huawei_short_lived_keys_do_not_cause_an_iam_call_for_each_call() -> None:
     sessions, first = Sessions(), made(1, 1000.0, 1001.0)
     sessions.get("a", 1000.0, lambda: first)
     assert sessions.get("a", 1059.0, failing(AssertionError("asked again"))) is first
@@ -283,14 +283,14 @@ def test_a_short_life_does_not_mean_a_question_before_each_call() -> None:
     assert sessions.get("a", 1060.0, lambda: second) is second
 
 
-def test_a_clock_that_goes_back_keeps_nothing_alive() -> None:
+def test_huawei_clock_that_goes_back_keeps_no_session_alive() -> None:
     sessions, first, second = Sessions(), made(1, 10_000.0, 13_600.0), made(2, 5_000.0, 8_600.0)
     sessions.get("a", 10_000.0, lambda: first)
     assert sessions.get("a", 9_950.0, failing(AssertionError("asked again"))) is first
     assert sessions.get("a", 5_000.0, lambda: second) is second
 
 
-def test_refused_keys_are_forgotten_unless_others_have_come() -> None:
+def test_huawei_refused_keys_are_dropped_unless_already_replaced() -> None:
     sessions, first, second = Sessions(), made(1, 0.0, 3600.0), made(2, 0.0, 3600.0)
     sessions.get("a", 0.0, lambda: first)
     sessions.drop("a", second)
@@ -299,7 +299,7 @@ def test_refused_keys_are_forgotten_unless_others_have_come() -> None:
     assert sessions.get("a", 1.0, lambda: second) is second
 
 
-def test_agencies_and_keys_do_not_share_sessions_and_there_is_an_end_to_them() -> None:
+def test_huawei_sessions_are_separate_by_agency_and_key_and_bounded() -> None:
     sessions, asked = Sessions(), list[int]()
 
     def source(number: int, text: str = KEY, agency: str = "scaler") -> Assumed:
@@ -319,7 +319,7 @@ def test_agencies_and_keys_do_not_share_sessions_and_there_is_an_end_to_them() -
     assert len(sessions._kept) <= 256
 
 
-def test_threads_that_find_the_same_keys_refused_make_others_once() -> None:
+def test_huawei_concurrent_threads_replace_refused_keys_once() -> None:
     sessions, counted = Sessions(), list[int]()
 
     def grant() -> CceCredential:
@@ -346,7 +346,7 @@ def projects(*named: dict[str, Any]) -> Reply:
     return said(200, {"projects": list(named), "links": {}})
 
 
-def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
+def test_huawei_project_is_looked_up_once_a_day_by_the_regions_name() -> None:
     clock, shelf = ScriptedApiClock(), Board()
     answer = projects(
         {"id": PROJECT, "name": "cn-north-4", "enabled": True},
@@ -373,7 +373,7 @@ def test_the_project_is_asked_for_once_a_day_by_the_regions_name() -> None:
         (said(200, {"projects": [1, None]}), "has no project"),
     ],
 )
-def test_a_project_that_is_not_clear_is_for_a_person_to_name(answer: Reply, match: str) -> None:
+def test_huawei_ambiguous_project_needs_an_operator(answer: Reply, match: str) -> None:
     with HttpScript([answer]) as server, pytest.raises(ProviderError, match=match) as raised:
         api_for(server.url, projectId="").pools()
     assert "providers.huaweicloud.projectId" in raised.value.message
@@ -381,7 +381,7 @@ def test_a_project_that_is_not_clear_is_for_a_person_to_name(answer: Reply, matc
     assert isinstance(raised.value, OutscalerError)
 
 
-def test_a_key_that_may_not_ask_for_the_project_says_so_and_a_404_is_none_of_a_pool() -> None:
+def test_huawei_key_forbidden_to_look_up_the_project_says_so() -> None:
     for status in (403, 404):
         answers = [said(status, {"error": {"code": status, "message": "no"}})] * 2
         with HttpScript(answers) as server, pytest.raises(Unauthorized, match="the project of cn-north-4"):

@@ -1,4 +1,4 @@
-"""Whatever happens between two calls, nobody's nodes are chosen and nothing is bought twice (huaweicloud-cce.md B6)."""
+"""Random events between two calls: no other nodes are selected for removal, and nothing is bought twice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WIDE = Autoscaling(True, 0, 1000)
 
 
 def disturb(api: FakeApi, event: str) -> None:
-    """One thing that happens behind our back."""
+    """Applies one concurrent change."""
     pool = api.all[POOL]
     here, beside = api.of(POOL), api.of(POOL, "c7-az2")
     deeds: dict[str, Callable[[], object]] = {
@@ -71,7 +71,7 @@ def disturb(api: FakeApi, event: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(EVENTS)
-def test_CCE_18_a_growth_in_disorder_adds_what_was_planned_at_most(events: list[str]) -> None:
+def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(events: list[str]) -> None:
     api = FakeApi(two(3, 2, autoscaling=WIDE))
     asked, verb = growth(3, 5), "grow"
     bought, waiting = 0, list(events)
@@ -99,7 +99,7 @@ def test_CCE_18_a_growth_in_disorder_adds_what_was_planned_at_most(events: list[
 
 @settings(max_examples=100, deadline=None)
 @given(EVENTS, st.integers(0, 5), st.booleans())
-def test_CCE_19_a_lowering_in_disorder_costs_no_node(events: list[str], goal: int, discard: bool) -> None:
+def test_CCE_19_decrease_target_with_random_changes_costs_no_node(events: list[str], goal: int, discard: bool) -> None:
     api = FakeApi(two(3, 2, autoscaling=WIDE))
     api.all[POOL].groups[0].stock = 0
     api.scale(POOL, 7, "default")

@@ -1,4 +1,4 @@
-"""What a pass sees: a node group per scale group, with its pool's bounds (huaweicloud-cce.md A1, A6, B5)."""
+"""Observation: one node group per scale group, with the bounds of its pool."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
 MANUAL = Autoscaling()
 
 
-def test_CCE_A6_3_each_flavour_of_a_pool_is_a_group_with_its_own_bounds_and_priority() -> None:
+def test_CCE_A6_3_each_flavour_of_a_pool_is_a_group_with_its_bounds_and_priority() -> None:
     groups = seen(FakeApi(two(3, 2)))
     assert sorted(groups) == sorted([A, B])
     assert (groups[A].min, groups[A].max, groups[A].target, groups[A].rank) == (0, 10, 3, 0)
@@ -41,7 +41,7 @@ def test_CCE_A6_3_each_flavour_of_a_pool_is_a_group_with_its_own_bounds_and_prio
     assert not groups[A].error
 
 
-def test_CCE_A6_3_a_flavour_that_is_switched_off_counts_elsewhere_and_its_nodes_are_nobodys() -> None:
+def test_CCE_A6_3_disabled_flavour_counts_for_the_pool_and_its_nodes_have_no_group() -> None:
     api = FakeApi(two(3, 2))
     api.all[POOL].groups[1].enabled = False
     groups = seen(api)
@@ -50,7 +50,7 @@ def test_CCE_A6_3_a_flavour_that_is_switched_off_counts_elsewhere_and_its_nodes_
     assert {each.handle for each in groups[A].instances} == set(api.of(POOL))
 
 
-def test_CCE_A6_1_bounds_of_the_pool_are_shared_and_a_sole_group_has_them_itself() -> None:
+def test_CCE_A6_1_pool_bounds_are_shared_and_belong_to_a_sole_group() -> None:
     groups = seen(FakeApi(Cce([FakeApiGroup(desired=3)], autoscaling=Autoscaling(True, 2, 8))))
     assert (groups[A].min, groups[A].max) == (2, 8)
     groups = seen(FakeApi(two(autoscaling=Autoscaling(True, 2, 4))))
@@ -59,7 +59,7 @@ def test_CCE_A6_1_bounds_of_the_pool_are_shared_and_a_sole_group_has_them_itself
 
 
 @each_row("name", [POOL, "pool-a"])
-def test_CCE_A6_1_the_policys_bounds_stand_in_place_of_the_pools(name: str) -> None:
+def test_CCE_A6_1_bounds_of_the_policy_replace_those_of_the_pool(name: str) -> None:
     group = seen(FakeApi(two()), entry(name, 1, 7, 3))[A]
     assert group.pool == Pool(POOL, "pool-a", 1, 7)
     assert (group.max, group.priority) == (7, 3)
@@ -67,22 +67,22 @@ def test_CCE_A6_1_the_policys_bounds_stand_in_place_of_the_pools(name: str) -> N
 
 
 @each_row("name", [B, "pool-a/c7-az2"])
-def test_the_policys_bounds_of_one_group(name: str) -> None:
+def test_huawei_policy_bounds_of_one_group(name: str) -> None:
     groups = seen(FakeApi(two()), entry(name, 1, 4, 9))
     assert (groups[B].min, groups[B].max, groups[B].priority, groups[A].max) == (1, 4, 9, 10)
 
 
-def test_CCE_A6_4_the_pools_priority() -> None:
+def test_CCE_A6_4_pool_priority_is_the_groups_priority() -> None:
     assert seen(FakeApi(two(autoscaling=Autoscaling(True, 0, 10, priority=7))))[A].priority == 7
 
 
-def test_CCE_A6_2_the_cooldown_is_a_time_that_new_nodes_stay() -> None:
+def test_CCE_A6_2_cooldown_is_a_time_that_new_nodes_stay() -> None:
     groups = seen(FakeApi(two(autoscaling=Autoscaling(True, 0, 10, cooldown_minutes=15))))
     assert groups[A].options.scale_down_cooldown == groups[B].options.scale_down_cooldown == 900.0
     assert seen(FakeApi(two()))[A].options.scale_down_cooldown is None
 
 
-def test_CCE_A6_8_a_pools_own_conditions_hold_only_where_every_flavour_is_switched_on() -> None:
+def test_CCE_A6_8_pool_conditions_apply_only_where_every_flavour_is_enabled() -> None:
     own = Autoscaling(True, 0, 10, unneeded_minutes=5, utilization=0.6)
     api = FakeApi(two(autoscaling=own))
     options = seen(api)[A].options
@@ -92,7 +92,7 @@ def test_CCE_A6_8_a_pools_own_conditions_hold_only_where_every_flavour_is_switch
     assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (None, None)
 
 
-def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
+def test_CCE_A1_2_labels_that_no_pool_selects_are_not_in_the_template() -> None:
     assert set(seen(FakeApi(two()))[A].options.unpromised_labels) == {
         "node.kubernetes.io/subnetid",
         "os.architecture",
@@ -104,14 +104,14 @@ def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
 @each_row(
     "change", [{"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}]
 )
-def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_left_alone(change: dict[str, Any]) -> None:
+def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_excluded(change: dict[str, Any]) -> None:
     api = FakeApi(two(**change), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     assert list(seen(api)) == [f"{OTHER}/default"]
     assert warnings(api) == ""
     assert "take it out of the policy" in warnings(api, entry(POOL, 1, 3))
 
 
-def test_pools_that_are_not_scaled_automatically_are_shown_only_where_the_policy_names_them() -> None:
+def test_huawei_pools_without_autoscaling_are_shown_only_if_the_policy_names_them() -> None:
     api = FakeApi(two(autoscaling=MANUAL))
     assert not seen(api)
     groups = seen(api, entry("pool-a", 1, 7))
@@ -123,18 +123,18 @@ def test_pools_that_are_not_scaled_automatically_are_shown_only_where_the_policy
     assert "write max" in seen(api, entry("pool-a", 1))[A].error
 
 
-def test_without_discovery_only_named_pools_are_groups() -> None:
+def test_huawei_without_discovery_only_named_pools_are_groups() -> None:
     api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     assert list(seen(api, entry("pool-b"), autodiscovery="false")) == [f"{OTHER}/default"]
     assert len(seen(api, entry("pool-b"))) == 3
 
 
-def test_bounds_that_contradict_one_another_are_an_error_of_the_group() -> None:
+def test_huawei_contradictory_bounds_are_an_error_of_the_group() -> None:
     assert "above its maximum" in seen(FakeApi(two(autoscaling=Autoscaling(True, 5, 3))))[A].error
     assert "above its maximum" in seen(FakeApi(two()), entry("pool-a/c7-az2", 12))[B].error
 
 
-def test_entries_that_mean_nothing_or_two_pools_are_told() -> None:
+def test_huawei_entries_that_match_no_pool_or_two_are_reported() -> None:
     api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER))
     told = warnings(api, entry("pool-x", 1, 3), entry("pool-a/c9", 0, 2))
     assert "no node pool pool-x" in told
@@ -144,7 +144,7 @@ def test_entries_that_mean_nothing_or_two_pools_are_told() -> None:
     assert not any(each.error for each in seen(api, entry(POOL, 1, 3)).values())
 
 
-def test_a_pool_that_cannot_be_understood_stops_no_other() -> None:
+def test_huawei_undecodable_pool_blocks_no_other() -> None:
     api = FakeApi(two(error="spec is missing"), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     groups = seen(api)
     assert "spec is missing" in groups[A].error
@@ -153,7 +153,7 @@ def test_a_pool_that_cannot_be_understood_stops_no_other() -> None:
     assert A in seen(api, entry(B), autodiscovery="false")
 
 
-def test_nor_does_one_without_so_much_as_a_uid() -> None:
+def test_huawei_pool_without_a_uid_blocks_no_other() -> None:
     class Odd(FakeApi):
         def pools(self) -> tuple[NodePool, ...]:
             return (*super().pools(), NodePool("", error="it has no uid"))
@@ -163,7 +163,7 @@ def test_nor_does_one_without_so_much_as_a_uid() -> None:
     assert "it has no uid" in warnings(api)
 
 
-def test_a_group_whose_numbers_are_missing_and_a_broken_pool_carry_an_error() -> None:
+def test_huawei_group_with_missing_numbers_and_malformed_pool_have_an_error() -> None:
     api = FakeApi(two())
     api.all[POOL].groups[1].error = "it says no size"
     assert (seen(api)[B].error, seen(api)[A].error) == ("it says no size", "")
@@ -172,20 +172,20 @@ def test_a_group_whose_numbers_are_missing_and_a_broken_pool_carry_an_error() ->
 
 @each_row("method", ["pools", "nodes"])
 @each_row("error", [Transient("502"), Throttled("slowly"), Unauthorized("no")])
-def test_a_list_that_fails_ends_the_pass(method: str, error: ProviderError) -> None:
+def test_huawei_failed_list_ends_the_pass(method: str, error: ProviderError) -> None:
     api = FakeApi(two())
     api.trouble[method] = [error]
     with pytest.raises(type(error)):
         provider(api).observe(())
 
 
-def test_a_quiet_pass_is_two_lists_and_what_the_shelf_has_not() -> None:
+def test_huawei_quiet_pass_costs_two_lists_and_uncached_reads() -> None:
     api = FakeApi(two(), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     seen(api)
     assert [each for each in api.calls if not each.startswith("flavors")] == ["pools", "nodes", "addons"]
 
 
-def test_flavours_that_cannot_be_read_cost_the_template_alone() -> None:
+def test_huawei_unreadable_flavours_cost_only_the_template() -> None:
     api = FakeApi(two())
     api.trouble["flavors"] = [Transient("502")]
     groups = seen(api)
@@ -195,7 +195,7 @@ def test_flavours_that_cannot_be_read_cost_the_template_alone() -> None:
 
 
 @each_row("error", [Throttled("slowly"), Unauthorized("no")])
-def test_who_is_refused_flavours_does_not_ask_on(error: ProviderError) -> None:
+def test_huawei_refused_flavour_read_stops_further_reads(error: ProviderError) -> None:
     api = FakeApi(two())
     api.trouble["flavors"] = [error]
     groups = seen(api)
@@ -203,7 +203,7 @@ def test_who_is_refused_flavours_does_not_ask_on(error: ProviderError) -> None:
     assert len([each for each in api.calls if each.startswith("flavors")]) == 1
 
 
-def test_sizes_that_lag_are_shown_as_they_are() -> None:
+def test_huawei_lagging_sizes_are_shown_unchanged() -> None:
     api = FakeApi(two(3, 2))
     api.lag = True
     api.scale(POOL, 7, "default")
@@ -211,6 +211,6 @@ def test_sizes_that_lag_are_shown_as_they_are() -> None:
     assert msgspec.json.encode(seen(api)[A])
 
 
-def test_a_region_that_nobody_knows_is_told_and_tried() -> None:
+def test_huawei_unknown_region_is_reported_and_tried() -> None:
     assert "cn-north-99" in warnings(FakeApi(two()), region="cn-north-99")
     assert warnings(FakeApi(two()), region="cn-north-99", cceEndpoint="https://cce.example.com") == ""

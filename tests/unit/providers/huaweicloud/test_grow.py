@@ -1,4 +1,4 @@
-"""Growth of a scale group by the pool's total (huaweicloud-cce.md B6, A9.1, A9.3; B11, 18)."""
+"""Scale-up of a scale group by the pool's total."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tests.unit.providers.huaweicloud.fake_api import (
 
 
 def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str = A) -> Failed:
-    """A growth from 3 that is refused before anything is sent."""
+    """A scale-up from 3 that is refused before anything is sent."""
     outcome = provider(api, *entries).grow(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == (cls, [])
     return outcome
 
 
-def test_CCE_18_the_total_of_the_pool_and_the_right_group() -> None:
+def test_CCE_18_scale_up_sends_the_total_of_the_pool_and_the_right_group() -> None:
     api = FakeApi(two(3, 2))
     outcome = to_the_end(api, growth(3, 5))
     assert isinstance(outcome, Succeeded)
@@ -49,12 +49,12 @@ def test_CCE_18_the_total_of_the_pool_and_the_right_group() -> None:
     assert (len(api.of(POOL)), len(api.of(POOL, "c7-az2")), api.chosen) == (5, 2, [])
 
 
-def test_CCE_18_what_will_be_asked_for_is_written_down_before_it_is() -> None:
+def test_CCE_18_request_is_recorded_before_it_is_sent() -> None:
     asked = announced(FakeApi(two(3, 2)), growth(2, 4, B))
     assert (asked.status.data["base"], asked.status.data["total"]) == ("5", "7")
 
 
-def test_CCE_18_after_a_time_out_what_got_through_is_not_asked_for_again() -> None:
+def test_CCE_18_request_that_arrived_despite_a_timeout_is_not_repeated() -> None:
     api = FakeApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.lost.add("scale")
@@ -64,7 +64,7 @@ def test_CCE_18_after_a_time_out_what_got_through_is_not_asked_for_again() -> No
     assert api.writes() == ["scale 7 default"]
 
 
-def test_CCE_18_nor_while_the_groups_own_number_lags_behind() -> None:
+def test_CCE_18_request_is_not_repeated_while_the_groups_number_lags() -> None:
     api = FakeApi(two(3, 2))
     api.lag = True
     asked = announced(api, growth(3, 5))
@@ -78,7 +78,7 @@ def test_CCE_18_nor_while_the_groups_own_number_lags_behind() -> None:
     assert api.writes() == ["scale 7 default"]
 
 
-def test_a_request_that_never_got_there_is_made_again_with_the_same_total() -> None:
+def test_huawei_request_that_never_arrived_is_repeated_with_the_same_total() -> None:
     api = FakeApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.trouble["scale"] = [Transient("no answer")]
@@ -88,7 +88,7 @@ def test_a_request_that_never_got_there_is_made_again_with_the_same_total() -> N
     assert api.writes() == ["scale 7 default", "scale 7 default"]
 
 
-def test_CCE_18_another_writer_of_the_pool_is_never_undone() -> None:
+def test_CCE_18_change_of_the_pool_by_another_writer_is_never_undone() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "c7-az2")
@@ -100,7 +100,7 @@ def test_CCE_18_another_writer_of_the_pool_is_never_undone() -> None:
     assert not api.chosen
 
 
-def test_CCE_18_another_writer_of_the_group_is_a_conflict() -> None:
+def test_CCE_18_change_of_the_group_by_another_writer_is_a_conflict() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "default")
@@ -110,10 +110,10 @@ def test_CCE_18_another_writer_of_the_group_is_a_conflict() -> None:
     assert api.writes() == ["scale 9 default"]
 
 
-def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_never_written_on() -> None:
+def test_CCE_18_contradictory_numbers_are_read_again_and_never_written() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
-    api.all[POOL].desired = 9  # and no group says that it is one of its own
+    api.all[POOL].desired = 9  # and no group accounts for it
     for _ in range(4):
         outcome = provider(api).grow(asked)
         assert isinstance(outcome, InProgress)
@@ -123,9 +123,9 @@ def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_neve
     assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
 
-def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
+def test_CCE_18_total_is_never_computed_from_the_lower_of_two_numbers() -> None:
     api = FakeApi(two(3, 2))
-    api.all[POOL].desired = 4  # older than what the groups say: 4 + 1 would take one of five away
+    api.all[POOL].desired = 4  # older than the numbers of the groups: 4 + 1 would remove one of five
     asked = growth(3, 4)
     for _ in range(12):
         outcome = provider(api).grow(asked)
@@ -138,7 +138,7 @@ def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
     assert isinstance(to_the_end(api, asked), Succeeded)
 
 
-def test_a_group_that_says_late_what_its_pool_says_already_is_waited_for() -> None:
+def test_huawei_group_lagging_behind_its_pool_is_awaited() -> None:
     api = FakeApi(two(3, 2))
     api.lag = True
     asked = announced(api, growth(3, 5))
@@ -149,7 +149,7 @@ def test_a_group_that_says_late_what_its_pool_says_already_is_waited_for() -> No
     assert api.writes() == ["scale 7 default"]
 
 
-def test_what_somebody_takes_back_after_it_got_through_is_not_bought_again() -> None:
+def test_huawei_increase_reverted_by_others_is_not_bought_again() -> None:
     api = FakeApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 7, "default")
@@ -161,7 +161,7 @@ def test_what_somebody_takes_back_after_it_got_through_is_not_bought_again() -> 
     assert api.writes() == ["scale 7 default", "scale 5 default"]
 
 
-def test_a_lower_pool_makes_the_total_lower_too() -> None:
+def test_huawei_lowered_pool_lowers_the_next_total() -> None:
     api = FakeApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.delete_node(api.of(POOL, "c7-az2")[0])
@@ -169,35 +169,35 @@ def test_a_lower_pool_makes_the_total_lower_too() -> None:
     assert api.writes()[1:] == ["scale 6 default"]
 
 
-def test_a_size_that_is_reached_already_asks_for_nothing() -> None:
+def test_huawei_size_already_reached_sends_no_request() -> None:
     api = FakeApi(two(5, 2))
     assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
     assert not api.writes()
 
 
 @each_row(("start", "to"), [(3, 3), (3, 1)])
-def test_no_growth_is_refused(start: int, to: int) -> None:
+def test_huawei_scale_up_without_an_increase_is_refused(start: int, to: int) -> None:
     outcome = provider(FakeApi(two())).grow(growth(start, to))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
 
-def test_CCE_A6_1_the_maximum_of_the_pool_holds_for_all_its_groups_together() -> None:
+def test_CCE_A6_1_pool_maximum_applies_to_all_its_groups_together() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 6)))
     assert "6 of its pool" in refused(api, "InvalidRequest").message
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
-def test_CCE_A6_3_the_maximum_of_a_flavour_holds_for_its_group() -> None:
+def test_CCE_A6_3_flavour_maximum_applies_to_its_group() -> None:
     assert "maximum 6" in refused(FakeApi(two()), "InvalidRequest", size=7, group=B).message
 
 
 @each_row(("name", "most"), [("pool-a", 6), (POOL, 6), ("pool-a/default", 4), (A, 4)])
-def test_the_policys_maximum_stands_in_place_of_the_pools(name: str, most: int) -> None:
+def test_huawei_policy_maximum_replaces_that_of_the_pool(name: str, most: int) -> None:
     refused(FakeApi(two()), "InvalidRequest", entry(name, 0, most))
 
 
-def test_CCE_A1_5_prepaid_and_default_pools_are_not_grown() -> None:
+def test_CCE_A1_5_prepaid_and_default_pools_are_not_scaled_up() -> None:
     prepaid = Cce([FakeApiGroup(desired=3)], template=NodeTemplate(FLAVOR, AZ1, billing=1))
     assert "prepaid" in refused(FakeApi(prepaid), "InvalidRequest").message
     default = Cce([FakeApiGroup(desired=3)], name="DefaultPool")
@@ -205,7 +205,7 @@ def test_CCE_A1_5_prepaid_and_default_pools_are_not_grown() -> None:
     refused(FakeApi(Cce([FakeApiGroup(desired=3)], phase="Deleting")), "InvalidRequest")
 
 
-def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
+def test_huawei_flavour_disabled_meanwhile_is_not_scaled_up() -> None:
     api = FakeApi(two())
     api.all[POOL].group("c7-az2").enabled = False
     assert "switched off" in refused(api, "InvalidRequest", size=4, group=B).message
@@ -221,7 +221,7 @@ def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
         (true("TaintSynchronizing"), "Unknown"),
     ],
 )
-def test_CCE_A9_1_a_group_that_is_not_scalable_is_refused_with_the_class_of_its_reason(
+def test_CCE_A9_1_group_that_is_not_scalable_is_refused_with_its_reasons_class(
     beside: CceCondition,
     cls: str,
 ) -> None:
@@ -230,25 +230,25 @@ def test_CCE_A9_1_a_group_that_is_not_scalable_is_refused_with_the_class_of_its_
     refused(api, cls)
 
 
-def test_a_pool_that_is_not_scalable_refuses_for_all_its_groups() -> None:
+def test_huawei_pool_that_is_not_scalable_refuses_for_all_its_groups() -> None:
     refused(FakeApi(two(conditions=(NOT_SCALABLE, NO_QUOTA))), "QuotaExceeded")
 
 
-def test_a_flavour_that_ecs_says_is_sold_out_is_not_asked_for() -> None:
+def test_huawei_flavour_that_ecs_reports_as_sold_out_is_not_requested() -> None:
     api = FakeApi(two())
     api.kinds = {FLAVOR: Flavor(FLAVOR, 4, 8192, state="normal", states={AZ2: "sellout"})}
     refused(api, "OutOfStock", size=4, group=B)
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
-def test_the_hint_is_none_to_rely_on() -> None:
+def test_huawei_sold_out_hint_is_not_decisive() -> None:
     api = FakeApi(two())
     api.trouble["flavors"] = [Unauthorized("no"), Throttled("slowly")]
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 @each_row("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
-def test_a_cluster_that_is_busy_is_waited_for(phase: str) -> None:
+def test_huawei_busy_cluster_is_awaited(phase: str) -> None:
     api = FakeApi(two())
     api.cluster = phase
     with pytest.raises(Conflict):
@@ -257,19 +257,19 @@ def test_a_cluster_that_is_busy_is_waited_for(phase: str) -> None:
 
 
 @each_row("phase", ["Hibernation", "Deleting", "Empty"])
-def test_a_cluster_that_is_off_is_not(phase: str) -> None:
+def test_huawei_disabled_cluster_is_not_awaited(phase: str) -> None:
     api = FakeApi(two())
     api.cluster = phase
     refused(api, "InvalidRequest")
 
 
-def test_a_key_that_may_not_look_at_the_cluster_grows_all_the_same() -> None:
+def test_huawei_key_forbidden_to_read_the_cluster_scales_up_nevertheless() -> None:
     api = FakeApi(two())
     api.trouble["cluster_phase"] = [Unauthorized("403"), Unauthorized("403")]
     assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
 
 
-def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
+def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> None:
     outcome = provider(FakeApi()).grow(growth(3, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == NotFound.__name__
@@ -281,7 +281,7 @@ def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
 @each_row(
     ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
 )
-def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(
+def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(
     why: CceCondition, cls: str
 ) -> None:
     api = FakeApi(two())
@@ -292,7 +292,7 @@ def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condit
     assert api.writes() == ["scale 8 default"]
 
 
-def test_CCE_A9_1_a_condition_of_yesterday_has_to_stay_before_it_is_believed() -> None:
+def test_CCE_A9_1_earlier_condition_must_persist_before_it_counts() -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].conditions = (SOLD_OUT,)
     asked = announced(api, growth(3, 4))
@@ -303,8 +303,8 @@ def test_CCE_A9_1_a_condition_of_yesterday_has_to_stay_before_it_is_believed() -
 
 
 @each_row("phase", ["Build", "Installing"])
-def test_CCE_A9_3_from_the_moment_that_a_node_is_listed_the_core_waits_alone(phase: str) -> None:
-    """A node that installs for ever must not keep the scale-up request from its fifteen minutes."""
+def test_CCE_A9_3_operation_ends_once_a_node_is_listed_and_the_core_waits(phase: str) -> None:
+    """A node that installs forever must not shorten the fifteen minutes of the scale-up request."""
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
@@ -315,7 +315,7 @@ def test_CCE_A9_3_from_the_moment_that_a_node_is_listed_the_core_waits_alone(pha
     assert (outcome.facts["created"], api.writes()) == (1, ["scale 6 default"])
 
 
-def test_CCE_A9_1_a_condition_that_never_goes_away_says_nothing_against_nodes_that_are_being_made() -> None:
+def test_CCE_A9_1_permanent_condition_does_not_affect_nodes_in_creation() -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].conditions = (true("UnexpectedError"),)
     asked = announced(api, growth(3, 4))
@@ -326,7 +326,7 @@ def test_CCE_A9_1_a_condition_that_never_goes_away_says_nothing_against_nodes_th
         assert isinstance(outcome, Succeeded)
 
 
-def test_CCE_A9_3_after_three_minutes_of_nothing_the_core_waits_alone() -> None:
+def test_CCE_A9_3_operation_ends_after_three_idle_minutes_and_the_core_waits() -> None:
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     outcome = provider(api).grow(asked)
@@ -340,7 +340,7 @@ def test_CCE_A9_3_after_three_minutes_of_nothing_the_core_waits_alone() -> None:
     assert api.writes() == ["scale 6 default"]
 
 
-def test_what_cce_has_taken_and_not_done_fails() -> None:
+def test_huawei_request_accepted_without_effect_fails() -> None:
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
@@ -354,7 +354,7 @@ def test_what_cce_has_taken_and_not_done_fails() -> None:
 
 
 @each_row("error", [InvalidRequest("no", code="CCE.01400001"), Unknown("no", code="CCE.0")])
-def test_what_the_conditions_say_of_a_refusal_comes_before_its_code(error: InvalidRequest | Unknown) -> None:
+def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(error: InvalidRequest | Unknown) -> None:
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [error]
@@ -368,7 +368,7 @@ def test_what_the_conditions_say_of_a_refusal_comes_before_its_code(error: Inval
     assert outcome.error_class == "OutOfStock"
 
 
-def test_a_pool_that_is_locked_is_waited_for() -> None:
+def test_huawei_locked_pool_is_awaited() -> None:
     api = FakeApi(two())
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [Conflict("locked", code="CCE.01429002")]
@@ -378,7 +378,7 @@ def test_a_pool_that_is_locked_is_waited_for() -> None:
 
 
 @each_row("rubbish", ["", "-1", "x", "9" * 40, "²"])
-def test_data_that_cannot_be_read_never_becomes_a_total(rubbish: str) -> None:
+def test_huawei_unreadable_operation_data_never_become_a_total(rubbish: str) -> None:
     api = FakeApi(two())
     asked = growth(3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})
     assert isinstance(to_the_end(api, asked), Succeeded)

@@ -1,4 +1,4 @@
-"""What every call keeps to, and the three dangers (huaweicloud-cce.md B4, B6, B8; B11 18, 19, 20)."""
+"""Rules common to all calls, and the three dangerous calls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LOCKED = said(429, {"errorCode": "CCE.01429002", "errorMessage": "locked by anot
 
 
 @each_row("name", READS)
-def test_CCE_20_reads_are_asked_for_three_times(name: str) -> None:
+def test_CCE_20_reads_are_tried_three_times(name: str) -> None:
     with HttpScript([PAGE, said(500), said(200, CALLS[name][2])]) as server:
         assert call(name, server.url)
     assert len(server.requests) == 3
@@ -75,7 +75,7 @@ def test_CCE_20_reads_are_asked_for_three_times(name: str) -> None:
         Reply(200, b"<html>", {"Content-Type": "text/html"}),
     ],
 )
-def test_CCE_18_a_change_is_asked_for_once_and_nobody_knows_whether_it_happened(name: str, reply: Reply) -> None:
+def test_CCE_18_change_is_sent_once_and_its_result_is_unknown_on_error(name: str, reply: Reply) -> None:
     with HttpScript([reply] * 3) as server, pytest.raises(Transient):
         call(name, server.url)
     assert len(server.requests) == 1
@@ -93,19 +93,19 @@ def test_CCE_18_a_change_is_asked_for_once_and_nobody_knows_whether_it_happened(
         (said(302, b"", {"Location": "https://example.com"}), ProviderError),
     ],
 )
-def test_CCE_20_a_change_that_is_refused_is_told_at_once(name: str, reply: Reply, cls: type[ProviderError]) -> None:
+def test_CCE_20_refused_change_is_reported_at_once(name: str, reply: Reply, cls: type[ProviderError]) -> None:
     with HttpScript([reply] * 2) as server, pytest.raises(cls) as raised:
         call(name, server.url)
     assert len(server.requests) == 1
     assert ACCESS_KEY not in str(raised.value)
 
 
-def test_CCE_20_a_read_of_a_locked_pool_is_tried_again() -> None:
+def test_CCE_20_read_of_a_locked_pool_is_retried() -> None:
     with HttpScript([LOCKED, said(200, NODE_POOL)]) as server:
         assert api_for(server.url).pool(POOL).id == POOL
 
 
-def test_CCE_20_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
+def test_CCE_20_throttling_pauses_all_callers_for_the_vendors_time() -> None:
     clock, books = ScriptedApiClock(), Books()
     slow = {"errorCode": "CCE.02429001", "errorMessage": "slow"}
     with HttpScript([said(429, slow, {"Retry-After": "2"}), said(200, many())]) as server:
@@ -117,12 +117,12 @@ def test_CCE_20_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_i
     assert books.held[-1][1] == 40.0
 
 
-def test_nobody_there_is_transient_and_names_the_call() -> None:
+def test_huawei_api_unreachable_host_is_temporary_and_names_the_call() -> None:
     with pytest.raises(Transient, match="/nodepools"):
         api_for("http://127.0.0.1:9").pools()
 
 
-def test_one_budget_for_a_key_and_a_region_by_service_that_shows_no_key() -> None:
+def test_huawei_rate_limit_key_is_per_key_region_and_service_and_shows_no_key() -> None:
     books = Books()
     with HttpScript([said(200, many()), said(200, {"flavors": []})]) as server:
         api = api_for(server.url, pacer=books, callsPerSecond="4")
@@ -136,7 +136,7 @@ def test_one_budget_for_a_key_and_a_region_by_service_that_shows_no_key() -> Non
     assert {pace.rate for pace in books.paces} == {4.0}
 
 
-def test_an_agencys_budget_is_its_accounts_whatever_key_takes_it() -> None:
+def test_huawei_agency_rate_limit_belongs_to_its_account_for_every_key() -> None:
     keys, other = Books(), json.dumps({"accessKey": "AKIDEXAMPLE00000NEXT", "secretKey": "example-next"})
     granted = said(201, {"credential": {"access": "HSTEXAMPLE1", "secret": "s", "securitytoken": "t"}})
     for text in (KEY, other):
@@ -163,13 +163,13 @@ def test_an_agencys_budget_is_its_accounts_whatever_key_takes_it() -> None:
         ([], ""),
     ],
 )
-def test_CCE_19_an_answer_of_200_to_a_deletion_is_a_success_whatever_it_says(body: object, job: str) -> None:
+def test_CCE_19_deletion_answered_with_200_is_a_success_whatever_the_body(body: object, job: str) -> None:
     with HttpScript([said(200, body)]) as server:
         assert api_for(server.url).delete_node(NODE) == job
     assert server.requests[0].query == {}
 
 
-def test_CCE_19_a_node_that_is_gone_says_so_and_a_gateways_404_does_not() -> None:
+def test_CCE_19_vanished_node_is_not_found_and_a_gateways_404_is_not() -> None:
     gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "none"})
     with HttpScript([gone]) as server, pytest.raises(NotFound):
         api_for(server.url).delete_node(NODE)
@@ -181,10 +181,10 @@ def test_CCE_19_a_node_that_is_gone_says_so_and_a_gateways_404_does_not() -> Non
             api_for(server.url).delete_node(NODE)
 
 
-# -- the three dangers
+# -- the three dangerous calls
 
 
-def test_CCE_DANGER_1_a_scale_request_has_its_total_and_one_group() -> None:
+def test_CCE_DANGER_1_scale_request_has_its_total_and_one_group() -> None:
     with HttpScript([said(200), said(201), said(202, {"orderID": "x"}), said(200)]) as server:
         api = api_for(server.url)
         api.scale(POOL, 7, "c7-az2")
@@ -198,7 +198,7 @@ def test_CCE_DANGER_1_a_scale_request_has_its_total_and_one_group() -> None:
 
 
 @each_row("total", [0, -1, 10**6, None, True, False, "3", 2.0])
-def test_CCE_DANGER_1_a_total_that_is_none_sends_nothing(total: object) -> None:
+def test_CCE_DANGER_1_invalid_total_sends_nothing(total: object) -> None:
     with HttpScript([]) as server:
         api = api_for(server.url)
         with pytest.raises(InvalidRequest):
@@ -217,7 +217,7 @@ def test_CCE_DANGER_1_neither_total_nor_group_has_a_default() -> None:
         assert all(parameters[name].default is inspect.Parameter.empty for name in ("pool", "total", "group"))
 
 
-def test_CCE_DANGER_3_a_deletion_is_by_id_and_without_a_query() -> None:
+def test_CCE_DANGER_3_deletion_is_by_id_and_without_a_query() -> None:
     made = delete_call("https://x/clusters/c", {}, NODE.upper())
     assert (made.method, made.url, made.params, made.body, made.safe) == (
         "DELETE",
@@ -230,7 +230,7 @@ def test_CCE_DANGER_3_a_deletion_is_by_id_and_without_a_query() -> None:
 
 
 def _calls() -> Iterator[tuple[str, str, ast.Call]]:
-    """Every Call(method, …) that the package writes: module, method as written, the expression."""
+    """Returns every Call(method, …) in the package: module, method as written, the expression."""
     for file in sorted(PACKAGE.glob("*.py")):
         for found in ast.walk(ast.parse(file.read_text())):
             if isinstance(found, ast.Call) and isinstance(found.func, ast.Name) and found.func.id == "VendorRequest":
@@ -245,11 +245,11 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
         ("CCE_DANGER_3", "'DELETE'", ["write_requests.py"]),
     ],
 )
-def test_CCE_DANGER_1_to_3_there_is_one_place_for_each_change(danger: str, method: str, wanted: list[str]) -> None:
+def test_CCE_DANGER_1_to_3_each_change_is_sent_from_one_place(danger: str, method: str, wanted: list[str]) -> None:
     assert [module for module, said_method, _ in _calls() if said_method == method] == wanted, danger
 
 
-def test_CCE_DANGER_1_to_3_no_other_way_out_of_the_package() -> None:
+def test_CCE_DANGER_1_to_3_package_has_no_other_way_to_send_requests() -> None:
     assert {(module, method) for module, method, _ in _calls()} == {
         ("api.py", "'GET'"),
         ("write_requests.py", "'POST'"),

@@ -1,4 +1,4 @@
-"""Nodes, their states, and what stands for those that do not come (huaweicloud-cce.md B5, B7; B11, 20)."""
+"""Nodes, their states, and placeholders for missing nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, Ins
 
 
 def machine(api: FakeApi, name: str, *nodes: Node) -> Instance:
-    """One machine as the core is told of it."""
+    """Returns one machine as the core sees it."""
     return {each.handle: each for each in seen(api, nodes=nodes)[A].instances}[name]
 
 
@@ -40,7 +40,7 @@ def one() -> tuple[FakeApi, str]:
 
 
 @each_row("how", ["uid", "scheme", "path", "server", "address", "hostname", "name"])
-def test_CCE_20_a_node_is_known_by_uid_server_address_or_name(how: str) -> None:
+def test_CCE_20_node_is_matched_by_uid_server_address_or_name(how: str) -> None:
     api, name = one()
     known = api.machines[name]
     joined = {
@@ -57,7 +57,7 @@ def test_CCE_20_a_node_is_known_by_uid_server_address_or_name(how: str) -> None:
     assert found.id == (joined.provider_id or name)
 
 
-def test_CCE_20_the_surest_way_of_telling_comes_first() -> None:
+def test_CCE_20_most_reliable_match_takes_precedence() -> None:
     api = FakeApi(two(2, 0))
     first, second = (api.machines[name] for name in api.of(POOL))
     swapped = [node(first, first.id, second.private_ip), node(second, second.id, first.private_ip)]
@@ -65,20 +65,20 @@ def test_CCE_20_the_surest_way_of_telling_comes_first() -> None:
     assert machine(api, second.id, *swapped).node == first.private_ip
 
 
-def test_two_nodes_are_never_one_machine() -> None:
+def test_huawei_two_nodes_never_match_one_machine() -> None:
     api, name = one()
     known = api.machines[name]
     assert machine(api, name, node(known, "", known.name), node(known)).node == known.private_ip
 
 
-def test_CCE_20_the_label_of_a_pool_that_a_node_has_left_is_not_believed() -> None:
+def test_CCE_20_label_of_a_pool_that_a_node_has_left_is_ignored() -> None:
     api, name = one()
     api.change(name, pool="", annotations={"kubernetes.io/node-pool.id": f"cn-north-4a#{FLAVOR}#EulerOS"})
     stale = node(api.machines[name], **{"cce.cloud.com/cce-nodepool": "pool-a"})
     assert seen(api, nodes=[stale])[A].instances == ()
 
 
-def test_a_machine_belongs_to_the_group_of_its_flavour_and_zone_else_to_the_pools_own() -> None:
+def test_huawei_machine_belongs_to_the_group_of_its_flavour_and_zone_or_default() -> None:
     api = FakeApi(two(1, 1))
     odd = api.add(POOL, flavor="s6.large.2")
     groups = seen(api)
@@ -86,7 +86,7 @@ def test_a_machine_belongs_to_the_group_of_its_flavour_and_zone_else_to_the_pool
     assert {each.handle for each in groups[B].instances} == {uid(2)}
 
 
-def test_a_zone_that_is_left_to_the_vendor_is_any() -> None:
+def test_huawei_zone_chosen_by_the_vendor_matches_any_zone() -> None:
     pool = Cce(
         [FakeApiGroup(desired=0, flavor="s6.large.2"), FakeApiGroup("any", "random", 1)],
         template=NodeTemplate("s6.large.2", "random"),
@@ -112,14 +112,14 @@ def test_a_zone_that_is_left_to_the_vendor_is_any() -> None:
         ("Enchanted", CREATING, RUNNING),
     ],
 )
-def test_CCE_20_the_states_of_nodes(phase: str, alone: InstanceState, joined: InstanceState) -> None:
+def test_CCE_20_node_states(phase: str, alone: InstanceState, joined: InstanceState) -> None:
     api, name = one()
     api.change(name, phase=phase)
     assert machine(api, name).state is alone
     assert machine(api, name, node(api.machines[name])).state is joined
 
 
-def test_CCE_A9_2_a_node_that_could_not_be_installed_is_one_only_while_it_is_no_node() -> None:
+def test_CCE_A9_2_failed_installation_counts_only_while_there_is_no_node() -> None:
     api, name = one()
     api.change(name, phase="Error")
     error = machine(api, name).error
@@ -145,7 +145,7 @@ def short(why: CceCondition, missing: int = 2) -> FakeApi:
         (true("LockedByOrder", "order-1"), "Unknown"),
     ],
 )
-def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: CceCondition, cls: str) -> None:
+def test_CCE_20_missing_nodes_are_placeholders_with_their_error_class(why: CceCondition, cls: str) -> None:
     instances = seen(short(why))[A].instances
     missing = [each for each in instances if each.error is not None]
     assert [each.id for each in missing] == [f"{A}/placeholder-0", f"{A}/placeholder-1"]
@@ -154,7 +154,7 @@ def test_CCE_20_what_does_not_come_has_placeholders_with_its_class(why: CceCondi
     assert len(instances) == 5
 
 
-def test_what_may_still_come_has_none() -> None:
+def test_huawei_nodes_that_may_still_come_have_no_placeholders() -> None:
     for why in (
         true("TaintSynchronizing"),
         CceCondition("ResourceInsufficient", "False"),
@@ -163,7 +163,7 @@ def test_what_may_still_come_has_none() -> None:
         assert len(seen(short(why))[A].instances) == 3
 
 
-def test_nodes_that_are_being_made_are_not_missing() -> None:
+def test_huawei_nodes_in_creation_are_not_missing() -> None:
     api = short(SOLD_OUT)
     api.add(POOL, phase="Installing")
     assert [each.id for each in seen(api)[A].instances if each.error] == [f"{A}/placeholder-0"]
@@ -171,11 +171,11 @@ def test_nodes_that_are_being_made_are_not_missing() -> None:
     assert not [each for each in seen(api)[A].instances if each.error]
 
 
-def test_a_number_that_is_no_machines_makes_no_end_of_placeholders() -> None:
+def test_huawei_implausible_size_creates_a_bounded_number_of_placeholders() -> None:
     assert len(seen(short(SOLD_OUT, 10**6))[A].instances) == 3 + MOST_PLACEHOLDERS
 
 
-def test_the_conditions_of_the_pool_are_those_of_its_only_group() -> None:
+def test_huawei_pool_conditions_apply_to_its_only_group() -> None:
     pool = Cce([FakeApiGroup(desired=2)], conditions=(NO_QUOTA,))
     api = FakeApi(pool)
     pool.desired = pool.groups[0].desired = 3
@@ -184,7 +184,7 @@ def test_the_conditions_of_the_pool_are_those_of_its_only_group() -> None:
     assert [each.error.cls for each in seen(api)[A].instances if each.error] == ["OutOfStock"]
 
 
-def test_CCE_A8_3_a_protected_node_is_held_and_no_other_where_it_is_known() -> None:
+def test_CCE_A8_3_only_the_known_protected_node_is_blocked() -> None:
     api = FakeApi(two(3, 0))
     api.all[POOL].groups[0].held = 1
     api.change(uid(1), annotations={"node.cce.io/scale-down-disabled": "true"})
@@ -193,7 +193,7 @@ def test_CCE_A8_3_a_protected_node_is_held_and_no_other_where_it_is_known() -> N
     assert "protected" not in warnings(api)
 
 
-def test_CCE_A8_3_where_nobody_says_which_nodes_are_protected_none_may_go() -> None:
+def test_CCE_A8_3_unknown_protected_nodes_block_every_removal() -> None:
     api = FakeApi(two(3, 0))
     api.all[POOL].groups[0].held = 1
     assert all("annotate" in each.held for each in seen(api)[A].instances)
@@ -213,7 +213,7 @@ def test_CCE_A8_3_where_nobody_says_which_nodes_are_protected_none_may_go() -> N
     assert not any(each.held for each in seen(api, nodes=marked)[A].instances)
 
 
-def test_machines_that_are_no_nodes_are_not_held_for_it_and_prepaid_ones_always_are() -> None:
+def test_huawei_unjoined_machines_are_not_blocked_and_prepaid_ones_always_are() -> None:
     api = FakeApi(two(2, 0))
     api.all[POOL].groups[0].held = 1
     assert not any(each.held for each in seen(api, nodes=[])[A].instances)

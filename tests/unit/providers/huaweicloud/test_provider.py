@@ -1,4 +1,4 @@
-"""The provider as the registry builds it, and what none of its parts ever does (huaweicloud-cce.md B4, B10)."""
+"""The provider as the registry builds it, and requests that none of its parts ever sends."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def connection(**settings: str) -> Connection:
     return Connection("ours", fields, (entry("pool-a", 0, 5),), lambda name: secret, None, lambda: 0.0)
 
 
-def test_it_is_built_without_a_word_to_the_vendor() -> None:
+def test_huawei_provider_is_built_without_a_call() -> None:
     built: Provider = build(connection())
     assert built.name == "huaweicloud"
 
 
-def test_settings_that_cannot_be_are_one_clear_error() -> None:
+def test_huawei_provider_invalid_settings_are_one_clear_error() -> None:
     with pytest.raises(OutscalerError, match="clusterId"):
         build(connection(clusterId="ours"))
 
@@ -58,12 +58,12 @@ def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
     assert not api.writes()
 
 
-def test_CCE_DANGER_1_totals_are_made_in_two_places_both_from_what_was_just_read() -> None:
+def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> None:
     users = [path.name for path in MODULES if "api.scale(" in path.read_text()]
     assert users == ["decrease_target.py", "scale_up.py"]
 
 
-def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_undone() -> None:
+def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:
     class Raced(FakeApi):
         def cluster_phase(self) -> str:
             pool = self.all[POOL]
@@ -86,7 +86,7 @@ def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_
 
 
 @each_row("kind", list(OperationKind))
-def test_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
+def test_huawei_provider_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
     outcome = provider(FakeApi(two(2, 2))).poll(operation(kind, A, 3, 2))
     assert outcome is not None
 
@@ -104,5 +104,5 @@ def test_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
         (f"{POOL}/../nodes", "", ""),
     ],
 )
-def test_which_node_a_target_means(handle: str, instance: str, found: str) -> None:
+def test_huawei_provider_node_of_a_target(handle: str, instance: str, found: str) -> None:
     assert handle_of(RemovalTarget("n", instance, handle)) == found

@@ -1,4 +1,4 @@
-"""Removal by node id, and of what never became a node (huaweicloud-cce.md B6, A6.1, A8.3; B11, 19)."""
+"""Removal by node id, and deletion of unregistered nodes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_CCE_19_two_nodes_are_two_deletions_and_no_total() -> None:
     assert (api.named, api.chosen, api.all[POOL].desired) == ([first, second], [], 5)
 
 
-def test_CCE_19_a_foreign_node_stops_all_of_them() -> None:
+def test_CCE_19_foreign_node_stops_the_whole_removal() -> None:
     api = FakeApi(two(5, 2), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     mine = api.of(POOL)[0]
     assert OTHER in refused(api, mine, api.of(OTHER)[0]).message
@@ -68,12 +68,12 @@ def test_CCE_19_a_foreign_node_stops_all_of_them() -> None:
 
 
 @each_row("handle", ["", "pool-a-1", "192.0.2.1", f"{B}/placeholder-0"])
-def test_CCE_19_a_target_without_a_uid_or_of_another_group_stops_all_of_them(handle: str) -> None:
+def test_CCE_19_target_without_a_uid_or_of_another_group_stops_the_whole_removal(handle: str) -> None:
     api = FakeApi(two())
     refused(api, api.of(POOL)[0], handle)
 
 
-def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses() -> None:
+def test_CCE_DANGER_3_removals_name_every_node_and_the_vendor_never_chooses() -> None:
     for count in range(1, 5):
         for kind in (OperationKind.DELETE_NODES, DISCARD):
             api = FakeApi(two(5, 2))
@@ -83,35 +83,35 @@ def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses(
             assert not api.chosen
 
 
-def test_a_node_is_found_by_what_it_says_itself() -> None:
+def test_huawei_remove_finds_a_node_by_its_own_data() -> None:
     api = FakeApi(two())
     name = api.of(POOL)[0]
     assert isinstance(to_the_end(api, removal(3, f"huaweicloud:///{name.upper()}")), Succeeded)
     assert api.named == [name]
 
 
-def test_CCE_A6_1_the_minimum_of_the_pool_holds_for_all_its_groups_together() -> None:
+def test_CCE_A6_1_pool_minimum_applies_to_all_its_groups_together() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 4, 10)))
     names = api.of(POOL)
     assert "4 of its pool" in refused(api, *names[:2]).message
     assert isinstance(to_the_end(api, removal(3, names[0])), Succeeded)
 
 
-def test_CCE_A6_3_the_minimum_of_a_flavour_holds_for_its_group() -> None:
+def test_CCE_A6_3_flavour_minimum_applies_to_its_group() -> None:
     api = FakeApi(two())
     api.all[POOL].groups[1].min = 2
     assert "minimum 2" in refused(api, api.of(POOL, "c7-az2")[0], group=B).message
     refused(FakeApi(two()), uid(1), uid(2), entries=(entry("pool-a/default", 2, 5),))
 
 
-def test_what_never_became_a_node_is_discarded_below_the_minimum() -> None:
+def test_huawei_delete_instances_may_go_below_the_minimum() -> None:
     api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 5, 10)))
     name = api.of(POOL)[0]
     assert isinstance(to_the_end(api, removal(3, name, kind=DISCARD)), Succeeded)
     assert api.named == [name]
 
 
-def test_a_machine_that_has_become_a_node_is_not_discarded_however_it_says_so() -> None:
+def test_huawei_delete_instances_spares_a_joined_machine_however_it_is_matched() -> None:
     api = FakeApi(two())
     for machine in api.of(POOL)[:1]:
         known = api.machines[machine]
@@ -122,7 +122,7 @@ def test_a_machine_that_has_become_a_node_is_not_discarded_however_it_says_so() 
     )
 
 
-def test_CCE_A8_3_a_protected_or_prepaid_node_stays() -> None:
+def test_CCE_A8_3_protected_or_prepaid_node_stays() -> None:
     api = FakeApi(two())
     first, second, third = api.of(POOL)
     api.change(first, annotations={"example.com/scale-down-disabled": "true"})
@@ -131,7 +131,7 @@ def test_CCE_A8_3_a_protected_or_prepaid_node_stays() -> None:
     assert "prepaid" in refused(api, second, third).message
 
 
-def test_CCE_A8_3_never_more_nodes_than_are_unprotected() -> None:
+def test_CCE_A8_3_at_most_the_unprotected_number_is_removed() -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].held = 2
     names = api.of(POOL)
@@ -139,7 +139,7 @@ def test_CCE_A8_3_never_more_nodes_than_are_unprotected() -> None:
     assert isinstance(to_the_end(api, removal(3, names[0])), Succeeded)
 
 
-def test_what_is_gone_or_leaving_counts_as_removed() -> None:
+def test_huawei_remove_counts_vanished_and_leaving_nodes_as_removed() -> None:
     api = FakeApi(two())
     leaving = api.of(POOL)[0]
     api.change(leaving, phase="Deleting")
@@ -147,7 +147,7 @@ def test_what_is_gone_or_leaving_counts_as_removed() -> None:
     assert not api.writes()
 
 
-def test_a_pool_that_is_gone_has_no_nodes_to_remove() -> None:
+def test_huawei_remove_from_a_deleted_pool_is_done() -> None:
     api = FakeApi()
     assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
     api = FakeApi(two())
@@ -156,7 +156,7 @@ def test_a_pool_that_is_gone_has_no_nodes_to_remove() -> None:
     refused(api, name, cls="NotFound")
 
 
-def test_a_removal_that_was_cut_off_goes_on_where_it_was() -> None:
+def test_huawei_interrupted_removal_continues_where_it_stopped() -> None:
     api = FakeApi(two(5, 2))
     names = api.of(POOL)
     api.lost.add("delete_node")
@@ -167,13 +167,13 @@ def test_a_removal_that_was_cut_off_goes_on_where_it_was() -> None:
     assert api.all[POOL].groups[0].desired == 2
 
 
-def test_many_targets_are_looked_up_by_one_list() -> None:
+def test_huawei_remove_looks_up_many_targets_with_one_list() -> None:
     api = FakeApi(two(6, 0))
     to_the_end(api, removal(6, *api.of(POOL)[:5]))
     assert "node" not in api.calls
 
 
-def test_a_node_that_disappears_between_two_calls_is_removed() -> None:
+def test_huawei_node_vanishing_between_two_calls_counts_as_removed() -> None:
     api = FakeApi(two())
     name = api.of(POOL)[0]
 
@@ -186,7 +186,7 @@ def test_a_node_that_disappears_between_two_calls_is_removed() -> None:
     assert isinstance(to_the_end(api, removal(3, name)), Succeeded)
 
 
-def test_a_deletion_that_finds_nothing_where_a_node_is_has_failed() -> None:
+def test_huawei_deletion_with_404_for_an_existing_node_is_a_failure() -> None:
     api = FakeApi(two())
     api.trouble["delete_node"] = [NotFound("no such thing")]
     outcome = provider(api).remove(removal(3, api.of(POOL)[0]))
@@ -194,7 +194,7 @@ def test_a_deletion_that_finds_nothing_where_a_node_is_has_failed() -> None:
     assert outcome.error_class == "NotFound"
 
 
-def test_a_job_that_failed_says_why_the_node_is_still_there() -> None:
+def test_huawei_failed_job_explains_why_a_node_still_exists() -> None:
     api = FakeApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
@@ -208,7 +208,7 @@ def test_a_job_that_failed_says_why_the_node_is_still_there() -> None:
     assert len(api.writes()) == 1
 
 
-def test_a_deletion_that_was_taken_and_forgotten_fails_after_some_looks() -> None:
+def test_huawei_deletion_accepted_without_effect_fails_after_some_polls() -> None:
     api = FakeApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
@@ -223,14 +223,14 @@ def test_a_deletion_that_was_taken_and_forgotten_fails_after_some_looks() -> Non
 
 
 @each_row("error", [Throttled("slowly"), Conflict("locked"), Transient("502")])
-def test_what_may_pass_is_raised(error: Throttled) -> None:
+def test_huawei_remove_raises_temporary_errors(error: Throttled) -> None:
     api = FakeApi(two())
     api.trouble["delete_node"] = [error]
     with pytest.raises(type(error)):
         provider(api).remove(removal(3, api.of(POOL)[0]))
 
 
-def test_a_busy_cluster_deletes_nothing() -> None:
+def test_huawei_busy_cluster_gets_no_deletion() -> None:
     api = FakeApi(two())
     api.cluster = "Upgrading"
     with pytest.raises(Conflict):
@@ -239,7 +239,7 @@ def test_a_busy_cluster_deletes_nothing() -> None:
 
 
 def short() -> FakeApi:
-    """A pool of five whose first group gets two of them and no more."""
+    """A pool of five whose first group gets only two of them."""
     api = FakeApi(two(2, 1))
     group = api.all[POOL].groups[0]
     group.desired, group.stock, group.conditions = 4, 0, (SOLD_OUT,)
@@ -247,14 +247,14 @@ def short() -> FakeApi:
     return api
 
 
-def test_CCE_A9_1_placeholders_are_a_number_only() -> None:
+def test_CCE_A9_1_placeholders_only_lower_the_number() -> None:
     api = short()
     outcome = to_the_end(api, removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
     assert isinstance(outcome, Succeeded)
     assert (api.writes(), api.chosen, api.named) == (["scale 3 default"], [], [])
 
 
-def test_CCE_A9_2_a_broken_node_goes_by_its_uid_beside_them() -> None:
+def test_CCE_A9_2_failed_node_is_deleted_by_uid_together_with_placeholders() -> None:
     api = short()
     broken = api.add(POOL, phase="Error")
     outcome = to_the_end(api, removal(4, broken, f"{A}/placeholder-0", kind=DISCARD))
@@ -263,7 +263,7 @@ def test_CCE_A9_2_a_broken_node_goes_by_its_uid_beside_them() -> None:
     assert (api.all[POOL].groups[0].desired, api.chosen) == (2, [])
 
 
-def test_placeholders_that_came_after_all_are_not_taken_back() -> None:
+def test_huawei_placeholders_replaced_by_late_nodes_are_not_removed() -> None:
     api = short()
     api.add(POOL)
     api.add(POOL)
@@ -272,14 +272,14 @@ def test_placeholders_that_came_after_all_are_not_taken_back() -> None:
     assert not api.writes()
 
 
-def test_placeholders_of_a_size_that_has_grown_are_a_conflict_and_of_a_smaller_one_are_done() -> None:
+def test_huawei_placeholders_of_a_larger_size_conflict_and_of_a_smaller_are_done() -> None:
     outcome = provider(short()).remove(removal(3, f"{A}/placeholder-0", kind=DISCARD))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
 
 
-def test_release_says_whether_a_target_is_still_there() -> None:
+def test_huawei_release_reports_whether_a_target_still_exists() -> None:
     api = short()
     name = api.of(POOL)[0]
     assert provider(api).release(removal(4, name))

@@ -1,4 +1,4 @@
-"""The settings of a policy, read by the provider: what they become and what is refused (huaweicloud-cce.md B2)."""
+"""The settings of a policy as the provider reads them, and their errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(name: str, least: int | None = None, most: int | None = None, priority
     return GroupPolicy("huaweicloud", name, least, most, priority)
 
 
-def test_little_is_enough() -> None:
+def test_huawei_settings_minimal_ones_suffice() -> None:
     found = read_settings(SMALL)
     assert (found.region, found.cluster, found.project, found.agency, found.groups) == (
         "cn-north-4",
@@ -42,7 +42,7 @@ def test_little_is_enough() -> None:
     ]
 
 
-def test_all_of_it_is_read_and_blanks_around_it_mean_nothing() -> None:
+def test_huawei_settings_are_all_read_and_trimmed() -> None:
     found = read_settings(
         SMALL
         | {
@@ -89,11 +89,11 @@ def test_all_of_it_is_read_and_blanks_around_it_mean_nothing() -> None:
         ("xx-moon-1", Service.CCE, "https://cce.xx-moon-1.myhuaweicloud.com"),
     ],
 )
-def test_each_region_has_its_hosts(region: str, service: Service, url: str) -> None:
+def test_huawei_settings_each_region_has_its_endpoints(region: str, service: Service, url: str) -> None:
     assert url_of(service, region) == url
 
 
-def test_a_region_nobody_knows_is_tried_all_the_same() -> None:
+def test_huawei_settings_unknown_region_is_tried() -> None:
     assert not read_settings(SMALL | {"region": "xx-moon-1"}).known_region
     assert len(REGIONS) == 33
 
@@ -131,7 +131,7 @@ def test_a_region_nobody_knows_is_tried_all_the_same() -> None:
         ({"zone": "a"}, "zone", "no such setting"),
     ],
 )
-def test_what_is_wrong_is_refused_by_its_place(changed: dict[str, str], place: str, problem: str) -> None:
+def test_huawei_settings_errors_name_their_path(changed: dict[str, str], place: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL | changed)
     assert raised.value.place == f"providers.huaweicloud.{place}"
@@ -149,14 +149,14 @@ def test_what_is_wrong_is_refused_by_its_place(changed: dict[str, str], place: s
         ([entry(" ")], "names no pool"),
     ],
 )
-def test_an_entry_of_nodeGroups_that_is_wrong_is_named(entries: list[GroupPolicy], problem: str) -> None:
+def test_huawei_settings_invalid_node_group_entry_is_named(entries: list[GroupPolicy], problem: str) -> None:
     with pytest.raises(BadInput) as raised:
         read_settings(SMALL, entries)
     assert raised.value.place.startswith("nodeGroups: ")
     assert problem in raised.value.problem
 
 
-def test_an_entry_says_as_much_as_it_likes() -> None:
+def test_huawei_settings_entry_fields_are_optional() -> None:
     found = read_settings(
         SMALL | {"autodiscovery": "false"},
         [entry("pool-a"), entry("pool-b", None, 0), entry("pool-c/az2", 2), GroupPolicy("exoscale", "web")],
@@ -164,7 +164,7 @@ def test_an_entry_says_as_much_as_it_likes() -> None:
     assert found.groups == (CceBounds("pool-a"), CceBounds("pool-b", None, 0), CceBounds("pool-c/az2", 2))
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_huawei_settings_errors_are_reported_all_at_once() -> None:
     with pytest.raises(InputErrors) as raised:
         read_settings({"region": "?", "nodes": "a\n2:1:b", "cceEndpoint": "x", "extra": "y"}, [entry("/")])
     places = [each.place.removeprefix("providers.huaweicloud.") for each in raised.value.problems]
@@ -175,7 +175,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(KNOWN)), st.text(max_size=40)))
-def test_rubbish_is_refused_and_never_crashes(given_settings: dict[str, str]) -> None:
+def test_huawei_settings_arbitrary_input_is_refused_and_never_crashes(given_settings: dict[str, str]) -> None:
     try:
         read_settings(SMALL | given_settings)
     except (BadInput, InputErrors):
@@ -184,7 +184,7 @@ def test_rubbish_is_refused_and_never_crashes(given_settings: dict[str, str]) ->
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=30))
-def test_a_spec_is_read_or_refused(text: str) -> None:
+def test_huawei_settings_group_spec_is_read_or_refused(text: str) -> None:
     try:
         bounds = parse_spec(text, "here")
     except BadInput:

@@ -1,4 +1,4 @@
-"""Sizes taken back: never below what exists, of the group or of the pool (huaweicloud-cce.md B6; B11, 19)."""
+"""Target decrease: never below the existing nodes of the group or of the pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
 
 
 def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeApi:
-    """A pool whose first group is to have more nodes than there are."""
+    """A pool whose first group has a larger desired size than nodes."""
     api = FakeApi(two(existing, second))
     api.all[POOL].groups[0].desired, api.all[POOL].groups[0].stock = desired, 0
     api.all[POOL].desired = desired + second
@@ -38,39 +38,40 @@ def refused(api: FakeApi, from_size: int, to_size: int, group: str = A) -> Faile
     return outcome
 
 
-def test_CCE_19_what_never_came_is_taken_back_through_its_group() -> None:
+def test_CCE_19_missing_nodes_are_removed_from_the_target_through_their_group() -> None:
     api = short()
     assert isinstance(to_the_end(api, shrinkage(5, 3)), Succeeded)
     assert (api.writes(), api.chosen) == (["scale 5 default"], [])
 
 
 @each_row("size", [2, 0, -1])
-def test_CCE_19_a_size_below_what_exists_is_an_error(size: int) -> None:
+def test_CCE_19_size_below_the_existing_nodes_is_an_error(size: int) -> None:
     refused(short(), 5, size)
 
 
-def test_CCE_19_nodes_that_only_the_list_shows_exist_too() -> None:
+def test_CCE_19_nodes_shown_only_by_the_list_count_as_existing() -> None:
     api = short()
     api.add(POOL, phase="Installing")
     refused(api, 5, 3)
     assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
 
 
-def test_CCE_19_the_pool_is_never_told_fewer_than_it_has() -> None:
+def test_CCE_19_pool_total_is_never_below_its_nodes() -> None:
     api = short()
     for _ in range(3):
-        api.add(POOL, "c7-az2")  # more than that group is to have: a total would make CCE choose
+        # more than the desired size of that group: with this total, CCE would choose the nodes to delete
+        api.add(POOL, "c7-az2")
     assert "of its pool" in refused(api, 5, 3).message
 
 
-def test_nodes_that_are_leaving_do_not_count() -> None:
+def test_huawei_decrease_target_does_not_count_leaving_nodes() -> None:
     api = short()
     api.change(api.of(POOL)[0], phase="Deleting")
     assert isinstance(to_the_end(api, shrinkage(5, 2)), Succeeded)
     assert api.writes() == ["scale 4 default"]
 
 
-def test_nothing_is_lowered_while_the_groups_do_not_add_up_to_the_pool() -> None:
+def test_huawei_decrease_target_waits_while_groups_and_pool_disagree() -> None:
     api = short()
     api.all[POOL].desired += 1
     with pytest.raises(Conflict):
@@ -78,19 +79,19 @@ def test_nothing_is_lowered_while_the_groups_do_not_add_up_to_the_pool() -> None
     assert not api.writes()
 
 
-def test_a_lowering_whose_answer_was_lost_is_not_lowered_again() -> None:
+def test_huawei_decrease_target_with_a_lost_answer_is_not_repeated() -> None:
     api = short()
     api.lag = True
     api.lost.add("scale")
     with pytest.raises(Transient):
         provider(api).shrink_target(shrinkage(5, 4))
-    with pytest.raises(Conflict):  # the group still says five, and the pool six
+    with pytest.raises(Conflict):  # the group still reports five, and the pool six
         provider(api).shrink_target(shrinkage(5, 4))
     assert isinstance(to_the_end(api, shrinkage(5, 4)), Succeeded)
     assert api.writes() == ["scale 6 default"]
 
 
-def test_what_is_lowered_already_and_what_somebody_else_has_changed() -> None:
+def test_huawei_decrease_target_already_reached_or_changed_by_others() -> None:
     api = short()
     assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Succeeded)
     outcome = provider(api).shrink_target(shrinkage(7, 4))
@@ -98,7 +99,7 @@ def test_what_is_lowered_already_and_what_somebody_else_has_changed() -> None:
     assert (outcome.error_class, api.writes()) == ("Conflict", [])
 
 
-def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
+def test_huawei_decrease_target_accepted_without_effect_fails_after_some_polls() -> None:
     api = short()
     api.lag = True
     asked = shrinkage(5, 3)
@@ -111,7 +112,7 @@ def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
     assert (outcome.error_class, api.writes()) == ("Unknown", ["scale 5 default"])
 
 
-def test_CCE_DANGER_1_a_total_of_zero_is_for_a_pool_without_nodes_alone() -> None:
+def test_CCE_DANGER_1_total_of_zero_is_sent_only_for_a_pool_without_nodes() -> None:
     api = FakeApi(Cce([FakeApiGroup(desired=0)], desired=2))
     api.all[POOL].groups[0].desired = 2
     assert isinstance(to_the_end(api, shrinkage(2, 0)), Succeeded)
@@ -120,7 +121,7 @@ def test_CCE_DANGER_1_a_total_of_zero_is_for_a_pool_without_nodes_alone() -> Non
     refused(api, 1, 0)
 
 
-def test_CCE_DANGER_1_no_change_ever_makes_the_vendor_choose_a_node() -> None:
+def test_CCE_DANGER_1_no_change_ever_lets_the_vendor_choose_a_node() -> None:
     for first in range(4):
         for second in range(3):
             for missing in range(3):
@@ -131,7 +132,7 @@ def test_CCE_DANGER_1_no_change_ever_makes_the_vendor_choose_a_node() -> None:
                     assert not api.chosen
 
 
-def test_a_busy_cluster_is_waited_for() -> None:
+def test_huawei_decrease_target_waits_for_a_busy_cluster() -> None:
     api = short()
     api.cluster = "Upgrading"
     with pytest.raises(Conflict):

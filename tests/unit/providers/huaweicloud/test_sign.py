@@ -1,4 +1,4 @@
-"""The signature to the letter, and what it does not depend on (huaweicloud-cce.md B3; B11 17)."""
+"""The signature, byte for byte, and the inputs it does not depend on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ VECTORS = [
 
 
 @each_row(("call", "credential", "names", "digest", "wanted"), VECTORS)
-def test_CCE_17_the_vectors_of_the_contract(
+def test_CCE_17_known_signature_vectors(
     call: VendorRequest, credential: CceCredential, names: str, digest: str, wanted: str
 ) -> None:
     sent = signed(call, credential, NOW)
@@ -72,14 +72,14 @@ def test_CCE_17_the_vectors_of_the_contract(
     assert hashlib.sha256(request.encode()).hexdigest() == digest
 
 
-def test_CCE_17_the_body_that_is_signed_is_the_contracts() -> None:
+def test_CCE_17_signed_body_equals_the_documented_one() -> None:
     assert SCALE.body == (
         b'{"kind":"NodePool","apiVersion":"v3","spec":{"desiredNodeCount":3,"scaleGroups":["default"]}}'
     )
     assert hashlib.sha256(SCALE.body).hexdigest().startswith("436248ad")
 
 
-def test_what_is_sent_is_what_was_signed() -> None:
+def test_huawei_signing_sends_exactly_what_was_signed() -> None:
     sent = signed(READ, SHORT, NOW)
     assert sent.url == f"{ROOT}/nodes?limit=200&marker=a%20b%2Fc~"
     assert sent.params == {}
@@ -89,14 +89,14 @@ def test_what_is_sent_is_what_was_signed() -> None:
     assert (sent.body, sent.safe) == (READ.body, READ.safe)
 
 
-def test_a_slash_is_put_at_the_end_of_the_path_in_what_is_signed_alone() -> None:
+def test_huawei_signing_appends_a_slash_only_to_the_signed_path() -> None:
     assert canonical_path("/api/v3/addons") == canonical_path("/api/v3/addons/") == "/api/v3/addons/"
     assert canonical_path("/") == "/"
     assert canonical_path("/a b/ü~") == canonical_path("/a%20b/%C3%BC~") == "/a%20b/%C3%BC~/"
     assert not urlsplit(signed(READ, LONG, NOW).url).path.endswith("/")
 
 
-def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
+def test_huawei_signing_empty_query_is_an_empty_line_without_a_question_mark() -> None:
     call = VendorRequest("GET", ROOT, HEADERS)
     assert signed(call, LONG, NOW).url == ROOT
     assert canonical_request("get", "/", "", {"host": "h"}, b"").splitlines()[:4] == ["GET", "/", "", "host:h"]
@@ -111,11 +111,11 @@ def test_no_query_is_an_empty_line_and_no_question_mark() -> None:
         ("http://[::1]:8080/x", "[::1]:8080"),
     ],
 )
-def test_the_host_is_signed_as_the_transport_writes_it(url: str, host: str) -> None:
+def test_huawei_signing_uses_the_host_as_the_transport_sends_it(url: str, host: str) -> None:
     assert signed(VendorRequest("GET", url), LONG, NOW).headers["host"] == host
 
 
-def test_the_vendors_empty_body_has_the_hash_of_nothing() -> None:
+def test_huawei_signing_empty_body_has_the_hash_of_nothing() -> None:
     request = canonical_request("GET", "/x", "", {"host": "h"}, b"")
     assert request.endswith("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
 
@@ -126,7 +126,7 @@ queries = st.dictionaries(words.filter(bool), words, max_size=5)
 
 @settings(max_examples=60, deadline=None)
 @given(queries)
-def test_a_query_reads_back_as_what_was_meant_and_is_sorted(params: dict[str, str]) -> None:
+def test_huawei_signing_query_is_sorted_and_decodes_to_its_input(params: dict[str, str]) -> None:
     try:
         "".join([*params, *params.values()]).encode()
     except UnicodeEncodeError:
@@ -142,14 +142,14 @@ def test_a_query_reads_back_as_what_was_meant_and_is_sorted(params: dict[str, st
 
 @settings(max_examples=60, deadline=None)
 @given(st.permutations(["limit", "marker", "availability_zone"]), st.permutations(["Content-Type", "X-Project-Id"]))
-def test_the_order_of_what_is_given_changes_nothing(names: list[str], headers: list[str]) -> None:
+def test_huawei_signing_does_not_depend_on_the_order_of_its_input(names: list[str], headers: list[str]) -> None:
     ordered = VendorRequest("GET", ROOT, {name: HEADERS[name] for name in headers}, {name: name for name in names})
     assert signed(ordered, LONG, NOW) == signed(
         VendorRequest("GET", ROOT, HEADERS, {name: name for name in sorted(names)}), LONG, NOW
     )
 
 
-def test_each_part_is_signed() -> None:
+def test_huawei_signing_covers_each_part() -> None:
     def of(call: VendorRequest = READ, credential: CceCredential = LONG, now: float = NOW) -> str:
         return signed(call, credential, now).headers["authorization"].rpartition("=")[2]
 
@@ -166,6 +166,6 @@ def test_each_part_is_signed() -> None:
     assert len({of(), *changed}) == len(changed) + 1
 
 
-def test_a_credential_shows_nothing() -> None:
+def test_huawei_signing_credential_repr_shows_nothing() -> None:
     shown = f"{SHORT!r} {SHORT}"
     assert not any(secret.reveal() in shown for secret in SHORT.secrets)

@@ -1,4 +1,4 @@
-"""The vendor's words for how things are (huaweicloud-cce.md B7, B10)."""
+"""The vendor's names of states and conditions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.cases import each_row
 
 
 def pool(*conditions: CceCondition, own: tuple[CceCondition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
-    """A pool whose first group has conditions of its own."""
+    """A pool whose first group has these conditions."""
     made = [ScaleGroup("default", conditions=own), *(ScaleGroup(f"g{n}") for n in range(1, groups))]
     return NodePool("p", groups=tuple(made), conditions=conditions, phase=phase)
 
@@ -36,12 +36,12 @@ QUOTA, STOCK = (
         (pool(own=(CceCondition("Odd", "True"),)), ""),
     ],
 )
-def test_CCE_20_why_nodes_do_not_come(made: NodePool, cls: str) -> None:
+def test_CCE_20_reasons_of_missing_nodes(made: NodePool, cls: str) -> None:
     found = failure(made, made.groups[0])
     assert (found.error_class if found is not None else "") == cls
 
 
-def test_what_the_vendor_says_of_it_is_told() -> None:
+def test_huawei_condition_message_of_the_vendor_is_reported() -> None:
     made = pool(own=(STOCK,))
     found = failure(made, made.groups[0])
     assert found is not None
@@ -59,12 +59,12 @@ def test_what_the_vendor_says_of_it_is_told() -> None:
         (pool(CceCondition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock"),
     ],
 )
-def test_CCE_20_why_a_group_cannot_be_grown(made: NodePool, cls: str) -> None:
+def test_CCE_20_reasons_why_a_group_cannot_scale_up(made: NodePool, cls: str) -> None:
     found = refusal(made, made.groups[0])
     assert (found.error_class if found is not None else "") == cls
 
 
-def test_nodes_that_leave() -> None:
+def test_huawei_states_of_leaving_nodes() -> None:
     leaving = {phase for phase in [*NODE_STATES, "", "Odd"] if is_leaving(CceNode("n", phase=phase))}
     assert leaving == {phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING}
 
@@ -82,6 +82,6 @@ def test_nodes_that_leave() -> None:
         ("Deleting", True, False),
     ],
 )
-def test_phases_of_the_cluster(phase: str, off: bool, passes: bool) -> None:
+def test_huawei_cluster_phases(phase: str, off: bool, passes: bool) -> None:
     text, waits = cluster_off(phase)
     assert (bool(text), waits) == (off, passes)

@@ -1,4 +1,4 @@
-"""Nodes that do not exist yet, and what CCE keeps back of them (huaweicloud-cce.md B9)."""
+"""Node templates, and the resources that CCE reserves on each node."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def template(
     return found
 
 
-def test_the_worked_example() -> None:
+def test_huawei_template_worked_example() -> None:
     node = template(Flavor(FLAVOR, 4, 8192), runtime="containerd")
     assert node.allocatable == {"cpu": 3920, "memory": 6792 * MIB, "pods": 40}
     assert node.capacity == {"cpu": 4000, "memory": 8192 * MIB, "pods": 40}
 
 
 @each_row(("vcpus", "kept"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (64, 230)])
-def test_cores_are_kept_back_less_and_less(vcpus: int, kept: int) -> None:
+def test_huawei_template_cpu_reservation_decreases_per_core(vcpus: int, kept: int) -> None:
     assert allocatable(Flavor(FLAVOR, vcpus, 8192), {}, "")["cpu"] == 1000 * vcpus - kept
 
 
 @each_row(
     ("gib", "pods"), [(1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)]
 )
-def test_the_most_pods_by_memory(gib: int, pods: int) -> None:
+def test_huawei_template_maximum_pods_depend_on_memory(gib: int, pods: int) -> None:
     assert max_pods(Flavor(FLAVOR, 4, 1024 * gib), {}) == pods
 
 
@@ -64,13 +64,13 @@ def test_the_most_pods_by_memory(gib: int, pods: int) -> None:
         ({"kubeReservedCpu": "x", "systemReservedMem": -5, "maxPods": 0, "kubeReservedMem": True}, "", 3920, 6792),
     ],
 )
-def test_the_pools_own_reservations_win(extend: dict[str, object], runtime: str, cpu: int, memory: int) -> None:
+def test_huawei_template_uses_pool_reservations(extend: dict[str, object], runtime: str, cpu: int, memory: int) -> None:
     left = allocatable(Flavor(FLAVOR, 4, 8192), extend, runtime)
     assert (left["cpu"], left["memory"]) == (cpu, memory * MIB)
 
 
 @given(st.integers(1, 256), st.integers(1, 2**22), st.integers(-5, 2**30) | st.text(max_size=4) | st.none())
-def test_nothing_is_ever_promised_that_is_not_there(vcpus: int, mib: int, rubbish: object) -> None:
+def test_huawei_template_never_has_negative_resources(vcpus: int, mib: int, rubbish: object) -> None:
     extend = dict.fromkeys(("maxPods", "kubeReservedMem", "systemReservedCpu"), rubbish)
     left = allocatable(Flavor(FLAVOR, vcpus, mib), extend, "")
     assert 0 <= left["cpu"] < 1000 * vcpus
@@ -78,11 +78,11 @@ def test_nothing_is_ever_promised_that_is_not_there(vcpus: int, mib: int, rubbis
     assert 0 < left["pods"] <= 1000
 
 
-def test_the_policys_reserve_stands_in_place_of_the_rule() -> None:
+def test_huawei_template_policy_reservation_replaces_the_rule() -> None:
     assert template(reserve="1Gi").allocatable["memory"] == 7168 * MIB
 
 
-def test_labels_and_taints() -> None:
+def test_huawei_template_labels_and_taints() -> None:
     node = template(
         Flavor(FLAVOR, 4, 8192, "arm64"),
         runtime="containerd",
@@ -111,12 +111,12 @@ def test_labels_and_taints() -> None:
     }
 
 
-def test_a_zone_that_is_left_to_the_vendor_is_not_promised() -> None:
+def test_huawei_template_omits_a_zone_chosen_by_the_vendor() -> None:
     assert "topology.kubernetes.io/zone" not in template(az="random").labels
     assert template(type="pm").labels["node.kubernetes.io/baremetal"] == "true"
 
 
-def test_gpus_and_ascend_processors() -> None:
+def test_huawei_template_gpus_and_ascend_processors() -> None:
     node = template(Flavor(FLAVOR, 8, 65536, gpu=("nvidia-p100", 2)))
     assert node.labels["accelerator"] == "nvidia-p100"
     assert node.allocatable["nvidia.com/gpu"] == node.capacity["nvidia.com/gpu"] == 2
@@ -127,7 +127,7 @@ def test_gpus_and_ascend_processors() -> None:
 
 
 @each_row(("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
-def test_a_flavour_that_nobody_knows_costs_the_template_alone(kinds: dict[str, Flavor], text: str) -> None:
+def test_huawei_template_of_an_unknown_flavour_costs_only_the_template(kinds: dict[str, Flavor], text: str) -> None:
     api = FakeApi(Cce([FakeApiGroup(desired=1)]))
     api.kinds = kinds
     group = seen(api)[A]

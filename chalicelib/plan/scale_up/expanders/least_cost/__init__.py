@@ -1,10 +1,11 @@
-"""least-cost: the cheapest mix of groups, over all groups and all pending pods at once.
+"""least-cost: finds the cheapest mix of groups, over all groups and all pending pods at once.
 
-Other expanders ask every group what it could do alone and take the best answer. The cheapest mix is rarely made of
-those: pods that ask for much memory fill what pods that ask for many cores leave. So this one is no filter over options
-but a search of its own: it places as many pods as can be placed, and that at the least price it finds. It proceeds by
-column generation (relax, master, pricing), rounds by buying and asking again (rounding, exact for few nodes), and looks
-at every node once more (polish). The solver, HiGHS, is imported when this expander is chosen, and only then.
+Other expanders ask what every group could do alone and take the best answer. The cheapest mix rarely consists of such
+options, because pods that request much memory can fill what pods that request many cores leave. This expander is
+therefore a search of its own and not a filter over options: it places as many pods as possible at the lowest price it
+finds. It uses column generation (lp_relaxation, master_problem, pricing_problem), rounds by buying and solving again
+(rounding; exact_mip for few nodes), and improves every node once more (local_search). The solver, HiGHS, is imported
+only when this expander is configured.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Ask, Boug
 
 __all__ = ["Ask", "Bought", "Offer", "Shared", "solve"]
 
-_CLOSE = 1.004  # of the bound: not worth another round
-_DIVES, _NODES = 6, 500  # so many more attempts at rounding, as long as their nodes are not more than so many in all
+_CLOSE = 1.004  # of the bound: a smaller gap is not worth another round
+_DIVES, _NODES = 6, 500  # maximum number of further rounding attempts, and the total nodes up to which they are made
 _AGAIN = Effort(rounds=4, keep=4, tries=2)
-_MORE = 50  # loads per offer that are tried for few nodes, though fractions of them were no use
-_NEAR = 1.005  # of what the loads could cost at best: not worth trying all mixes
+_MORE = 50  # loads per offer that are tried for few nodes, although the relaxation did not use them
+_NEAR = 1.005  # of the loads' best possible cost: a smaller gap is not worth trying all mixes
 
 
 def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared], stop: Stop) -> list[Bought] | None:
-    """What to buy: as many pods as possible are placed, and that at the lowest price found.
+    """Return what to buy: as many pods as possible are placed, at the lowest price found.
 
-    stop is asked between steps; when it says so, the best mix so far is the answer. None: there is no solver, it gave
-    up, or there was no time to begin. The same input gives the same answer, in whatever order.
+    stop: called between steps; once it returns true, the best mix so far is the answer. Returns None if there is no
+    solver, it gave up, or there was no time to begin. The same input gives the same answer, in any order.
     """
     if stop():
         return None
@@ -66,7 +67,7 @@ def _search(problem: Problem, stop: Stop) -> list[Load]:
 
 
 def _first(problem: Problem, relaxed: Relaxed) -> list[Load]:
-    """A mix to begin with."""
+    """Return an initial mix."""
     rooms = Rooms(problem)
     loads = spread(problem, relaxed, rooms)
     left = left_over(problem, loads)
@@ -74,7 +75,7 @@ def _first(problem: Problem, relaxed: Relaxed) -> list[Load]:
 
 
 def _generated(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop) -> list[list[Load]]:
-    """Mixes of generated loads."""
+    """Return mixes of generated loads."""
     master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
     master.add([*first, *_singles(problem)])
     offers = len(problem.cost)
@@ -101,13 +102,13 @@ def _generated(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop
 
 
 def _cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:
-    """Of the best, pods without a place included."""
+    """Return the cost of the best mix, unplaced pods included."""
     left, cost = min(worth(problem, loads) for loads in mixes)
     return cost + left * LEFT
 
 
 def _singles(problem: Problem) -> list[Load]:
-    """For each ask a node full of it, on the offer where a pod is cheapest."""
+    """Return for each ask a node full of it, on the offer with the lowest price per pod."""
     each = np.where(problem.cap > 0, problem.cost[:, None] / np.maximum(problem.cap, 1), np.inf)
     loads = []
     for ask, offer in enumerate(each.argmin(axis=0).tolist()):

@@ -1,7 +1,8 @@
-"""The pass's own words made into a question for the search, and its answer into purchases.
+"""Converts the planner's groups and pod classes to solver input, and the solver's answer to purchases.
 
-Only what the search can weigh is asked: pods with rules about other pods, host ports or claims, and groups that grow
-all or nothing, are left to the rest of the chain, which finds the nodes bought here on its floor.
+Only what the search can optimise is converted. Pods with rules about other pods, host ports or claims, and groups that
+scale from zero to their maximum at once, are left to the rest of the chain, which sees the nodes bought here in the
+simulated cluster.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ def purchases(
     grown: Mapping[str, int],
     limits: Sequence[Shared],
 ) -> list[Purchase] | None:
-    """The cheapest mix of new nodes for pods that wait. None: no answer, the next expander decides.
+    """Return the cheapest mix of new nodes for pending pods, or None if there is no answer and the next expander
+    decides.
 
-    counts: class -> pods without a place; grown: group -> nodes bought already; limits: over the whole cluster, their
+    counts: class -> unplaced pods; grown: group -> nodes already bought; limits: cluster-wide limits, with their
     amounts per able group.
     """
     able = candidates.able

@@ -1,7 +1,7 @@
-"""For a handful of nodes: the best whole mix of the loads that the search has come across.
+"""For few nodes: finds the best integer mix of the loads that the search has generated.
 
-With few nodes one node too many is a large part of the price, and few enough mixes are left to try them all. HiGHS
-does, for a fixed number of branches; what it finds is taken if it is better.
+With few nodes, one node too many is a large part of the price, and there are few enough mixes to try them all. HiGHS
+does so with a fixed number of branches; its mix is used if it is better.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Ints
 
-FEW = 15  # nodes; above, rounding is as good and quicker
+FEW = 15  # nodes; above this number, rounding is as good and faster
 _COLUMNS = 250
 _BRANCHES = 20
 _EPSILON = 1e-6
 
 
 def mix(master: Master, prices: Prices, cost: float) -> list[Load]:
-    """The best whole mix of the master's loads that costs less than `cost` (pods without a place included), [] if
-    none is found. Raises Trouble."""
+    """Return the best integer mix of the master problem's loads that costs less than `cost` (unplaced pods included),
+    [] if none is found. Raises Trouble."""
     problem = master.problem
     own = np.array([prices.cost[load.offer] - float(load.pods @ prices.value) for load in master.loads])
     order = np.argsort(own, kind="stable")[:_COLUMNS]
@@ -62,7 +62,7 @@ def _entries(problem: Problem, loads: list[Load], scale: Ints) -> Entries:
 
 
 def _without_surplus(problem: Problem, loads: list[Load], nodes: Ints) -> list[Load]:
-    """Columns may carry more pods than there are; nobody is put where nobody is left."""
+    """Remove surplus pods: columns may carry more pods than there are."""
     left, rooms = problem.count.copy(), Rooms(problem)
     kept: list[Load] = []
     for load, wanted in zip(loads, nodes.tolist(), strict=True):

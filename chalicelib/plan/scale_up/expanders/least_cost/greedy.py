@@ -1,8 +1,8 @@
-"""Whole mixes by greed: quick, always feasible, and never the last word.
+"""Greedy integer mixes: fast and always feasible, but never the final answer.
 
-`spread` fills each offer with the pods the relaxation gave it; `cover` buys the load with the most worth for its cost,
-again and again. The first begins the search, the second ends it: it finds a place for every pod that can have one.
-`first_fit` is what one group alone would need; no answer may be dearer than that.
+`spread` fills each offer with the pods that the relaxation assigned to it. `cover` repeatedly buys the load with the
+highest value for its cost. `spread` starts the search, and `cover` completes it: it places every pod that can be
+placed. `first_fit` computes what a single group would need; no answer may cost more than that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IDEAS = 6  # fillings per offer, of which the best is taken
 
 
 def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
-    """Loads for the relaxation's shares of the pods; reduces rooms. What finds no room is left out."""
+    """Return loads for the relaxation's shares of the pods; reduces rooms. Pods that find no room are left out."""
     left, loads = relaxed.shares.copy(), list[Load]()
     score, closed = _scores(relaxed.value), np.zeros(len(left), dtype=np.bool_)
     while True:
@@ -41,7 +41,7 @@ def spread(problem: Problem, relaxed: Relaxed, rooms: Rooms) -> list[Load]:
 
 
 def cover(problem: Problem, left: Ints, value: Floats, scarce: Floats, rooms: Rooms) -> list[Load]:
-    """Loads for pods `left` [A] from any offer; reduces left and rooms. Ends when nothing more can be placed."""
+    """Return loads for pods `left` [A] from any offer; reduces left and rooms. Ends when nothing more can be placed."""
     loads: list[Load] = []
     score = _scores(value)
     while left.any():
@@ -61,12 +61,12 @@ def cover(problem: Problem, left: Ints, value: Floats, scarce: Floats, rooms: Ro
 
 
 def _scores(value: Floats) -> Floats:
-    """Values of pods, none of them nothing: a pod that is worth nothing still wants a place."""
+    """Return the pod values, all above zero: a pod with the dual value zero must also be placed."""
     return np.maximum(value, 1e-6 * max(1e-3, float(value.max(initial=0.0))))
 
 
 def _ideas(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: Ints) -> tuple[Ints, Ints]:
-    """Each offer filled in some ways, one way after the other: [L], [L,A]."""
+    """Return each offer filled in several ways, grouped by way: [L], [L,A]."""
     width = problem.free.shape[1]
     counter = ColumnCounter(problem, score, cap, scarce + 1e-3)
     which = np.tile(offers, _IDEAS)
@@ -78,7 +78,7 @@ def _ideas(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: I
     scores = counter.value[which]
     largest = (problem.need / np.maximum(problem.free.max(axis=0), 1)).max(axis=1)[counter.asks[which]]
     late = idea >= _IDEAS // 2
-    scores[late] *= 1.0 + largest[late]  # large pods first: small ones fill what is left
+    scores[late] *= 1.0 + largest[late]  # large pods first; small pods fill the remaining room
     some = np.zeros((len(which), counter.asks.shape[1]), dtype=np.int64)
     fill(counter, which, some, scores, weight)
     pods = np.zeros((len(which), len(score)), dtype=np.int64)
@@ -87,7 +87,8 @@ def _ideas(problem: Problem, cap: Ints, score: Floats, scarce: Floats, offers: I
 
 
 def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
-    """The cheapest group that holds all pods alone, first fit decreasing; None: none does for at most `dearest`."""
+    """Return the cheapest group that takes all pods alone, by first fit decreasing, or None if none does for at most
+    `dearest`."""
     best: list[Load] | None = None
     for offer in np.argsort(problem.cost, kind="stable"):
         if not problem.cap[offer].all():
@@ -106,7 +107,8 @@ def first_fit(problem: Problem, dearest: float | None) -> list[Load] | None:
 
 
 def _fill_up(problem: Problem, offer: int, allowed: int) -> list[Load] | None:
-    """All pods on nodes of one offer, first fit, large pods first; None if that takes more nodes than allowed."""
+    """Place all pods on nodes of one offer, first fit, large pods first. Returns None if that takes more nodes than
+    allowed."""
     free, asks = problem.free[offer], len(problem.count)
     nodes: Ints = np.zeros(0, dtype=np.int64)
     left: Ints = np.zeros((0, len(free)), dtype=np.int64)
@@ -136,7 +138,7 @@ def _fill_up(problem: Problem, offer: int, allowed: int) -> list[Load] | None:
 
 
 def _split(nodes: int, fits: int, rest: int) -> list[tuple[int, int]]:
-    """(nodes, pods on each) when `rest` pods come onto alike nodes that hold `fits` each."""
+    """Return (nodes, pods on each) when `rest` pods are placed on equal nodes that take `fits` each."""
     if not fits or not rest:
         return [(nodes, 0)] if nodes else []
     full, part = divmod(min(rest, fits * nodes), fits)

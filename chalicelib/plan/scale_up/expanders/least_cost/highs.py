@@ -1,4 +1,4 @@
-"""The door to HiGHS: imported when it is first needed, silent, single-threaded, seeded, and never by the clock.
+"""Wrapper of HiGHS: imported on first use, silent, single-threaded, seeded, and without time limits.
 
 HiGHS measures no time here: its limits are counts, so that the same input gives the same plan on any machine.
 """
@@ -25,7 +25,7 @@ Entries = tuple[list[int], list[int], list[float]]  # where each column starts, 
 
 
 class Solver:
-    """One linear program, minimised; rows first, then columns in pieces."""
+    """One linear program, minimised; rows are added first, then columns in pieces."""
 
     def __init__(self, **options: bool | float | str) -> None:
         try:
@@ -66,7 +66,7 @@ class Solver:
         )
 
     def bounds(self, lower: Any, upper: Any) -> None:
-        """New bounds for every row."""
+        """Set new bounds for every row."""
         count = len(lower)
         self.model.changeRowsBounds(
             count,
@@ -76,16 +76,16 @@ class Solver:
         )
 
     def dual(self, *, preferred: bool) -> None:
-        """Begin with dual simplex (after bounds have changed) or with primal simplex (after columns have come)."""
+        """Select dual simplex (after bounds have changed) or primal simplex (after columns were added)."""
         self.model.setOptionValue("simplex_strategy", _DUAL if preferred else _PRIMAL)
 
     def whole(self, columns: Any) -> None:
-        """Let these columns take whole numbers only."""
+        """Restrict these columns to integers."""
         kind = np.full(len(columns), int(self._highs.HighsVarType.kInteger), dtype=np.uint8)
         self.model.changeColsIntegrality(len(columns), np.asarray(columns, dtype=np.int32), kind)
 
     def run(self) -> tuple[float, Any, Any]:
-        """Objective, value of each column, dual value of each row. Raises Trouble if there is no solution."""
+        """Return objective, value of each column, dual value of each row. Raises Trouble if there is no solution."""
         self.model.run()
         solution = self.model.getSolution()
         if not solution.value_valid:

@@ -1,5 +1,5 @@
-"""The last look at a mix, node by node: pods without a place into gaps, nodes nobody needs away, nodes that are too
-large exchanged for cheaper ones that hold the same pods.
+"""Local search that improves a mix node by node: places unplaced pods into gaps, removes unneeded nodes, and replaces
+oversized nodes by cheaper ones that take the same pods.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Loads
 from chalicelib.plan.tables.array_types import Bools, Floats, Ints
 
-_CELLS = 6_000_000  # nodes times asks; larger mixes have no node to spare that would show in the price
+_CELLS = 6_000_000  # nodes times asks; in larger mixes, saving a node hardly changes the price
 _CANDIDATES = 300  # the emptiest nodes
-_FEW = 40  # nodes; as few may be packed anew altogether
+_FEW = 40  # nodes; up to this number, all nodes may be packed again
 
 
 def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
-    """The same pods or more; fewer or cheaper nodes for those that had a place."""
+    """Return a mix with the same pods or more, on fewer or cheaper nodes for the pods that were already placed."""
     if sum(load.nodes for load in loads) * len(problem.count) <= _CELLS:
         nodes = _Nodes(problem, loads)
         left = left_over(problem, loads)
@@ -34,7 +34,7 @@ def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
 
 
 class _Nodes:
-    """Every node on its own: offer [N], pods [N,A], left [N,R]."""
+    """Nodes as separate rows: offer [N], pods [N,A], left [N,R]."""
 
     def __init__(self, problem: Problem, loads: Loads) -> None:
         self.problem = problem
@@ -50,7 +50,7 @@ class _Nodes:
         self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
 
     def room(self, ask: int) -> Ints:
-        """How many more pods of an ask each node holds."""
+        """Return how many more pods of an ask each node takes."""
         need = self.problem.need[ask]
         used = need > 0
         room: Ints = np.minimum(
@@ -60,7 +60,7 @@ class _Nodes:
         return np.maximum(room, 0)
 
     def put(self, ask: int, count: int) -> int:
-        """Place up to `count` pods, first fit; returns how many found room."""
+        """Place up to `count` pods, first fit; returns how many were placed."""
         before = np.cumsum(self.room(ask))
         taken = np.diff(np.minimum(before, count), prepend=0)
         self.pods[:, ask] += taken
@@ -68,7 +68,7 @@ class _Nodes:
         return int(taken.sum())
 
     def drop(self) -> None:
-        """Take away nodes whose pods fit onto the others, dear and empty ones first."""
+        """Remove nodes whose pods fit onto the others, expensive and empty nodes first."""
         full = 1.0 - (self.left / np.maximum(self.problem.free[self.offer], 1)).min(axis=1)
         order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
         for node in order.tolist():
@@ -76,7 +76,7 @@ class _Nodes:
                 self._moved(node, ~self.gone)
 
     def _moved(self, node: int, emptied: Bools) -> bool:
-        """Do without a node: place the pods of the emptied nodes anew. If that fails nothing has happened."""
+        """Remove nodes and place their pods on others. Returns whether it succeeded; if not, nothing changes."""
         kept = self.pods.copy(), self.left.copy(), self.gone.copy()
         homeless = self.pods[emptied].sum(axis=0)
         self.pods[emptied] = 0
@@ -91,7 +91,7 @@ class _Nodes:
         return True
 
     def loads(self) -> list[Load]:
-        """Alike nodes together again."""
+        """Merge equal nodes into loads."""
         found: dict[tuple[int, bytes], int] = {}
         first: dict[tuple[int, bytes], Ints] = {}
         for node in np.flatnonzero(~self.gone).tolist():
@@ -102,7 +102,7 @@ class _Nodes:
 
 
 def _cheaper(problem: Problem, loads: Loads) -> list[Load]:
-    """Each load on the cheapest offer that holds it and may still be bought."""
+    """Move each load to the cheapest offer that takes it and may still be bought."""
     rooms = Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)

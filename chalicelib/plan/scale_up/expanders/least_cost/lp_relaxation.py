@@ -1,7 +1,7 @@
-"""The plain relaxation: nodes and pods may be split. It is quick, and gives what the search begins with.
+"""The plain linear relaxation, in which nodes and pods may be split. It is fast, and the search starts from it.
 
-Its price is a lower bound; its dual values say what a pod and what a resource is worth; and its shares say which pods
-belong on which offer, which is a far better first guess than any one group for all.
+Its price is a lower bound. Its dual values give the value of a pod and of a resource. Its shares assign pods to offers,
+which is a far better first guess than any single group for all pods.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from chalicelib.plan.scale_up.expanders.least_cost.highs import Entries, Solver
 from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-LEFT = 1000.0  # the cost of a pod without a place: as much as a thousand of the dearest nodes
+LEFT = 1000.0  # cost of an unplaced pod: as much as a thousand of the most expensive nodes
 
 
 class Relaxed(msgspec.Struct, frozen=True):
-    """bound: no mix costs less. value [A]: of a pod. scarce [G,R]: of a node's whole amount of a resource.
+    """bound: no mix costs less. value [A]: of a pod. scarce [G,R]: value of a node's whole amount of a resource.
     shares [G,A]: whole pods, as many as can be placed at all."""
 
     bound: float
@@ -70,7 +70,7 @@ def _nodes(problem: Problem, rows: int, scale: Ints) -> Entries:
 
 
 def _pods(problem: Problem, pairs: Ints) -> Entries:
-    """One column per offer and ask: a pod takes its share of each resource of the offer's nodes."""
+    """Add one column per offer and ask: a pod takes its share of each resource of the offer's nodes."""
     asks, width = problem.cap.shape[1], problem.free.shape[1]
     starts: list[int] = []
     at: list[int] = []
@@ -85,7 +85,7 @@ def _pods(problem: Problem, pairs: Ints) -> Entries:
 
 
 def _whole(problem: Problem, pairs: Ints, values: Floats) -> Ints:
-    """Shares as whole numbers: rounded down, and the rest to where most was cut off."""
+    """Return the shares as whole numbers: rounded down, with the remainder added where rounding cut off most."""
     shares: Floats = np.zeros(problem.cap.shape)
     shares[pairs[:, 0], pairs[:, 1]] = np.maximum(values, 0.0)
     whole: Ints = np.floor(shares + 1e-6).astype(np.int64)

@@ -1,7 +1,8 @@
-"""The master program of column generation: how many nodes of each known load cover all pods at the least cost.
+"""The master problem of column generation: how many nodes of each known load cover all pods at the lowest cost.
 
-Every load is a column, and every ask a row that wants at least its pods; a load that carries more than are left is
-allowed, the surplus pods are simply not put there. The dual values of the rows are what `pricing` sells pods for.
+Every load is a column, and every ask is a row that requires at least its pods. A load may carry more pods than are
+left; the surplus pods are not placed. The dual values of the rows are the prices at which `pricing_problem` values
+pods.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop
 from chalicelib.plan.tables.array_types import Floats, Ints
 
-_SMOOTH = 0.5  # pods are sold for a mean of the old and the new dual values, which swing wildly at first
+_SMOOTH = 0.5  # pods are priced at a mean of the old and new dual values, which oscillate strongly at first
 _PATIENCE = 12  # rounds without progress
 _PROGRESS = 5e-4
 
 
 class Effort(msgspec.Struct, frozen=True):
-    """How hard to look for columns. rounds; keep: new loads per offer and round; tries: see Pricer; enough: a cost
+    """Limits of the search for columns. rounds; keep: new loads per offer and round; tries: see Pricer; enough: a cost
     that is good enough."""
 
     rounds: int
@@ -34,7 +35,8 @@ class Effort(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    """An optimum of the master: its cost, nodes of each load, value of a pod [A], cost of a node in the limits [G]."""
+    """An optimum of the master problem: its cost, nodes of each load, value of a pod [A], cost of a node in the limits
+    [G]."""
 
     total: float
     nodes: Floats
@@ -43,7 +45,7 @@ class Prices(msgspec.Struct, frozen=True):
 
 
 class Master:
-    """The program and its columns, which are only ever added to."""
+    """The linear program and its columns; columns are only ever added."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -68,12 +70,12 @@ class Master:
         )
 
     def want(self, count: Ints, rooms: Rooms) -> None:
-        """From now on for so many pods, and within these rooms."""
+        """Set the number of pods and the rooms for the following solves."""
         self._solver.bounds(*self._bounds(count, rooms))
         self._solver.dual(preferred=True)
 
     def add(self, loads: Iterable[Load]) -> int:
-        """New columns; returns how many were not known."""
+        """Add columns; returns how many of them are new."""
         problem, asks = self.problem, len(self.problem.count)
         starts: list[int] = []
         rows: list[int] = []
@@ -102,7 +104,7 @@ class Master:
         return len(starts)
 
     def slim(self, prices: Prices, columns: int) -> Master:
-        """A master with the most promising columns only, which is solved much faster."""
+        """Return a master problem with only the most promising columns, which is solved much faster."""
         slim = Master(self.problem)
         own = [prices.cost[load.offer] - float(load.pods @ prices.value) for load in self.loads]
         best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
@@ -110,7 +112,7 @@ class Master:
         return slim
 
     def solve(self) -> Prices:
-        """The optimum over the known loads. Raises Trouble."""
+        """Return the optimum over the known loads. Raises Trouble."""
         problem, asks = self.problem, len(self.problem.count)
         total, nodes, duals = self._solver.run()
         cost = problem.cost.copy()
@@ -122,7 +124,8 @@ class Master:
 def generate(
     master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop, value: Floats | None = None
 ) -> Prices:
-    """Add loads until none is worth it, progress ends, or the effort is spent. value: what pods are worth at first."""
+    """Add loads until none improves the cost, progress ends, or the effort is spent. value: initial value of each
+    pod."""
     prices = master.solve()
     before, idle = prices.total, 0
     for _ in range(effort.rounds):

@@ -1,8 +1,10 @@
-"""Which load of one node is worth most, given what each pod is worth: a knapsack with several resources.
+"""The pricing problem: finds the most valuable load of one node for given pod values, a knapsack with several
+resources.
 
-Exact answers cost seconds for a big node and are not needed: many greedy fillings at once (lanes), each with its own
-idea of which resource is scarce, and then each of the best with one pod, or all of one kind, taken out and filled
-again. All lanes go forward together, one kind of pod per step, so that Python is asked a dozen times and not per pod.
+Exact answers cost seconds for a large node and are not needed. Instead, many greedy fillings (lanes) run at once, each
+with its own weights of scarce resources. Then each of the best is filled again with one pod, or all pods of one ask,
+taken out. All lanes advance together, one ask per step, so that the Python loop runs a dozen times and not once per
+pod.
 """
 
 from __future__ import annotations
@@ -14,16 +16,16 @@ from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _LANES = 12  # per offer and round
-_IMPROVED = 3  # fillings per offer that are tried to be improved
-_CANDIDATES = 64  # asks per offer that are looked at: those with the most worth for what they take
-_IDEAS = 64  # rows of the table of chance
+_IMPROVED = 3  # fillings per offer that the search tries to improve
+_CANDIDATES = 64  # asks per offer that are considered: those with the highest value for their requests
+_IDEAS = 64  # rows of the table of random weights
 _AT_ONCE = 600_000  # cells of one array; bounds memory
-GAIN = 1e-7  # what a load must be worth above its cost, as a share of it
+GAIN = 1e-7  # by how much a load's value must exceed its cost, as a share of the cost
 
 
 class ColumnCounter:
-    """What a node of each offer may be filled with in one go: K candidate asks per offer, with all that is asked
-    about them. asks [G,K], need [G,K,R], value [G,K], cap [G,K]."""
+    """Candidates for filling a node of each offer: K asks per offer with their data. asks [G,K], need [G,K,R], value
+    [G,K], cap [G,K]."""
 
     def __init__(self, problem: Problem, value: Floats, cap: Ints, scarce: Floats) -> None:
         free = np.maximum(problem.free, 1)
@@ -42,10 +44,10 @@ class ColumnCounter:
 def fill(
     counter: ColumnCounter, which: Ints, pods: Ints, score: Floats, scarce: Floats, closed: Ints | None = None
 ) -> None:
-    """Fill L nodes greedily on top of what they hold; changes pods [L,K].
+    """Fill L nodes greedily in addition to the pods on them; changes pods [L,K].
 
-    which [L]: the offer of each; score [L,K]: what a pod is worth; scarce [L,R]: weight of a resource's share of what
-    is left; closed [L]: a candidate not to be used.
+    which [L]: the offer of each node; score [L,K]: value of a pod; scarce [L,R]: weight of a resource's share of what
+    is left; closed [L]: a candidate that is not used.
     """
     need, width = counter.need[which], counter.free.shape[1]
     amount = counter.amount[which]
@@ -79,7 +81,7 @@ def fill(
 
 
 class Pricer:
-    """Finds loads whose pods are worth more than their node. Its chance is its own and always the same."""
+    """Finds loads whose pods are worth more than their node. It has its own random generator with a fixed seed."""
 
     def __init__(self, problem: Problem, scarce: Floats) -> None:
         self.problem = problem
@@ -89,7 +91,7 @@ class Pricer:
         self._ideas[: _IDEAS // 2] = 1.0
 
     def loads(self, value: Floats, cost: Floats, cap: Ints, keep: int, tries: int, gain: float = GAIN) -> list[Load]:
-        """Loads that are worth more than they cost by that share, at most `keep` per offer, best first.
+        """Return loads whose value exceeds their cost by the required share, at most `keep` per offer, best first.
 
         value [A]: of a pod; cost [G]; cap [G,A]: most pods on a node; tries: how often the best are improved.
         """
@@ -112,7 +114,7 @@ class Pricer:
         return [load for _, load in sorted(chosen, key=lambda one: -one[0])]
 
     def _lanes(self, counter: ColumnCounter, offers: Ints) -> tuple[Ints, Ints]:
-        """Every offer filled in _LANES ways: [L], [L,K]."""
+        """Return every offer filled in _LANES ways: [L], [L,K]."""
         which, width = np.tile(offers, _LANES), self.problem.free.shape[1]
         spread = np.repeat(np.where(np.arange(_LANES) % 2, 0.4, 1.0), len(offers))[:, None]
         scarce = np.exp(self._chance.normal(0.0, 1.0, (len(which), width)) * spread)
@@ -124,7 +126,7 @@ class Pricer:
         return which, pods
 
     def _again(self, counter: ColumnCounter, which: Ints, pods: Ints) -> tuple[Ints, Ints]:
-        """Each filling, and each with one pod or all of one ask taken out and filled with others."""
+        """Return each filling, and each with one pod or all pods of one ask removed and the room filled with others."""
         lane, ask = np.nonzero(pods)
         several = pods[lane, ask] > 1
         lanes, asks = np.concatenate([lane, lane[several]]), np.concatenate([ask, ask[several]])
@@ -142,7 +144,7 @@ class Pricer:
 
 
 def _best(which: Ints, pods: Ints, gain: Floats, keep: int) -> list[int]:
-    """The lanes with the highest gain, at most `keep` different ones per offer."""
+    """Return the lanes with the highest gain, at most `keep` different ones per offer."""
     taken: dict[int, set[bytes]] = {}
     chosen = []
     for at, offer in zip((order := np.argsort(-gain, kind="stable")).tolist(), which[order].tolist(), strict=True):

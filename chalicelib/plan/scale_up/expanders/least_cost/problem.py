@@ -1,7 +1,7 @@
-"""Offers and asks as arrays, in an order that does not depend on theirs, with equals put together.
+"""Offers and asks as arrays, in an order that does not depend on the input order, with equal ones merged.
 
-Groups of several zones and pods of several owners are often alike in everything that counts here. Searching over the
-distinct ones only is the cheapest speed there is; `answer` deals the result out to the originals again.
+Groups of several zones and pods of several owners are often equal in everything that counts here. Searching over the
+distinct ones only is the cheapest speed-up; `answer` distributes the result to the originals again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Ask, Bought, Load, Loads, Offer, Shared, Trouble
 from chalicelib.plan.tables.array_types import LARGEST, Floats, Ints
 
-_PER_NODE = 1e-6  # of the dearest node: what decides among mixes of equal price is the number of nodes
+_PER_NODE = 1e-6  # of the most expensive node: decides by number of nodes among mixes of equal price
 
 
 class Problem(msgspec.Struct, frozen=True):
     """G offers, A asks, R resources, S limits; all distinct.
 
-    free [G,R], cost [G] (1 is the dearest), most [G], need [A,R], count [A], amounts [S,G], room [S]
-    cap [G,A]: how many pods of an ask an empty node holds; 0 where they may not run
-    offers, asks: the indexes of the originals behind each
+    free [G,R], cost [G] (1 is the highest), most [G], need [A,R], count [A], amounts [S,G], room [S]
+    cap [G,A]: how many pods of an ask an empty node takes; 0 where they may not run
+    offers, asks: the indexes of the merged originals
     """
 
     free: Ints
@@ -39,7 +39,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared]) -> Problem:
-    """The problem without what cannot be bought and what fits nowhere."""
+    """Return the problem without offers that cannot be bought and asks that fit nowhere."""
     for_sale = [at for at, offer in enumerate(offers) if offer.most > 0 and math.isfinite(offer.price)]
     wanted = [at for at, ask in enumerate(asks) if ask.count > 0]
     width = len(offers[0].free) if offers else 1
@@ -88,7 +88,7 @@ def pose(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared])
 
 
 def _rooms(free: Ints, need: Ints) -> Ints:
-    """How many pods of each ask an empty node of each offer holds by its resources, [G,A]."""
+    """Return how many pods of each ask an empty node of each offer takes by its resources, [G,A]."""
     rooms: Ints = np.full((len(free), len(need)), np.iinfo(np.int64).max, dtype=np.int64)
     for column in range(free.shape[1]):
         asked = need[:, column] > 0
@@ -97,7 +97,7 @@ def _rooms(free: Ints, need: Ints) -> Ints:
 
 
 def _together(keys: Sequence[tuple[object, ...]], useful: Sequence[bool]) -> tuple[tuple[int, ...], ...]:
-    """Members with equal keys, in the order of the keys; without those that are of no use."""
+    """Return the members grouped by equal keys, in the order of the keys, without those of no use."""
     found: dict[tuple[object, ...], list[int]] = {}
     for at, key in enumerate(keys):
         if useful[at]:
@@ -112,34 +112,34 @@ def _costs(prices: Sequence[float]) -> Floats:
 
 
 class Rooms:
-    """What may still be bought, reduced as nodes are bought."""
+    """Nodes that may still be bought, reduced as nodes are bought."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self.most, self.room = problem.most.copy(), problem.room.copy()
 
     def allowed(self, offer: int) -> int:
-        """How many more nodes of an offer."""
+        """Return how many more nodes of an offer may be bought."""
         amounts = self._problem.amounts[:, offer]
         asked = amounts > 0
         within = int((self.room[asked] // amounts[asked]).min()) if asked.any() else int(self.most[offer])
         return max(0, min(int(self.most[offer]), within))
 
     def exchangeable(self, old: int, new: int) -> int:
-        """How many nodes of one offer could become nodes of another."""
+        """Return how many nodes of one offer could be replaced by nodes of another."""
         more = self._problem.amounts[:, new] - self._problem.amounts[:, old]
         asked = more > 0
         within = int((self.room[asked] // more[asked]).min()) if asked.any() else int(self.most[new])
         return max(0, min(int(self.most[new]), within))
 
     def take(self, offer: int, nodes: int) -> None:
-        """Buy nodes, or with a negative number give them back."""
+        """Buy nodes, or return them with a negative number."""
         self.most[offer] -= nodes
         self.room -= self._problem.amounts[:, offer] * nodes
 
 
 def left_over(problem: Problem, loads: Loads) -> Ints:
-    """Pods of each ask that no load holds, [A]."""
+    """Return the pods of each ask that are in no load, [A]."""
     left = problem.count.copy()
     for load in loads:
         left -= load.pods * load.nodes
@@ -147,12 +147,12 @@ def left_over(problem: Problem, loads: Loads) -> Ints:
 
 
 def worth(problem: Problem, loads: Loads) -> tuple[int, float]:
-    """What a mix is judged by, less is better: pods left, then cost."""
+    """Return the sort key of a mix, lower is better: unplaced pods, then cost."""
     return int(left_over(problem, loads).sum()), float(sum(problem.cost[load.offer] * load.nodes for load in loads))
 
 
 def check(problem: Problem, loads: Loads) -> None:
-    """Raise Trouble unless the loads keep every rule."""
+    """Raise Trouble unless the loads obey every rule."""
     rooms = Rooms(problem)
     for load in loads:
         rooms.take(load.offer, load.nodes)
@@ -169,7 +169,7 @@ def check(problem: Problem, loads: Loads) -> None:
 
 
 def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads: Loads) -> list[Bought]:
-    """The loads in terms of the original offers and asks: the first ones are used up before the next."""
+    """Return the loads in terms of the original offers and asks; the first originals are used up before the next."""
     nodes_left = {g: offers[g].most for members in problem.offers for g in members}
     pods_left = {a: asks[a].count for members in problem.asks for a in members}
     bought: list[Bought] = []
@@ -188,7 +188,7 @@ def answer(problem: Problem, offers: Sequence[Offer], asks: Sequence[Ask], loads
 
 
 def _deal(problem: Problem, load: Load, pods_left: dict[int, int]) -> dict[int, int]:
-    """Which original pods come onto the next node of a load."""
+    """Return which original pods are placed on the next node of a load."""
 
     def pieces() -> Iterator[tuple[int, int]]:
         for at in np.flatnonzero(load.pods):

@@ -1,7 +1,7 @@
-"""From fractions to whole nodes: buy what is certain, ask again about the rest.
+"""Rounds fractional mixes to whole nodes: buys what is certain and solves again for the rest.
 
-Rounding every column at once would buy a node per fraction. Instead the whole part is bought, then the most complete
-of the fractions; what is left is a smaller problem of its own, for which a few rounds find loads that suit it.
+Rounding every column at once would buy one node per fraction. Instead the integer part is bought, then the largest
+fractions. The rest is a smaller problem, for which a few rounds generate suitable loads.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Sto
 from chalicelib.plan.tables.array_types import Floats, Ints
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
-_SHARE = 0.3  # of the fractions, which are rounded up at a time
-_COLUMNS = 3  # times the number of asks: the loads that stay in the running
+_SHARE = 0.3  # share of the fractions that is rounded up at a time
+_COLUMNS = 3  # times the number of asks: the number of loads that are kept
 _EPSILON = 1e-6
 
 
 def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: Stop) -> list[Load]:
-    """Whole loads for the pods of the problem; some may be left where limits bind. The loads found on the way become
-    the master's too. Raises Trouble."""
+    """Return whole loads for the pods of the problem; some pods may be left where limits bind. Loads found on the way
+    are added to the master problem too. Raises Trouble."""
     problem, slim = master.problem, master.slim(prices, _COLUMNS * len(master.problem.count))
     prices = slim.solve()
     rooms, left = Rooms(problem), problem.count.copy()
@@ -42,7 +42,7 @@ def dive(master: Master, pricer: Pricer, prices: Prices, scarce: Floats, stop: S
 
 
 def _buy(problem: Problem, master: Master, prices: Prices, rooms: Rooms, left: Ints) -> list[Load]:
-    """Whole parts if there are any, else some of the fractions; reduces rooms and left."""
+    """Buy the integer parts if there are any, otherwise some of the fractions; reduces rooms and left."""
     whole = np.floor(prices.nodes + _EPSILON).astype(np.int64)
     loads: list[Load] = []
     for at in np.flatnonzero(whole):
@@ -75,7 +75,7 @@ def _take(load: Load, rooms: Rooms, left: Ints) -> Load:
 
 
 def _top_up(problem: Problem, offer: int, pods: Ints, left: Ints, value: Floats) -> Ints:
-    """A load of one node with whatever else still fits onto it."""
+    """Return a load of one node, with further pods added as long as they fit."""
     pods = pods.copy()
     room = problem.free[offer] - pods @ problem.need
     share = (problem.need / np.maximum(problem.free[offer], 1)).max(axis=1)

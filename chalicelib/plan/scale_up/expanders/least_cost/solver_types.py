@@ -1,7 +1,7 @@
-"""The words of least-cost: what may be bought, what asks for room, the limits over all of them, and what was bought.
+"""Solver types of least-cost: what may be bought, what requests room, the limits over all of them, and what was bought.
 
-`grow` speaks in groups and classes; the search below speaks in numbers only. These are the structs in which the one
-tells the other, so that the search can be tried without a cluster. `Load` is the search's own word for alike nodes.
+The scale-up search works with groups and classes; the solver works with numbers only. These structs carry data between
+them, so that the solver can be tested without a cluster. `Load` is the solver's own type for equal nodes.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Stop = Callable[[], bool]
 
 
 class Trouble(OutscalerError):
-    """The search cannot go on: no solver, or the solver gave up. The chain of expanders goes on without it."""
+    """The solver is missing or gave up. The chain of expanders continues without least-cost."""
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A group that may grow.
+    """A group that may scale up.
 
-    free:  what an empty new node has left for pods, R amounts; column 0 is the number of pods
-    price: of one node, in any unit; not finite: the group is not for sale
+    free:  room for pods on an empty new node, R amounts; column 0 is the number of pods
+    price: of one node, in any unit; not finite: the group cannot be bought
     most:  how many nodes may still be bought
     """
 
@@ -35,12 +35,12 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Pods that are alike.
+    """Equal pods.
 
-    need:     what one pod takes, R amounts; column 0 is 1
-    count:    how many pods
-    fits:     per offer, whether its nodes may hold such a pod at all
-    per_node: how many of them one node may hold, whatever its room; a large number where there is no such rule
+    need:     what one pod requests, R amounts; column 0 is 1
+    count:    number of pods
+    fits:     per offer, whether its nodes may run such a pod at all
+    per_node: maximum of these pods on one node, regardless of room; a large number if there is no such rule
     """
 
     need: Ints
@@ -50,14 +50,14 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """A limit over the whole cluster: nodes of each offer times `amounts`, summed, is at most `most`."""
+    """A limit over the whole cluster: the sum over all offers of nodes times `amounts` is at most `most`."""
 
     amounts: tuple[int, ...]
     most: int
 
 
 class Bought(msgspec.Struct, frozen=True):
-    """`nodes` new nodes alike. offer: its index; pods: index of an ask -> pods of it on each of the nodes."""
+    """`nodes` equal new nodes. offer: its index; pods: index of an ask -> pods of it on each of the nodes."""
 
     offer: int
     nodes: int
