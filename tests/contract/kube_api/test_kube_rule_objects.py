@@ -100,7 +100,9 @@ def test_CCE_A2_official_client_creates_changes_and_deletes_rule_objects(person:
     assert read(kube) == ()
 
 
-def test_CCE_A2_invalid_rule_object_is_accepted_and_reports_the_error_in_its_status(person: Any, kube: KubeClient) -> None:
+def test_CCE_A2_invalid_rule_object_is_accepted_and_reports_the_error_in_its_status(
+    person: Any, kube: KubeClient
+) -> None:
     objects, core = kubernetes.client.CustomObjectsApi(person), kubernetes.client.CoreV1Api(person)
     body = copy.deepcopy(BODY)
     body["metadata"]["name"] = "bad"

@@ -113,7 +113,10 @@ class _Tells(_Bench):
 CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], None]]] = {
     "buys twice": (lambda: _Bench(_BuysAgain), growing.test_provider_repeated_scale_up_buys_nothing_more),
     "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_provider_two_interleaved_functions_buy_once),
-    "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_provider_scale_up_past_maximum_writes_nothing),
+    "past the maximum": (
+        lambda: _Bench(_KnowsNoMaximum),
+        growing.test_provider_scale_up_past_the_maximum_is_refused_before_any_write,
+    ),
     "another machine": (
         lambda: _Bench(_TakesTheOldest),
         partial(removing.test_provider_removes_exactly_the_named_machines, which=(2,)),
@@ -134,7 +137,9 @@ CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], No
     ),
     "wrong class": (
         _SaysUnknown,
-        partial(troubled.test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED),
+        partial(
+            troubled.test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED
+        ),
     ),
 }
 

@@ -88,9 +88,7 @@ def test_scale_up_waits_for_no_operation_the_vendor_has_accepted(kind: Operation
         (OperationKind.DELETE_INSTANCES, "delete"),
     ],
 )
-def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(
-    kind: OperationKind, step: str
-) -> None:
+def test_CCE_18_pool_total_is_not_set_while_a_removal_of_the_pool_deletes(kind: OperationKind, step: str) -> None:
     """5 is read, one node is deleted, 5 + 1 is requested: two nodes are bought."""
     mine = operation("g", kind, "p/a", step=step)
     removal = operation("r", OperationKind.DELETE_NODES, "p/b", created=NOW + 1, step="delete")

@@ -281,9 +281,7 @@ def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> No
 @each_row(
     ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
 )
-def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(
-    why: CceCondition, cls: str
-) -> None:
+def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(why: CceCondition, cls: str) -> None:
     api = FakeApi(two())
     api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why
     outcome = to_the_end(api, growth(3, 6))
