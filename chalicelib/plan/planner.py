@@ -20,7 +20,7 @@ from chalicelib.plan.scale_up.headroom import headroom_demand
 from chalicelib.plan.scale_up.planner import plan_scale_up
 from chalicelib.plan.scale_up.preconditions import apply_preconditions
 from chalicelib.plan.simulation.cluster_builder import build
-from chalicelib.plan.state.cluster_state import build_cluster_state
+from chalicelib.plan.state.cluster_state import ClusterState, build_cluster_state
 from chalicelib.plan.state.pending_pods import collect_pending_pods
 from chalicelib.plan.state.scale_up_requests import resolve_scale_up_requests
 from chalicelib.plan.state.time_budget import TimeBudget
@@ -39,35 +39,50 @@ def plan_cluster(
     clock: Callable[[], float] | None = None,
     within: float = math.inf,
 ) -> tuple[Plan, Memory]:
-    """Return the plan with the reasons for what is not done, and the next memory. now: epoch seconds; seed: for
-    expanders that draw at random.
+    """Return the plan with the reasons for what is not done, and the memory of the next pass.
 
-    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for this many seconds. clock: for
-    the time limits of a pass; without it there are none, and the plan is exactly repeatable. within: seconds by that
-    clock after which the search stops: what was found is the plan, and the rest is reported as not checked.
+    now: epoch seconds. seed: for expanders that draw at random. assume_unneeded_for: for a what-if; every unneeded node
+    counts as unneeded for this many seconds. clock: for the time limits of a pass; without a clock there are none, and
+    the plan is exactly repeatable. within: seconds by that clock after which searches stop; the plan then holds what
+    was found, and reports the rest as not checked.
+
+    Stages, with their inputs and outputs:
+
+    1. State: snapshot, policy, memory -> ClusterState (the policy and bounds that schedules apply now, groups, health,
+       back-offs, open scale-up requests) and the virtual pods of headroom.
+    2. Pending pods: state -> PendingPods in the order in which the scheduler tries them.
+    3. Simulated cluster: state, nominated pods -> real and upcoming nodes with their pods. Stages 4 and 5 change it.
+    4. Scale-up: pending pods, rules, headroom -> ScaleUpPlan. Places pods and new nodes on the simulated cluster.
+    5. Scale-down: the simulated cluster after scale-up -> ScaleDownPlan. Removes nodes that stay unneeded.
+    6. Repairs: state -> at most one Repair per group.
+    7. Plan: the outputs of 2, 4, 5 and 6 -> Plan with its operations.
+    8. Next memory: the outputs of 1, 4 and 5 -> Memory.
     """
-    watch = TimeBudget(clock, within)
+    budget = TimeBudget(clock, within)
+
     policy = apply_schedules(policy, now)
-    world, virtual = headroom_demand(
-        resolve_scale_up_requests(
-            build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
-        )
+    state = build_cluster_state(apply_scheduled_bounds(snapshot, policy, now), policy, memory, now)
+    state, headroom = headroom_demand(resolve_scale_up_requests(state))
+
+    pending = apply_preconditions(state, collect_pending_pods(state))
+
+    simulated = build(state, pending.nominated, _columns(state))
+    simulated.late = budget.late
+
+    scale_up = plan_scale_up(state, simulated, pending, headroom, seed, budget, removable_rows)
+
+    grown = [each.group for each in scale_up.scale_ups]
+    scale_down = plan_scale_down(
+        state, simulated, assume_unneeded_for, pending.hold, budget, grown, scale_up.rule_results.needs
     )
-    pending = apply_preconditions(world, collect_pending_pods(world))
-    columns = ResourceColumns(
-        [*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)], world.snapshot.classes
-    )
-    floor = build(world, pending.nominated, columns)
-    floor.late = watch.late
-    growth = plan_scale_up(world, floor, pending, virtual, seed, watch, removable_rows)
-    shrinkage = plan_scale_down(
-        world,
-        floor,
-        assume_unneeded_for,
-        pending.hold,
-        watch,
-        [scale_up.group for scale_up in growth.scale_ups],
-        growth.rule_results.needs,
-    )
-    plan = build_plan(world, pending, growth, shrinkage, repair(world), seed)
-    return plan, next_memory(world, growth, shrinkage)
+
+    repairs = repair(state)
+
+    plan = build_plan(state, pending, scale_up, scale_down, repairs, seed)
+    return plan, next_memory(state, scale_up, scale_down)
+
+
+def _columns(state: ClusterState) -> ResourceColumns:
+    """The resources of the cluster's nodes and of the groups' templates."""
+    templates = [group.template.node for group in state.groups.values() if group.template]
+    return ResourceColumns([*state.snapshot.nodes, *templates], state.snapshot.classes)

@@ -444,7 +444,7 @@ def test_explain_node_protected_by_its_groups_cooldown_shows_the_end() -> None:
     assert "the group's own cooldown" in answer["says"][1]
 
 
-def test_CCE_A6_1_a_node_that_its_pools_minimum_keeps_says_which_pool() -> None:
+def test_CCE_A6_1_explain_names_the_pool_whose_minimum_keeps_a_node() -> None:
     build = cluster().node("n-0", group="p/a").node("n-1", group="p/b")
     for name in ("p/a", "p/b"):
         build.group(name, pool=Pool("p", "workers", min=2))

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", [["plan"], ["explain", "node", "g-1"]])
-def test_CCE_A2_what_is_passed_over_is_warned_of_and_the_answer_stays_clean(
+def test_CCE_A2_skipped_object_fields_are_warned_of_outside_the_output(
     folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--snapshot", str(folder), "-o", "json"]) == 0

@@ -53,7 +53,7 @@ def test_scale_up_that_has_not_started_blocks_nothing(stage: OperationHarness) -
     assert stage.now(second).status.updated_at - began < 600.0
 
 
-def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_taken(stage: OperationHarness) -> None:
+def test_CCE_18_second_scale_up_of_a_pool_waits_until_the_first_is_accepted(stage: OperationHarness) -> None:
     stage.group(3)
     stage.provider.add_pool("h", size=1)
     first = stage.planned(OperationKind.SCALE_UP, id="grow-1", from_size=3, to_size=4, pool="p")

@@ -36,7 +36,7 @@ def _pass(stage: OperationHarness, reason: str = "webhook") -> None:
     handle(encode(ReconcileMessage(stage.name, reason, stage.clock())).decode(), stage.runtime)
 
 
-def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again_within_a_minute(
+def test_CCE_A9_2_deletion_of_a_broken_instance_triggers_a_pass_within_a_minute(
     stage: OperationHarness,
 ) -> None:
     text = POLICY.format(name=stage.name, mode="active") + "  scanInterval: 1h\n"

@@ -94,7 +94,7 @@ def growths(operations: list[Operation]) -> list[tuple[int, int]]:
     return [(each.spec.from_size, each.spec.to_size) for each in operations if each.spec.kind is OperationKind.SCALE_UP]
 
 
-def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(stage: OperationHarness) -> None:
+def test_CCE_A1_4_settings_apply_at_the_next_pass_and_timers_survive_it(stage: OperationHarness) -> None:
     policy(stage, "options: {scaleDownUnneededTime: 10m, scaleDownDelayAfterAdd: 0s}")
     nodes(stage, 1)
     assert a_pass(stage, "08:00:00") == []
@@ -112,7 +112,7 @@ def test_CCE_A1_4_settings_take_effect_at_the_next_pass_and_timers_survive_it(st
     )
 
 
-def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stage: OperationHarness) -> None:
+def test_CCE_A1_3_rules_need_no_add_on_of_the_vendor(stage: OperationHarness) -> None:
     stage.kube.resources.drop(RULES, "autoscaling.cce.io")  # in other clusters, which do not know the kind
     policy(
         stage,
@@ -126,7 +126,7 @@ def test_CCE_A1_3_rules_need_neither_the_vendors_add_on_nor_a_version_of_it(stag
     assert (entry.facts["rules"], entry.facts["gaps"]) == ("busy", 0)
 
 
-def test_CCE_A2_the_seeds_own_object_is_in_force(stage: OperationHarness) -> None:
+def test_CCE_A2_documented_example_object_is_in_force(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)
@@ -136,14 +136,14 @@ def test_CCE_A2_the_seeds_own_object_is_in_force(stage: OperationHarness) -> Non
     assert [name for name, _ in stage.events("RuleScaledUp")] == ["xxxx"]
 
 
-def test_CCE_A2_its_metric_rule_acts_too(stage: OperationHarness) -> None:
+def test_CCE_A2_metric_rule_of_the_documented_example_acts(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="3")
     rule_object(stage)
     assert growths(a_pass(stage, "09:00:00")) == [(2, 4)]
 
 
-def test_CCE_A2_a_bad_version_is_refused_and_told_and_the_last_good_one_stays(stage: OperationHarness) -> None:
+def test_CCE_A2_invalid_version_is_reported_and_the_last_valid_one_stays(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)
@@ -157,7 +157,7 @@ def test_CCE_A2_a_bad_version_is_refused_and_told_and_the_last_good_one_stays(st
     assert growths(a_pass(stage, "20:47:10")) == [(2, 3)], "the cron rule of the version before"
 
 
-def test_CCE_A2_objects_that_no_longer_count_are_forgotten(stage: OperationHarness) -> None:
+def test_CCE_A2_objects_no_longer_in_use_are_forgotten(stage: OperationHarness) -> None:
     policy(stage, "scaleUp: {horizontalNodeAutoscalers: true}", "options: {scaleDownEnabled: false}")
     nodes(stage, 2, used="1")
     rule_object(stage)

@@ -31,12 +31,12 @@ def _after(*failures: str, record: Backoff | None = None, now: float = 0.0) -> t
 
 
 @pytest.mark.parametrize("cls", GONE)
-def test_CCE_A9_1_five_ten_twenty_and_at_most_thirty_minutes(cls: str) -> None:
+def test_CCE_A9_1_backoff_lasts_five_ten_twenty_and_at_most_thirty_minutes(cls: str) -> None:
     assert _after(*[cls] * 5)[0] == [5, 10, 20, 30, 30]
 
 
 @pytest.mark.parametrize("error", [STOCK, InstanceError("QuotaExceeded", "Quota", "enough")])
-def test_CCE_A9_1_another_pool_grows_in_the_same_pass_until_all_are_cooling(error: InstanceError) -> None:
+def test_CCE_A9_1_another_pool_scales_up_in_the_same_pass_until_all_are_backed_off(error: InstanceError) -> None:
     build = with_machines(anchored(), "a", 1, error=error, template=node("t", "2"), pool=POOL)
     build.group("b", template=node("t", "2"), pool=Pool("q", max=9)).pending(2, "1", node_selector={})
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
@@ -50,15 +50,15 @@ def test_CCE_A9_1_another_pool_grows_in_the_same_pass_until_all_are_cooling(erro
     assert {reasons[0].code for reasons in verdict(nothing).reasons.values()} == {ReasonCode.GROUP_BACKOFF}
 
 
-def test_CCE_A9_2_an_installation_that_fails_costs_five_minutes_each_time() -> None:
+def test_CCE_A9_2_failed_installation_backs_off_five_minutes_each_time() -> None:
     assert _after(*["InstallFailed"] * 4)[0] == [5, 5, 5, 5]
 
 
-def test_CCE_A9_2_that_a_machine_came_ends_a_sequence_for_want_of_stock() -> None:
+def test_CCE_A9_2_failed_installation_ends_a_sequence_of_stock_failures() -> None:
     assert _after("OutOfStock", "OutOfStock", "InstallFailed", "OutOfStock", "OutOfStock")[0] == [5, 10, 5, 5, 10]
 
 
-def test_CCE_A9_2_it_never_shortens_a_back_off_that_is_under_way() -> None:
+def test_CCE_A9_2_failed_installation_never_shortens_an_active_backoff() -> None:
     _, sold_out = _after("OutOfStock", "OutOfStock", "OutOfStock")
     after = fail(sold_out, sold_out.last_failed + 60, Options(), "InstallFailed")
     assert (after.until, after.cls, after.attempt) == (sold_out.until, "OutOfStock", 3)
@@ -67,12 +67,12 @@ def test_CCE_A9_2_it_never_shortens_a_back_off_that_is_under_way() -> None:
     assert _after("OutOfStock", record=late, now=late.until + 1)[0] == [30]
 
 
-def test_CCE_A9_2_the_class_is_one_that_providers_know() -> None:
+def test_CCE_A9_2_providers_use_the_error_class_of_failed_installations() -> None:
     assert {each.__name__ for each in errors.ProviderError.__subclasses__()} >= FLAT
     assert errors.InstallFailed("x").temporary
 
 
-def test_CCE_A9_2_the_broken_machine_is_given_back_and_the_pods_are_planned_for_elsewhere() -> None:
+def test_CCE_A9_2_broken_instance_is_deleted_and_its_pods_go_to_another_group() -> None:
     build = with_machines(anchored(), "a", 1, error=BROKEN, template=node("t", "2"), pool=POOL)
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     build.group("b", template=node("t", "2")).pending(1, "1")
@@ -93,7 +93,7 @@ def _installing(ago: float) -> tuple[ClusterBuilder, Memory]:
 
 
 @pytest.mark.parametrize(("ago", "new"), [(60.0, {}), (899.0, {}), (901.0, {"b": (1, 1)})])
-def test_CCE_A9_3_a_machine_may_take_fifteen_minutes_then_the_pod_is_planned_for_again(
+def test_CCE_A9_3_pod_is_planned_again_after_fifteen_minutes_without_its_node(
     ago: float, new: dict[str, tuple[int, int]]
 ) -> None:
     build, known = _installing(ago)
@@ -102,14 +102,14 @@ def test_CCE_A9_3_a_machine_may_take_fifteen_minutes_then_the_pod_is_planned_for
     assert (after.groups["a"].request is None) is bool(new)
 
 
-def test_CCE_A9_4_three_hours_without_a_failure_begin_the_sequence_anew() -> None:
+def test_CCE_A9_4_three_hours_without_a_failure_reset_the_backoff() -> None:
     _, record = _after(*["OutOfStock"] * 3)
     reset = Options().node_group_backoff_reset_timeout
     assert fail(record, record.last_failed + reset, Options(), "OutOfStock").duration == 1800
     assert fail(record, record.last_failed + reset + 1, Options(), "OutOfStock").duration == 300
 
 
-def test_CCE_A9_4_failures_at_once_count_once() -> None:
+def test_CCE_A9_4_simultaneous_failures_count_once() -> None:
     mine = facts_of(with_machines(anchored(), "g", 4, error=STOCK), Memory(groups={"g": asked(4, 60)})).memory
     assert mine.backoff is not None
     assert (mine.backoff.duration, mine.backoff.attempt) == (300, 1)
@@ -123,19 +123,19 @@ def _came(pool: Pool | None, failed_ago: float) -> Backoff | None:
     return facts_of(build, Memory(groups={"g": known})).memory.backoff
 
 
-def test_CCE_A9_4_a_success_begins_the_sequence_anew() -> None:
+def test_CCE_A9_4_success_resets_the_backoff_of_a_pools_group() -> None:
     """Applies to groups of a vendor's pool. Other groups follow upstream: the history resets after three hours,
     regardless of successes."""
     assert _came(POOL, 2000) is None
     assert _came(None, 2000) is not None
 
 
-def test_CCE_A9_4_what_came_of_a_request_that_failed_in_part_is_no_success() -> None:
+def test_CCE_A9_4_partly_failed_request_is_not_a_success() -> None:
     assert _came(POOL, 100) is not None
     assert _came(POOL, 1400) is not None, "it was asked for while the group was still backed off"
 
 
-def test_CCE_A9_5_one_flavour_in_one_zone_is_backed_off_and_its_pool_grows_on() -> None:
+def test_CCE_A9_5_backoff_of_one_flavour_in_one_zone_leaves_its_pool_usable() -> None:
     build = with_machines(anchored(), "a", 1, error=STOCK, template=node("t", "2", zone="a"), pool=POOL, rank=1)
     build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
     build.group("b", template=node("t", "2", zone="b"), pool=POOL, rank=1).pending(2, "1")
@@ -144,7 +144,7 @@ def test_CCE_A9_5_one_flavour_in_one_zone_is_backed_off_and_its_pool_grows_on() 
     assert after.groups["b"].backoff is None
 
 
-def test_CCE_15_lengths_reset_installation_and_patience() -> None:
+def test_CCE_15_backoff_lengths_reset_failed_installation_and_provision_time() -> None:
     lengths, record = _after(*["OutOfStock"] * 4)
     assert lengths == [5, 10, 20, 30]
     assert in_backoff(record, record.until)

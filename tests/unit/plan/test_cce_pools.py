@@ -71,13 +71,13 @@ def test_CCE_A6_1_another_pool_has_its_own_bounds() -> None:
     assert _new(build.pending(20, "1").plan()) == {"a": 3, "other": 4, "lone": 2}
 
 
-def test_CCE_A6_1_what_is_balanced_with_another_pool_stays_within_both() -> None:
+def test_CCE_A6_1_balancing_with_another_pool_respects_both_maximums() -> None:
     build = _flavours(Pool("p", max=3), a={}, b={}).group("c", template=node("t", "1"), pool=Pool("q", max=4))
     new = _new(build.pending(20, "1").plan(balance_similar_node_groups=True))
     assert (new["a"] + new["b"], new["c"]) == (3, 4)
 
 
-def test_CCE_A6_1_a_group_that_grows_whole_does_not_where_the_pool_has_no_room_for_all() -> None:
+def test_CCE_A6_1_zero_or_max_group_is_not_added_to_a_pool_without_room_for_all() -> None:
     whole = {"max": 4, "options": GroupOptions(zero_or_max=True)}
     assert _new(_flavours(Pool("p", max=4), a=whole).pending(2, "1").plan()) == {"a": 4}
     plan = _flavours(Pool("p", max=4, elsewhere=1), a=whole).pending(2, "1").plan()
@@ -85,7 +85,7 @@ def test_CCE_A6_1_a_group_that_grows_whole_does_not_where_the_pool_has_no_room_f
     assert verdict(plan).reasons["a"][0].code is ReasonCode.POOL_MAX_SIZE
 
 
-def test_CCE_A6_1_the_cheapest_mix_stays_within_a_pool_too() -> None:
+def test_CCE_A6_1_least_cost_respects_pool_maximums() -> None:
     build = _flavours(Pool("p", max=3), a={"price": 1.0}, b={"price": 1.1})
     build.group("c", template=node("t", "1"), price=5.0)
     new = _new(build.pending(8, "1").plan(expander=("least-cost",)))
@@ -118,7 +118,7 @@ def test_CCE_A6_1_all_groups_of_a_pool_together_keep_its_minimum(pool: Pool, gon
     assert codes == ["PoolMinSizeReached"] * (4 - gone)
 
 
-def test_CCE_A6_1_nodes_on_their_way_out_have_left_the_pool() -> None:
+def test_CCE_A6_1_leaving_nodes_do_not_count_towards_pool_bounds() -> None:
     build = _idle(Pool("p", "pool-a", min=2, max=9), a=2, b=2)
     going = [operation(OperationKind.DELETE_NODES, "b", RemovalTarget("b-0", "test://b/b-0"))]
     plan = build.plan(Memory(operations=tuple(going)), unneeded=7200)
@@ -126,7 +126,7 @@ def test_CCE_A6_1_nodes_on_their_way_out_have_left_the_pool() -> None:
     assert list(stays(plan).values()).count("PoolMinSizeReached") == 2
 
 
-def test_CCE_A6_1_no_pool_passes_its_bounds_whatever_is_wanted() -> None:
+def test_CCE_A6_1_no_plan_exceeds_pool_bounds() -> None:
     for seed in range(60):
         rng = random.Random(seed)
         pools = [Pool(f"p{at}", max=rng.choice([-1, 0, 3, 7]), elsewhere=rng.randint(0, 2)) for at in range(2)]
@@ -170,7 +170,7 @@ def test_operation_names_the_pool_it_changes() -> None:
 
 
 @pytest.mark.parametrize("chain", [WASTE, PRIORITY, ("random",), ("most-pods",), ("least-nodes",)])
-def test_CCE_A6_3_the_preferred_flavour_of_a_pool_is_taken_whatever_the_expander_weighs(chain: tuple[str, ...]) -> None:
+def test_CCE_A6_3_preferred_flavour_of_a_pool_wins_with_every_expander(chain: tuple[str, ...]) -> None:
     build = _flavours(a={"rank": 5, "template": node("t", "3")}, b={"rank": 0, "template": node("t", "2")})
     build.pending(2, "1")
     assert _new(build.plan(expander=chain)) == {"a": 1}
@@ -186,20 +186,20 @@ def test_CCE_A6_3_each_flavour_keeps_its_own_minimum(least: int, gone: int) -> N
     assert len(_idle(POOL, a=2, b=2, min=least // 2).plan(unneeded=7200).removals) == gone
 
 
-def test_CCE_A6_3_ranks_say_nothing_between_pools() -> None:
+def test_CCE_A6_3_ranks_are_not_compared_between_pools() -> None:
     build = _flavours(a={"rank": 5, "template": node("t", "3")})
     build.group("b", template=node("t", "2"), pool=Pool("q", max=9))
     assert _new(build.pending(2, "1").plan(expander=WASTE)) == {"b": 1}
 
 
 @pytest.mark.parametrize(("first", "second", "chosen"), [(10, 5, "a"), (5, 10, "b"), (-1, 0, "b")])
-def test_CCE_A6_4_the_pool_of_the_higher_priority_grows(first: int, second: int, chosen: str) -> None:
+def test_CCE_A6_4_pool_of_the_higher_priority_scales_up(first: int, second: int, chosen: str) -> None:
     build = cluster().group("a", template=node("t", "4"), pool=Pool("p", max=9), priority=first)
     build.group("b", template=node("t", "4"), pool=Pool("q", max=9), priority=second)
     assert _new(build.pending(1, "1").plan(expander=PRIORITY)) == {chosen: 1}
 
 
-def test_CCE_A6_5_priority_comes_before_rank_and_rank_before_waste() -> None:
+def test_CCE_A6_5_priority_precedes_rank_and_rank_precedes_waste() -> None:
     build = cluster().group("a", template=node("t", "8"), pool=Pool("p", max=9), priority=10, rank=1)
     build.group("b", template=node("t", "4"), pool=Pool("p", max=9), priority=10, rank=0)
     build.group("c", template=node("t", "1"), pool=Pool("q", max=9), priority=5, rank=9)
@@ -209,19 +209,19 @@ def test_CCE_A6_5_priority_comes_before_rank_and_rank_before_waste() -> None:
     assert _new(build.plan(_failed("a", "b"), expander=chain)) == {"c": 1}
 
 
-def test_CCE_A6_5_among_pools_of_one_priority_the_highest_rank_of_all_decides() -> None:
+def test_CCE_A6_5_highest_rank_decides_among_pools_of_equal_priority() -> None:
     build = cluster().group("a", template=node("t", "1"), pool=Pool("p", max=9), priority=1, rank=1)
     build.group("b", template=node("t", "8"), pool=Pool("q", max=9), priority=1, rank=2)
     assert _new(build.pending(1, "1").plan(expander=PRIORITY)) == {"b": 1}
 
 
-def test_CCE_A6_5_a_flavour_that_cannot_host_the_pods_is_dropped_however_it_is_ranked() -> None:
+def test_CCE_A6_5_flavour_that_cannot_host_the_pods_is_dropped_at_any_rank() -> None:
     build = _flavours(a={"rank": 9, "template": node("t", "1")}, b={"template": node("t", "4")})
     build.pending(2, "3").pending(1, "1", owner="small")
     assert _new(build.plan(expander=PRIORITY)) == {"b": 2}
 
 
-def test_CCE_A6_5_of_equals_the_one_that_wastes_least_is_taken() -> None:
+def test_CCE_A6_5_least_waste_decides_among_equal_flavours() -> None:
     build = cluster().group("a", template=node("t", "8"), pool=Pool("p", max=9), priority=1)
     build.group("b", template=node("t", "2"), pool=Pool("q", max=9), priority=1)
     assert _new(build.pending(2, "1").plan(expander=("priority", "least-waste"))) == {"b": 1}
@@ -236,13 +236,13 @@ def test_CCE_A6_5_of_equals_the_one_that_wastes_least_is_taken() -> None:
         (("priority", "least-waste", "random"), 9, {"b": 2}),
     ],
 )
-def test_CCE_A6_6_the_expanders_of_the_add_on(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
+def test_CCE_A6_6_add_on_expanders_are_available(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
     """`priority-ratio` is only meant for rescheduling and is not supported."""
     build = cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
     assert _new(build.pending(2, "1").plan(expander=chain)) == chosen
 
 
-def test_CCE_A1_3_nothing_waits_for_a_version_of_the_vendors_add_on() -> None:
+def test_CCE_A1_3_no_feature_needs_a_version_of_the_vendors_add_on() -> None:
     """The add-on introduced flavour ranks, even zones and per-pool conditions in different versions. Here they all
     apply, also to clusters that never had the add-on."""
     own = GroupOptions(scale_down_utilization_threshold=0.9)
@@ -253,7 +253,7 @@ def test_CCE_A1_3_nothing_waits_for_a_version_of_the_vendors_add_on() -> None:
     assert stays(plan)["old"] != "NotUnderutilized"
 
 
-def test_CCE_11_sold_out_then_the_next_flavour_then_the_next_pool() -> None:
+def test_CCE_11_next_flavour_and_then_the_next_pool_are_used_when_sold_out() -> None:
     build = cluster()
     for name, priority, rank in (("x1", 10, 2), ("x2", 10, 1), ("y", 5, 0)):
         pool = Pool("x" if name != "y" else "y", max=9)
@@ -279,33 +279,33 @@ def _zones(sizes: dict[str, int], **fields: dict[str, Any]) -> ClusterBuilder:
 
 
 @pytest.mark.parametrize(("pods", "new"), [(10, {"b": 10}), (20, {"a": 5, "b": 15}), (1, {"b": 1})])
-def test_CCE_A6_7_zones_of_a_pool_even_out(pods: int, new: dict[str, int]) -> None:
+def test_CCE_A6_7_pods_balance_the_zones_of_a_pool(pods: int, new: dict[str, int]) -> None:
     assert _new(_zones({"a": 10, "b": 0}).pending(pods, "1").plan()) == new
 
 
-def test_CCE_A6_7_a_zone_that_is_short_leaves_its_share_to_the_others() -> None:
+def test_CCE_A6_7_zone_without_stock_leaves_its_share_to_other_zones() -> None:
     assert _new(_zones({"a": 4, "b": 0}, b={"max": 3}).pending(10, "1").plan()) == {"a": 7, "b": 3}
     assert _new(_zones({"a": 4, "b": 0}).pending(3, "1").plan(_failed("b"))) == {"a": 3}
 
 
-def test_CCE_A6_7_the_pools_maximum_cuts_the_whole_batch() -> None:
+def test_CCE_A6_7_pool_maximum_limits_the_sum_over_zones() -> None:
     build = _zones({"a": 4, "b": 0}, a={"pool": Pool("p", max=10)}, b={"pool": Pool("p", max=10)})
     assert _new(build.pending(10, "1").plan()) == {"a": 1, "b": 5}
 
 
-def test_CCE_A6_7_flavours_that_the_user_ranks_apart_are_not_evened_out() -> None:
+def test_CCE_A6_7_flavours_of_different_rank_are_not_balanced() -> None:
     ranked = _zones({"a": 3, "b": 0}, a={"rank": 1})
     assert _new(ranked.pending(2, "1").plan()) == {"a": 2}
     assert _new(ranked.plan(balance_similar_node_groups=True)) == {"a": 2}
 
 
-def test_CCE_A6_7_other_pools_are_evened_out_only_where_it_is_asked_for() -> None:
+def test_CCE_A6_7_balancing_with_other_pools_needs_the_option() -> None:
     build = _zones({"a": 3, "b": 0}, b={"pool": Pool("q", max=9)}).pending(3, "1")
     assert _new(build.plan(expander=WASTE)) == {"a": 3}
     assert _new(build.plan(expander=WASTE, balance_similar_node_groups=True)) == {"b": 3}
 
 
-def test_CCE_A6_7_machines_of_another_size_are_no_zone_of_the_same() -> None:
+def test_CCE_A6_7_groups_of_different_machine_sizes_are_not_balanced() -> None:
     build = _zones({"a": 2, "b": 0}, b={"template": node("t", "7", zone="b")})
     assert _new(build.pending(2, "1").plan(expander=WASTE)) == {"a": 2}
 
@@ -322,9 +322,7 @@ def test_CCE_A6_7_machines_of_another_size_are_no_zone_of_the_same() -> None:
         ("400m", None, True),
     ],
 )
-def test_CCE_A6_8_a_pools_own_threshold_holds_instead_of_the_clusters(
-    used: str, own: float | None, candidate: bool
-) -> None:
+def test_CCE_A6_8_pool_threshold_overrides_the_clusters(used: str, own: float | None, candidate: bool) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").running("n", 1, used)
     build.group("g", pool=POOL, options=GroupOptions(scale_down_utilization_threshold=own))
     assert (stays(build.plan()).get("n") == "NotUnderutilized") is not candidate
@@ -339,7 +337,7 @@ def test_CCE_A6_8_a_pools_own_threshold_holds_instead_of_the_clusters(
         (None, 61.0, False),
     ],
 )
-def test_CCE_A6_8_a_pools_own_time_holds_instead_of_the_clusters(own: float | None, age: float, goes: bool) -> None:
+def test_CCE_A6_8_pool_unneeded_time_overrides_the_clusters(own: float | None, age: float, goes: bool) -> None:
     build = cluster().node("n", group="g").group("g", options=GroupOptions(scale_down_unneeded_time=own), pool=POOL)
     assert bool(build.plan(unneeded=age).removals) is goes
 
@@ -370,9 +368,7 @@ def _asking(operator: str, *values: str, also: Requirement | None = None) -> Nod
     ],
 )
 @pytest.mark.parametrize("source", ["provider", "node"])
-def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
-    asks: dict[str, Any], source: str
-) -> None:
+def test_CCE_A1_2_pod_with_a_label_no_new_node_promises_buys_nothing(asks: dict[str, Any], source: str) -> None:
     build = cluster()
     if source == "node":
         build.node("g-0", "2", group="g", labels={OS: "Linux"}).running("g-0", 1, "2")
@@ -390,19 +386,19 @@ def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
         {"required_affinity": (_asking("In", "Linux"), NodeTerm((Requirement("team", "In", ("red",)),)))},
     ],
 )
-def test_CCE_A1_2_a_pod_that_can_do_without_them_is_served(asks: dict[str, Any]) -> None:
+def test_CCE_A1_2_pod_with_alternatives_to_an_unpromised_label_is_served(asks: dict[str, Any]) -> None:
     build = cluster().group("g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED)
     assert _new(build.pending(1, "1", **asks).plan()) == {"g": 1}
 
 
-def test_CCE_A1_2_a_pod_that_asks_for_one_takes_room_on_a_node_that_has_it() -> None:
+def test_CCE_A1_2_pod_with_an_unpromised_label_uses_an_existing_node_with_it() -> None:
     build = cluster().node("g-0", "2", group="g", labels={OS: "Linux"})
     build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
     plan = build.pending(1, "2", node_selector={OS: "Linux"}).plan()
     assert (plan.fits_existing, _new(plan)) == (("default/p-00000",), {})
 
 
-def test_CCE_A1_2_such_a_pod_takes_no_room_from_those_that_nodes_are_bought_for() -> None:
+def test_CCE_A1_2_pod_with_an_unpromised_label_takes_no_room_on_new_nodes() -> None:
     build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
     build.pending(1, "2", node_selector={OS: "Linux"}, name="asks").pending(1, "2", name="plain", owner="plain")
     plan = build.plan()
@@ -410,13 +406,13 @@ def test_CCE_A1_2_such_a_pod_takes_no_room_from_those_that_nodes_are_bought_for(
     assert plan.scale_ups[0].pods == ("default/plain-00001",)
 
 
-def test_CCE_A1_2_daemonsets_that_ask_for_one_still_count_on_new_nodes() -> None:
+def test_CCE_A1_2_daemonset_with_an_unpromised_label_counts_on_new_nodes() -> None:
     build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
     build.daemonset("agent", "500m", node_selector={OS: "Linux"})
     assert _new(build.pending(2, "1").plan()) == {"g": 2}
 
 
-def test_CCE_A1_5_nodes_of_a_pool_that_is_no_node_group_are_left_alone() -> None:
+def test_CCE_A1_5_nodes_of_a_pool_outside_all_node_groups_are_left_alone() -> None:
     build = cluster().node("of-default-pool").node("g-0", group="g").group("g", pool=POOL)
     plan = build.plan(unneeded=7200)
     assert [removal.node for removal in plan.removals] == ["g-0"]

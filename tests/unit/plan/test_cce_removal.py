@@ -41,11 +41,11 @@ def _one(
         ("499m", "2047Mi", True),
     ],
 )
-def test_CCE_A8_1_both_rates_must_be_under_the_threshold(cpu: str, memory: str, goes: bool) -> None:
+def test_CCE_A8_1_cpu_and_memory_rates_must_both_be_under_the_threshold(cpu: str, memory: str, goes: bool) -> None:
     assert bool(_one(cpu, memory).plan(IDLE).removals) is goes
 
 
-def test_CCE_A8_1_an_interruption_begins_the_time_anew() -> None:
+def test_CCE_A8_1_interruption_restarts_the_unneeded_time() -> None:
     idle = Memory(nodes={"n": NodeMemory(unneeded_since=NOW - 599, confirmed_at=NOW - 10)})
     assert stays(_one("300m").plan(idle))["n"] == "NotUnneededLongEnough"
     busy = _one("700m").decide(idle)[1]
@@ -97,17 +97,17 @@ def _full() -> ClusterBuilder:
         ),
     ],
 )
-def test_CCE_A8_3_nodes_that_stay(made: Callable[[], ClusterBuilder], code: str) -> None:
+def test_CCE_A8_3_protected_and_unmovable_nodes_stay(made: Callable[[], ClusterBuilder], code: str) -> None:
     plan = made().plan(IDLE)
     assert (stays(plan)["n"], plan.removals) == (code, ())
 
 
-def test_CCE_A8_3_a_third_partys_pod_holds_no_node_where_the_option_says_so() -> None:
+def test_CCE_A8_3_option_lets_custom_controller_pods_not_block_a_node() -> None:
     build = _one().running("n", 1, "10m", owner="own", kind="CloneSet")
     assert [each.node for each in build.plan(IDLE, skip_nodes_with_custom_controller_pods=False).removals] == ["n"]
 
 
-def test_CCE_A8_3_a_node_that_the_provider_holds_stays() -> None:
+def test_CCE_A8_3_node_protected_by_the_provider_stays() -> None:
     build = _one()
     held = tuple(msgspec.structs.replace(each, held="it is locked") for each in build.groups[0].instances)
     build.groups[0] = msgspec.structs.replace(build.groups[0], instances=held)
@@ -121,32 +121,32 @@ def test_CCE_A8_3_a_node_that_the_provider_holds_stays() -> None:
         (POOL, 1, "NodeGroupMinSizeReached"),
     ],
 )
-def test_CCE_A8_3_the_minima_of_pool_and_flavour_hold(pool: Pool, least: int, code: str) -> None:
+def test_CCE_A8_3_minimums_of_pool_and_flavour_are_respected(pool: Pool, least: int, code: str) -> None:
     plan = cluster().node("n", group="g").group("g", min=least, pool=pool).plan(IDLE)
     assert stays(plan) == {"n": code}
 
 
-def test_CCE_A8_4_pods_of_daemonsets_do_not_make_a_node_busy() -> None:
+def test_CCE_A8_4_node_with_only_daemonset_pods_is_idle() -> None:
     build = _one().running("n", 1, "100m", owner="agent", kind="DaemonSet", namespace="kube-system")
     (removal,) = build.plan(IDLE).removals
     assert (removal.kind, removal.evict) == ("empty", ())
 
 
-def test_CCE_A8_4_idle_nodes_go_together_and_busy_ones_one_by_one() -> None:
+def test_CCE_A8_4_idle_nodes_are_removed_together_and_busy_ones_one_by_one() -> None:
     assert counts(Candidates().group("g", 12, 3).pick(max_drain_parallelism=1)) == (10, 0)
     assert counts(Candidates().group("g", 2, 3).pick(max_drain_parallelism=1)) == (2, 1)
     busy = Candidates().group("g", 0, 3).going("g", "x", drained=True)
     assert counts(busy.pick(max_drain_parallelism=1)) == (0, 0)
 
 
-def test_CCE_A8_5_a_node_that_cannot_go_is_looked_at_again_after_five_minutes() -> None:
+def test_CCE_A8_5_blocked_node_is_simulated_again_after_five_minutes() -> None:
     build = _full()
     after = build.decide()[1]
     assert stays(build.plan(after, now=NOW + 299))["n"] == "RecentlyUnremovable"
     assert stays(build.plan(after, now=NOW + 300))["n"] == "NoPlaceToMovePods"
 
 
-def test_CCE_A8_5_a_candidate_bears_the_soft_taint_first() -> None:
+def test_CCE_A8_5_removal_candidate_has_the_soft_taint_first() -> None:
     plan = _one("300m").plan()
     assert [(mark.node, mark.action) for mark in plan.marks] == [("n", "soften")]
     assert plan.removals == ()
@@ -165,7 +165,7 @@ def test_CCE_A8_5_a_candidate_bears_the_soft_taint_first() -> None:
         ),
     ],
 )
-def test_CCE_A8_6_quiet_times_of_the_whole_cluster(
+def test_CCE_A8_6_cooldowns_apply_to_the_whole_cluster(
     memory: dict[str, float], options: dict[str, Any], left: float
 ) -> None:
     """Upstream has no delay after a deletion; the vendor's ten minutes are an option here."""
@@ -173,7 +173,7 @@ def test_CCE_A8_6_quiet_times_of_the_whole_cluster(
     assert stays(plan).get("n") == ("InCooldown" if left else None)
 
 
-def test_CCE_A8_7_without_a_quiet_time_after_growth_a_pool_that_grows_on_and_on_stops_no_removal() -> None:
+def test_CCE_A8_7_zero_cooldown_after_scale_up_lets_removals_continue() -> None:
     grown = msgspec.structs.replace(IDLE, last_scale_up=NOW - 1)
     assert _one().plan(grown).removals == ()
     assert len(_one().plan(grown, scale_down_delay_after_add=0.0).removals) == 1
@@ -187,7 +187,7 @@ def test_CCE_A8_7_without_a_quiet_time_after_growth_a_pool_that_grows_on_and_on_
         (900.0, NOW - 100, ReasonCode.IN_COOLDOWN),
     ],
 )
-def test_CCE_A8_8_a_node_goes_when_its_pools_cooldown_and_the_clusters_are_over(
+def test_CCE_A8_8_node_goes_after_its_pools_and_the_clusters_cooldowns(
     age: float, grown: float, code: ReasonCode | None
 ) -> None:
     pool = Candidates().group("p", 1, node={"created": NOW - age}, options=GroupOptions(scale_down_cooldown=900.0))
@@ -195,7 +195,7 @@ def test_CCE_A8_8_a_node_goes_when_its_pools_cooldown_and_the_clusters_are_over(
     assert (why(picked), len(goes(picked))) == (({code}, 0) if code else (set(), 1))
 
 
-def test_CCE_A8_8_growth_waits_for_neither() -> None:
+def test_CCE_A8_8_scale_up_waits_for_no_cooldown() -> None:
     build = (
         cluster()
         .node("n", group="g", created=NOW - 5)

@@ -49,7 +49,7 @@ def ignored(plan: Plan) -> dict[ReasonCode, tuple[str, ...]]:
     return {each.reason.code: each.pods for each in plan.ignored}
 
 
-def test_CCE_A1_1_with_unschedulable_pods_off_no_node_is_bought_for_them() -> None:
+def test_CCE_A1_1_no_node_is_bought_for_pods_with_unschedulable_pods_off() -> None:
     build = cluster().pending(3, "3")
     assert plan_of(build).scale_ups != ()
     plan = plan_of(build, ONLY_RULES)
@@ -58,7 +58,7 @@ def test_CCE_A1_1_with_unschedulable_pods_off_no_node_is_bought_for_them() -> No
     assert plan.unschedulable == ()
 
 
-def test_CCE_A1_1_removals_go_on_and_a_pod_keeps_the_node_that_it_will_come_to() -> None:
+def test_CCE_A1_1_removals_continue_and_the_future_node_of_a_pod_stays() -> None:
     build = cluster(nodes=3)
     assert len(plan_of(build, ONLY_RULES).unneeded) == 3
     plan = plan_of(build.pending(1, "3"), ONLY_RULES)
@@ -66,7 +66,7 @@ def test_CCE_A1_1_removals_go_on_and_a_pod_keeps_the_node_that_it_will_come_to()
     assert plan.paused is None
 
 
-def test_CCE_A1_1_rules_work_without_unschedulable_pods_and_pods_without_rules() -> None:
+def test_CCE_A1_1_rules_and_pods_trigger_scale_ups_independently() -> None:
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60, add=2)
     build = cluster(nodes=2, used="3")
     assert [(up.to_size, up.rules) for up in plan_of(build, ONLY_RULES, (rule,)).scale_ups] == [(4, ("busy",))]
@@ -86,14 +86,14 @@ PINNED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("binding", [each for _, each in PINNED], ids=[name for name, _ in PINNED])
-def test_CCE_A1_2_a_pod_bound_to_one_node_buys_no_other(binding: dict[str, Any]) -> None:
+def test_CCE_A1_2_pod_bound_to_one_node_buys_no_other_node(binding: dict[str, Any]) -> None:
     build = cluster(used="3").pending(1, "3", **binding)
     plan = plan_of(build)
     assert plan.scale_ups == ()
     assert [verdict.pods for verdict in plan.unschedulable] == [(build.pods[-1].key,)]
 
 
-def test_CCE_A1_2_a_pod_that_names_its_node_is_not_pending() -> None:
+def test_CCE_A1_2_pod_that_names_its_node_is_not_pending() -> None:
     build = cluster().running("n00", 1, "9", pod={"phase": "Pending", "scheduled": ""})
     plan = plan_of(build)
     assert (plan.scale_ups, plan.unschedulable) == ((), ())
@@ -102,7 +102,7 @@ def test_CCE_A1_2_a_pod_that_names_its_node_is_not_pending() -> None:
 @pytest.mark.parametrize(
     ("nodes", "unready", "stops"), [(10, 5, True), (4, 2, False), (10, 4, False), (7, 3, False), (8, 4, True)]
 )
-def test_CCE_16_too_many_unready_nodes_stop_everything(nodes: int, unready: int, *, stops: bool) -> None:
+def test_CCE_16_too_many_unready_nodes_stop_all_scaling(nodes: int, unready: int, *, stops: bool) -> None:
     rule = Rule("busy", ("g",), metric=Metric.CPU, above=60, add=2)
     plan = plan_of(cluster(nodes=nodes, unready=unready, used="3").pending(2, "3"), rules=(rule,))
     assert plan.health.healthy is not stops
@@ -110,7 +110,7 @@ def test_CCE_16_too_many_unready_nodes_stop_everything(nodes: int, unready: int,
     assert (ReasonCode.CLUSTER_UNHEALTHY in ignored(plan)) is stops
 
 
-def test_CCE_A10_a_tripped_guard_stops_removals_too() -> None:
+def test_CCE_A10_unhealthy_cluster_stops_removals_too() -> None:
     assert cluster(nodes=10).plan(unneeded=3600.0).removals != ()
     assert cluster(nodes=10, unready=5).plan(unneeded=3600.0).removals == ()
 
@@ -119,7 +119,7 @@ def avoided(plan: Plan, code: ReasonCode) -> list[dict[str, str | int | float]]:
     return [note.params for note in plan.notes if note.code is code]
 
 
-def test_CCE_A10_nodes_with_the_taint_are_not_ready_and_are_warned_of() -> None:
+def test_CCE_A10_tainted_nodes_count_as_unready_and_cause_a_warning() -> None:
     key = f"{IGNORE_TAINT}gpu"
     build = ClusterBuilder()
     for at in range(8):
@@ -130,7 +130,7 @@ def test_CCE_A10_nodes_with_the_taint_are_not_ready_and_are_warned_of() -> None:
     assert plan.scale_ups == ()
 
 
-def test_CCE_A10_warnings_are_few_and_a_clean_cluster_has_none() -> None:
+def test_CCE_A10_few_warnings_are_given_and_none_for_a_clean_cluster() -> None:
     build = ClusterBuilder()
     for at in range(MOST + 5):
         build.node(f"n{at:02}", taints=(Taint(f"{IGNORE_TAINT}x", "NoSchedule"),))
@@ -139,7 +139,7 @@ def test_CCE_A10_warnings_are_few_and_a_clean_cluster_has_none() -> None:
 
 
 @pytest.mark.parametrize("said", ["true", "false"])
-def test_CCE_A10_the_eviction_annotation_on_daemonset_pods_is_warned_of(said: str) -> None:
+def test_CCE_A10_eviction_annotation_on_daemonset_pods_causes_a_warning(said: str) -> None:
     build = cluster().running("n00", 2, "1", owner="agent", kind="DaemonSet", enable_ds_eviction=said)
     build.running("n00", 1, "1", enable_ds_eviction=said)
     assert build.classes[0].owner == Owner("DaemonSet", "agent", "uid-agent")

@@ -31,7 +31,7 @@ STEP = 300.0
 @each_row(
     "cron", ["0 * * * *", "*/20 * * * *", "30 2 * * *", "5,50 1-3 * * *", "59 1 * * *", "*/30 * * * 0", "0 3 * * *"]
 )
-def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str, cron: str) -> None:
+def test_CCE_A4_each_occurrence_is_found_once_and_in_time(zone: str, change: str, cron: str) -> None:
     start = at(change) - 2 * 3600.0
     handled = LocalClock(start).times(cron, zone).last
     foretold = LocalClock(start).times(cron, zone).following
@@ -58,7 +58,7 @@ def test_CCE_A4_each_occurrence_is_seen_once_and_in_time(zone: str, change: str,
         ("* * * * *", "2026-03-09 12:00", "2026-03-09 12:01"),
     ],
 )
-def test_CCE_A4_five_fields(cron: str, last: str, following: str) -> None:
+def test_CCE_A4_cron_expressions_have_five_fields(cron: str, last: str, following: str) -> None:
     found = LocalClock(at("2026-03-09 12:00:00")).times(cron, "UTC")
     assert (found.last, found.following) == (at(last), at(following))
 

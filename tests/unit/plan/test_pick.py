@@ -292,7 +292,7 @@ def test_selection_without_candidates_is_empty() -> None:
         ("1200Mi", 600.5, None),
     ],
 )
-def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(
+def test_CCE_12_both_rates_must_stay_under_the_threshold_all_the_time(
     memory: str, age: float, code: ReasonCode | None
 ) -> None:
     """cpu is at 30 %. The vendor's document says "at 10:00"; here, as upstream, the node goes once it was unneeded for
@@ -305,7 +305,7 @@ def test_CCE_12_both_rates_under_the_threshold_for_all_of_the_time(
     assert [removal.node for removal in plan.removals] == ([] if code else ["n"])
 
 
-def test_CCE_13_idle_nodes_in_parallel_and_busy_ones_one_by_one() -> None:
+def test_CCE_13_idle_nodes_are_removed_in_parallel_and_busy_ones_one_by_one() -> None:
     pool = SelectionBuilderPool().group("p", 12, 3)
     first = pool.pick(max_drain_parallelism=1)
     assert counts(first) == (10, 0)
@@ -329,7 +329,7 @@ def test_CCE_13_idle_nodes_in_parallel_and_busy_ones_one_by_one() -> None:
         (15, 0.0, 0.0, None),
     ],
 )
-def test_CCE_14_a_young_node_stays_and_so_does_every_node_in_a_cooldown_of_the_cluster(
+def test_CCE_14_young_node_stays_and_every_node_stays_during_a_cooldown(
     minutes: int, grown: float, delay: float, code: ReasonCode | None
 ) -> None:
     pool = SelectionBuilderPool().group(

@@ -17,33 +17,33 @@ def busy(*rules: object, **more: object) -> Site:
     return site.ask("g", ("4", "16Gi"), ("4", "16Gi")).ask("h", ("3", "12Gi"), ("3", "12Gi"))
 
 
-def test_CCE_A5_1_pods_that_got_nodes_silence_metric_rules_of_the_whole_cluster() -> None:
+def test_CCE_A5_1_metric_rules_add_nothing_in_a_pass_that_adds_nodes_for_pods() -> None:
     rules = cpu(groups=("g",)), cpu("other", groups=("h",))
     plan = busy(*rules).wait(1, "3").plan()
     assert sum(grown(plan).values()) == 1
     assert (why(plan, "cpu"), why(plan, "other")) == (ReasonCode.RULE_PODS_FIRST, ReasonCode.RULE_PODS_FIRST)
 
 
-def test_CCE_A5_1_pods_that_got_none_or_none_at_all_leave_metric_rules_alone() -> None:
+def test_CCE_A5_1_metric_rules_act_in_a_pass_without_nodes_for_pods() -> None:
     assert grown(busy(cpu()).wait(1, "64").plan()) == {"g": 1}
     assert grown(busy(cpu()).plan()) == {"g": 1}
     assert grown(busy(cpu()).wait(1, "1").plan()) == {"g": 1}  # it fits on h
 
 
-def test_CCE_8_served_no_metric_action_refused_metric_in_the_same_pass() -> None:
+def test_CCE_8_metric_rules_act_only_if_pending_pods_got_no_nodes() -> None:
     served = busy(cpu(add=3)).wait(1, "4").plan()
     assert (sum(grown(served).values()), why(served, "cpu")) == (1, ReasonCode.RULE_PODS_FIRST)
     refused = busy(cpu(add=3)).wait(1, "5").plan()  # no node is large enough
     assert (grown(refused), len(refused.unschedulable)) == ({"g": 3}, 1)
 
 
-def test_CCE_9_the_rule_that_adds_most_acts_alone() -> None:
+def test_CCE_9_metric_rule_that_adds_most_acts_alone() -> None:
     plan = busy(cpu(add=2), memory_rule(add=5)).plan()
     assert (grown(plan), why(plan, "cpu"), said(plan, "memory").nodes) == ({"g": 5}, ReasonCode.RULE_SUPERSEDED, 5)
     assert next(up.rules for up in plan.scale_ups) == ("memory",)
 
 
-def test_CCE_A5_2_most_after_calculating_and_before_clamping_and_cpu_of_equals() -> None:
+def test_CCE_A5_2_largest_metric_increase_before_limits_wins_and_cpu_wins_ties() -> None:
     site = busy(memory_rule(add=2), cpu(add=0, above=25), scale_down_utilization_threshold=0.2)
     plan = site.plan()  # 8 of 8 cores: 9 nodes in total bring the rate below a quarter
     assert (grown(plan), why(plan, "memory")) == ({"g": 7}, ReasonCode.RULE_SUPERSEDED)
@@ -57,14 +57,14 @@ def test_CCE_A5_2_most_after_calculating_and_before_clamping_and_cpu_of_equals()
     assert (said(equal, "cpu").nodes, why(equal, "memory")) == (2, ReasonCode.RULE_SUPERSEDED)
 
 
-def test_CCE_10_cron_and_cpu_at_once_only_cron() -> None:
+def test_CCE_10_cron_rule_suppresses_a_simultaneous_cpu_rule() -> None:
     site = busy(cpu(add=3), cron(add=1))
     site.ask("g", ("1", "1Gi")).plan()
     plan = site.ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE)
     assert (grown(plan), why(plan, "cpu")) == ({"g": 1}, ReasonCode.RULE_SUPERSEDED)
 
 
-def test_CCE_10_metric_a_minute_earlier_cron_runs_afterwards_and_once() -> None:
+def test_CCE_10_cron_rule_runs_once_after_an_earlier_metric_rule() -> None:
     site = busy(cpu(add=3), cron(add=2))
     metric = site.plan()
     assert grown(metric) == {"g": 3}
@@ -77,7 +77,7 @@ def test_CCE_10_metric_a_minute_earlier_cron_runs_afterwards_and_once() -> None:
     assert grown(site.arrive(plan).plan(DUE + 7 * MINUTE)) == {}
 
 
-def test_CCE_A5_3_what_cron_pushed_aside_is_measured_afresh_and_not_made_up_for() -> None:
+def test_CCE_A5_3_metric_rule_suppressed_by_cron_is_measured_again_later() -> None:
     site = busy(cpu(add=3), cron(add=2))
     site.ask("g", ("1", "1Gi")).plan()
     plan = site.ask("g", ("4", "1Gi"), ("4", "1Gi")).plan(DUE)
@@ -86,7 +86,7 @@ def test_CCE_A5_3_what_cron_pushed_aside_is_measured_afresh_and_not_made_up_for(
     assert (grown(after), why(after, "cpu"), said(after, "cpu").rate) == ({}, ReasonCode.RULE_BELOW, 50.0)
 
 
-def test_CCE_A5_4_a_kept_cron_rule_waits_as_long_as_the_pool_scales() -> None:
+def test_CCE_A5_4_pending_cron_occurrence_waits_while_the_pool_scales() -> None:
     site = busy(cpu(add=3), cron(add=2))
     metric = site.plan()
     site.under_way(metric).plan(DUE)
@@ -94,7 +94,7 @@ def test_CCE_A5_4_a_kept_cron_rule_waits_as_long_as_the_pool_scales() -> None:
     assert grown(site.over().ask("g").plan(DUE + 51 * MINUTE)) == {"g": 2}
 
 
-def test_CCE_A5_4_a_newer_occurrence_takes_the_place_of_the_one_that_waits() -> None:
+def test_CCE_A5_4_newer_occurrence_replaces_a_pending_one() -> None:
     site = busy(cpu(add=3), cron(when="47 * * * *", add=2))
     metric = site.plan()
     site.under_way(metric).plan(DUE)
@@ -105,13 +105,13 @@ def test_CCE_A5_4_a_newer_occurrence_takes_the_place_of_the_one_that_waits() -> 
     assert grown(site.arrive(plan).plan(DUE + 66 * MINUTE)) == {}
 
 
-def test_CCE_A5_4_one_that_was_missed_while_nobody_looked_does_not_wait() -> None:
+def test_CCE_A5_4_occurrence_missed_between_passes_does_not_stay_pending() -> None:
     site = busy(cpu(add=3), cron(add=2))
     metric = site.plan()
     assert why(site.under_way(metric).plan(DUE + 40 * MINUTE), "evening") is ReasonCode.RULE_EXPIRED
 
 
-def test_CCE_A5_5_cron_runs_beside_pods_on_other_pools_and_waits_on_theirs() -> None:
+def test_CCE_A5_5_cron_rules_run_with_pods_of_other_pools_and_wait_on_the_same() -> None:
     site = busy(cron(groups=("g", "h")))
     site.plan()
     plan = site.wait(1, "4").plan(DUE)
@@ -123,7 +123,7 @@ def test_CCE_A5_5_cron_runs_beside_pods_on_other_pools_and_waits_on_theirs() -> 
     assert grown(again) == {first: 1}
 
 
-def test_CCE_A5_5_two_cron_rules_due_together_run_one_after_the_other() -> None:
+def test_CCE_A5_5_two_simultaneous_cron_rules_of_a_pool_run_in_sequence() -> None:
     site = busy(cron("one", add=1), cron("two", add=2))
     site.plan()
     plan = site.plan(DUE)
@@ -140,7 +140,7 @@ def test_pool_with_two_rules_scales_up_for_one_while_other_pools_scale_up() -> N
     assert grown(busy(cpu(groups=("g", "h", "g"))).plan()) == {"g": 1, "h": 1}
 
 
-def test_CCE_16_a_sick_cluster_stops_rules_and_a_small_one_goes_on() -> None:
+def test_CCE_16_unhealthy_cluster_stops_rules_and_a_small_cluster_does_not() -> None:
     rules = cpu(groups=("h",)), cron(groups=("h",))
     site = Site(*rules).group("g", 8).group("h", 2).ask("h", ("4", "1Gi"), ("4", "1Gi"))
     site.unready = 5
@@ -155,7 +155,7 @@ def test_CCE_16_a_sick_cluster_stops_rules_and_a_small_one_goes_on() -> None:
     assert grown(small.plan(DUE)) == {"h": 1}
 
 
-def test_CCE_A10_what_the_guard_held_back_runs_within_half_an_hour_or_is_dropped() -> None:
+def test_CCE_A10_rule_blocked_by_the_health_check_runs_in_half_an_hour_or_expires() -> None:
     for minutes, expected in ((20, {"h": 1}), (35, {})):
         site = Site(cron(groups=("h",))).group("g", 8).group("h", 2)
         site.plan()
@@ -165,7 +165,7 @@ def test_CCE_A10_what_the_guard_held_back_runs_within_half_an_hour_or_is_dropped
         assert grown(site.plan(DUE + minutes * MINUTE)) == expected
 
 
-def test_CCE_A10_without_a_ready_node_and_with_scale_up_from_zero_off_nothing_grows() -> None:
+def test_CCE_A10_without_ready_nodes_and_scale_up_from_zero_no_rule_adds_nodes() -> None:
     site = Site(cron(), scale_up_from_zero=False).group("g", 0)
     site.plan()
     assert why(site.plan(DUE), "evening") is ReasonCode.CLUSTER_UNHEALTHY

@@ -37,11 +37,11 @@ def due(site: Site) -> dict[str, int]:
         (11, {"pool/az1": 1, "pool/az2": 10}),
     ],
 )
-def test_CCE_A6_7_zones_even_out(add: int, outcome: dict[str, int]) -> None:
+def test_CCE_A6_7_rule_balances_zones_of_a_flavour(add: int, outcome: dict[str, int]) -> None:
     assert due(zones(add, 10, 0)) == outcome
 
 
-def test_CCE_A6_7_a_short_zone_spills_over() -> None:
+def test_CCE_A6_7_full_zone_leaves_its_share_to_other_zones() -> None:
     site = zones(10, 10, 0)
     site.groups["pool/az2"].more["max"] = 4
     assert due(site) == {"pool/az1": 6, "pool/az2": 4}
@@ -55,14 +55,14 @@ def test_CCE_A6_7_a_short_zone_spills_over() -> None:
     ("limit", "stop"),
     [({"max_nodes_total": 9}, ReasonCode.MAX_NODES_TOTAL), ({"cores_total": (0, 36)}, ReasonCode.RESOURCE_LIMIT)],
 )
-def test_CCE_A6_7_what_a_shared_limit_leaves_is_spread_as_well(limit: dict[str, object], stop: ReasonCode) -> None:
+def test_CCE_A6_7_nodes_left_by_a_shared_limit_are_balanced_too(limit: dict[str, object], stop: ReasonCode) -> None:
     site = zones(10, 2, 2, **limit)
     site.plan()
     plan = site.plan(site.now + MINUTE)
     assert (grown(plan), why(plan, "evening"), said(plan, "evening").nodes) == ({"pool/az1": 2, "pool/az2": 2}, stop, 4)
 
 
-def test_CCE_A6_1_the_pools_own_range_holds_for_all_its_flavours_together() -> None:
+def test_CCE_A6_1_pool_bounds_apply_to_all_its_flavours_together() -> None:
     site = zones(10, 2, 2)
     for kept in site.groups.values():
         kept.more["pool"] = VendorPool("pool", name="web", max=9, elsewhere=2) if kept.more["pool"] else None
@@ -71,26 +71,26 @@ def test_CCE_A6_1_the_pools_own_range_holds_for_all_its_flavours_together() -> N
     assert (sum(grown(plan).values()), why(plan, "evening")) == (3, ReasonCode.POOL_MAX_SIZE)
 
 
-def test_CCE_A6_3_the_flavour_of_highest_rank_first_and_each_within_its_own_range() -> None:
+def test_CCE_A6_3_highest_ranked_flavour_comes_first_within_its_own_bounds() -> None:
     site = Site(cron(add=6, groups=("web",)))
     for name, rank, most in (("pool/default", 0, 50), ("pool/best", 9, 3), ("pool/good", 5, 2)):
         site.group(name, 1, f"{2 + rank}", pool=POOL, rank=rank, max=most)
     assert due(site) == {"pool/best": 2, "pool/good": 1, "pool/default": 3}
 
 
-def test_CCE_A6_5_other_flavours_of_equal_rank_the_smaller_group_first() -> None:
+def test_CCE_A6_5_smaller_group_of_equally_ranked_flavours_comes_first() -> None:
     site = Site(cron(add=2, groups=("pool",)))
     site.group("pool/a", 3, "4", pool=POOL).group("pool/b", 1, "8", pool=POOL).group("pool/c", 1, "16", pool=POOL)
     assert due(site) == {"pool/b": 2}
 
 
-def test_CCE_A6_5_the_preferred_flavour_cannot_the_next_one_does() -> None:
+def test_CCE_A6_5_next_flavour_is_used_if_the_preferred_one_cannot_grow() -> None:
     site = Site(cron(add=2, groups=("pool",))).group("pool/best", 1, pool=POOL, rank=9).group("pool/b", 1, pool=POOL)
     site.plan()
     assert grown(site.sold_out("pool/best", until=site.now + 600.0).plan(site.now + MINUTE)) == {"pool/b": 2}
 
 
-def test_CCE_11_sold_out_flavour_then_the_next_one_of_the_pool() -> None:
+def test_CCE_11_next_flavour_of_the_pool_is_used_after_a_sold_out_one() -> None:
     site = Site(cron(add=4, groups=("pool",))).group("pool/best", 1, pool=POOL, rank=9).group("pool/b", 1, pool=POOL)
     site.plan()
     plan = site.plan(site.now + MINUTE)

@@ -48,12 +48,14 @@ def full(*rules: object, count: int = 5, asks: str = "13", **more: object) -> Si
 
 
 @pytest.mark.parametrize(("asked", "each", "above", "count", "add"), TABLE)
-def test_CCE_4_the_worked_table(asked: int, each: int, above: int, count: int, add: int) -> None:
+def test_CCE_4_calculated_nodes_match_the_documented_table(
+    asked: int, each: int, above: int, count: int, add: int
+) -> None:
     site = Site(cpu(above=above, add=0)).group(count=count, each=f"{each}m").ask("g", (f"{asked}m", "1Gi"))
     assert grown(site.plan()) == ({"g": add} if add else {})
 
 
-def test_CCE_A3_6_the_table_of_the_docs_is_the_planners() -> None:
+def test_CCE_A3_6_documented_table_matches_the_planner() -> None:
     page = (Path(__file__).resolve().parents[4] / "docs" / "decisions.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+)m \| (\d+)m \| (\d+) \| (\d+) \| ([\d.]+) % \| (\d+) \| ([\d.]+) % \|$", page, re.M)
     assert [tuple(int(row[at]) for at in (0, 1, 2, 3, 5)) for row in rows] == [row for row in TABLE if row[4]]
@@ -63,12 +65,12 @@ def test_CCE_A3_6_the_table_of_the_docs_is_the_planners() -> None:
         assert BelowThreshold("cpu", r, a * n, int(above)).nodes(node("t", f"{each}m")) == int(add)
 
 
-def test_CCE_A3_6_automatic_brings_the_rate_below_the_threshold_and_custom_adds_its_number() -> None:
+def test_CCE_A3_6_automatic_goes_below_the_threshold_and_custom_adds_its_number() -> None:
     assert grown(full(cpu(add=0), asks="14112m").plan()) == {"g": 2}
     assert grown(full(cpu(add=7), asks="14112m").plan()) == {"g": 7}
 
 
-def test_CCE_A3_6_automatic_level_is_the_policys_own_threshold() -> None:
+def test_CCE_A3_6_automatic_increase_uses_the_rules_own_threshold() -> None:
     site = full(cpu(above=0, add=0), asks="15680m", scale_up=ScaleUp(cpu_threshold=70))  # 80 %
     plan = site.plan()
     assert grown(plan) == {"g": 1}  # 66.7 %
@@ -78,7 +80,7 @@ def test_CCE_A3_6_automatic_level_is_the_policys_own_threshold() -> None:
     assert grown(full(cpu(above=0, add=0), asks="15680m").plan()) == {}  # measured against its own template it is 100 %
 
 
-def test_CCE_4_the_form_for_mixed_sizes_equals_the_other_for_equal_sizes() -> None:
+def test_CCE_4_formula_for_mixed_sizes_equals_that_for_equal_sizes() -> None:
     for asked, each, above, count, add in TABLE:
         wanted = BelowThreshold("cpu", asked, count * each, above).nodes(node("t", f"{each}m"))
         assert wanted == (100 * asked) // (each * above) - count + 1
@@ -86,14 +88,14 @@ def test_CCE_4_the_form_for_mixed_sizes_equals_the_other_for_equal_sizes() -> No
         assert wanted == add or 100 * asked == above * count * each
 
 
-def test_CCE_4_mixed_sizes_count_the_flavour_that_is_added() -> None:
+def test_CCE_4_mixed_sizes_use_the_size_of_the_added_flavour() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/big", 2, "8", pool=pool, rank=0)
     site.group("pool/small", 1, "2", pool=pool, rank=5).ask("pool/big", ("14", "1Gi"))  # 14 of 18, 77.8 %
     assert grown(site.plan()) == {"pool/small": 3}  # 14 of 22 would be 63.6 %, 14 of 24 is 58.3 %
 
 
-def test_CCE_4_what_one_flavour_cannot_give_is_counted_anew_for_the_next() -> None:
+def test_CCE_4_nodes_a_flavour_cannot_add_are_recalculated_for_the_next() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(add=0, groups=("pool",))).group("pool/small", 1, "2", pool=pool, rank=5, max=2)
     site.group("pool/big", 2, "8", pool=pool).ask("pool/big", ("14", "1Gi"))
@@ -102,7 +104,9 @@ def test_CCE_4_what_one_flavour_cannot_give_is_counted_anew_for_the_next() -> No
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(1, 10**9), st.integers(1, 10**7), st.integers(1, 100), st.integers(1, 1000))
-def test_CCE_4_the_result_is_the_smallest_that_is_strictly_below(asked: int, each: int, above: int, count: int) -> None:
+def test_CCE_4_calculated_node_count_is_the_smallest_below_the_threshold(
+    asked: int, each: int, above: int, count: int
+) -> None:
     want = BelowThreshold("cpu", asked, count * each, above)
     add = want.nodes(node("t", f"{each}m"))
     if 100 * asked > above * count * each:
@@ -112,7 +116,7 @@ def test_CCE_4_the_result_is_the_smallest_that_is_strictly_below(asked: int, eac
         assert add == (100 * asked) // (each * above) - count + 1
 
 
-def test_CCE_A3_1_the_rate_is_what_pods_ask_for_by_what_nodes_offer() -> None:
+def test_CCE_A3_1_rate_is_pod_requests_divided_by_node_allocatable() -> None:
     plan = full(cpu(above=70), memory_rule(above=70)).ask("g", ("12", "1Gi"), ("1", "20Gi")).plan()
     assert (said(plan, "cpu").rate, said(plan, "memory").rate) == (66.327, 26.25)
 
@@ -130,7 +134,7 @@ def test_CCE_A3_1_daemonset_pods_count_and_pods_that_ended_do_not() -> None:
     assert said(site.plan(), "cpu").rate == 102.041
 
 
-def test_CCE_A3_1_nodes_that_are_not_ready_or_leave_count_neither_above_nor_below() -> None:
+def test_CCE_A3_1_unready_and_leaving_nodes_are_excluded_from_the_rate() -> None:
     site = full(cpu(above=70), asks="3")
     site.unready = 1  # g-000, with its pod
     assert said(site.plan(), "cpu").rate == 0.0
@@ -154,7 +158,7 @@ def test_CCE_A3_1_nodes_that_are_not_ready_or_leave_count_neither_above_nor_belo
         (58, 0.57, True),
     ],
 )
-def test_CCE_3_the_threshold_must_be_above_the_one_for_removals(above: int, own: float | None, valid: bool) -> None:
+def test_CCE_3_rule_threshold_must_be_above_the_removal_threshold(above: int, own: float | None, valid: bool) -> None:
     site = Site(cpu(above=above)).group(count=2, utilization=own).ask("g", ("8", "1Gi"))
     site.options["scale_down_enabled"] = True
     plan = site.plan()
@@ -162,13 +166,13 @@ def test_CCE_3_the_threshold_must_be_above_the_one_for_removals(above: int, own:
     assert grown(plan) == ({"g": 1} if valid else {})
 
 
-def test_CCE_A3_2_where_nothing_is_ever_removed_any_threshold_will_do() -> None:
+def test_CCE_A3_2_any_rule_threshold_is_valid_if_nothing_is_ever_removed() -> None:
     site = Site(cpu(above=40)).group(count=2).ask("g", ("8", "1Gi"))
     assert site.options["scale_down_enabled"] is False
     assert grown(site.plan()) == {"g": 1}
 
 
-def test_CCE_A3_2_every_group_of_the_pool_must_be_below_and_one_bad_rule_stops_no_other() -> None:
+def test_CCE_A3_2_invalid_rule_for_one_group_of_a_pool_stops_no_other_rule() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(above=55, groups=("pool", "g"))).group("g", 1).ask("g", ("4", "1Gi"))
     site.group("pool/a", 1, pool=pool).group("pool/b", 1, pool=pool, utilization=0.6).ask("pool/a", ("4", "1Gi"))
@@ -179,7 +183,7 @@ def test_CCE_A3_2_every_group_of_the_pool_must_be_below_and_one_bad_rule_stops_n
     assert ReasonCode.RULE_INVALID in noted(plan)
 
 
-def test_CCE_A3_3_an_empty_pool_has_no_data() -> None:
+def test_CCE_A3_3_metric_rules_ignore_an_empty_pool() -> None:
     site = Site(cpu(add=0), cron()).group("other", 1).group("g", 0)
     assert why(site.plan(), "cpu") is ReasonCode.RULE_NO_DATA
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}  # the cron rule does not need the rate
@@ -192,7 +196,7 @@ def gpu_site() -> Site:
     return site
 
 
-def test_CCE_A3_4_a_node_without_its_gpu_silences_metric_rules() -> None:
+def test_CCE_A3_4_node_without_its_gpu_suppresses_metric_rules() -> None:
     site = gpu_site()
     plan = site.plan()
     assert (why(plan, "cpu"), grown(plan)) == (ReasonCode.RULE_DEVICES, {})
@@ -203,7 +207,7 @@ def test_CCE_A3_4_a_node_without_its_gpu_silences_metric_rules() -> None:
     assert grown(site.plan()) == {"g": 1}
 
 
-def test_CCE_A3_4_what_a_template_promises_is_missed_too() -> None:
+def test_CCE_A3_4_device_promised_by_a_template_but_missing_suppresses_rules() -> None:
     site = full(cpu())
     site.groups["g"].bare = True
     site.groups["g"].more["template"] = node("t", "3920m", extra={"vendor.example/npu-310": 1})
@@ -214,14 +218,14 @@ def test_CCE_A3_4_what_a_template_promises_is_missed_too() -> None:
     assert grown(site.plan(changed=[with_template])) == {"g": 1}
 
 
-def test_CCE_5_without_data_or_devices_metric_rules_are_silent_and_cron_fires() -> None:
+def test_CCE_5_missing_data_or_device_suppresses_metric_but_not_cron_rules() -> None:
     plan = gpu_site().plan(Site().now + MINUTE)
     assert (why(plan, "cpu"), grown(plan), said(plan, "evening").nodes) == (ReasonCode.RULE_SUPERSEDED, {"g": 1}, 1)
     plan = Site(cpu(), cron()).group("x", 1).group("g", 0).plan(Site().now + MINUTE)
     assert (why(plan, "cpu"), grown(plan)) == (ReasonCode.RULE_SUPERSEDED, {"g": 1})
 
 
-def test_CCE_5_a_young_node_that_only_waits_for_its_driver_does_not_hold_up_cron() -> None:
+def test_CCE_5_young_node_waiting_for_its_driver_does_not_delay_cron_rules() -> None:
     site = gpu_site()
     site.groups["g"].model.update({"created": site.now - 30, "labels": {"cluster-api/accelerator": "t4"}})
     site.group("calm", 1)
@@ -229,7 +233,7 @@ def test_CCE_5_a_young_node_that_only_waits_for_its_driver_does_not_hold_up_cron
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
 
 
-def test_CCE_A3_5_a_pool_in_back_off_or_at_a_limit_gets_nothing() -> None:
+def test_CCE_A3_5_metric_rule_adds_nothing_to_a_backed_off_or_limited_pool() -> None:
     site = full(cpu())
     site.plan()
     assert why(site.sold_out("g").plan(), "cpu") is ReasonCode.GROUP_BACKOFF
@@ -237,7 +241,7 @@ def test_CCE_A3_5_a_pool_in_back_off_or_at_a_limit_gets_nothing() -> None:
     assert why(full(cpu(), memory_total=(0, 80 * 2**30)).plan(), "cpu") is ReasonCode.RESOURCE_LIMIT
 
 
-def test_CCE_6_pool_at_max_flavour_at_max_and_cores_for_one_of_three() -> None:
+def test_CCE_6_rules_respect_pool_maximum_flavour_maximum_and_cores_limit() -> None:
     pool = VendorPool("pool", max=2)
     both = Site(cpu(add=3, groups=("pool",))).group("pool/a", 1, "4", pool=pool).group("pool/b", 1, "4", pool=pool)
     plan = both.ask("pool/a", ("4", "1Gi"), ("4", "1Gi")).plan()
@@ -248,7 +252,7 @@ def test_CCE_6_pool_at_max_flavour_at_max_and_cores_for_one_of_three() -> None:
     assert (grown(room), why(room, "cpu")) == ({"g": 1}, ReasonCode.RESOURCE_LIMIT)
 
 
-def test_CCE_A6_1_both_kinds_of_rules_stay_inside_the_node_range() -> None:
+def test_CCE_A6_1_metric_and_cron_rules_respect_the_pool_bounds() -> None:
     assert grown(full(cpu(add=9)).group(count=5, each="3920m", max=7).ask("g", ("13", "1Gi")).plan()) == {"g": 2}
     site = full(cron(add=9)).group(count=5, max=7)
     plan = site.plan(site.now + MINUTE)
@@ -257,13 +261,13 @@ def test_CCE_A6_1_both_kinds_of_rules_stay_inside_the_node_range() -> None:
     assert (grown(again), why(again, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
-def test_CCE_A1_6_one_positive_measurement_is_enough() -> None:
+def test_CCE_A1_6_one_measurement_above_the_threshold_triggers_a_rule() -> None:
     site = full(cpu(), asks="9")
     assert grown(site.plan()) == {}
     assert grown(site.ask("g", ("13", "1Gi")).plan(site.now + 10)) == {"g": 1}
 
 
-def test_CCE_A1_1_rules_can_be_switched_off_and_nothing_is_made_up_for() -> None:
+def test_CCE_A1_1_rules_can_be_disabled_without_catching_up_later() -> None:
     site = full(cpu(), cron(), now=Site().now - 5 * MINUTE)
     site.plan()
     assert site.memory.rules
@@ -276,7 +280,7 @@ def test_CCE_A1_1_rules_can_be_switched_off_and_nothing_is_made_up_for() -> None
     assert (grown(plan), why(plan, "evening")) == ({}, ReasonCode.RULE_NOT_DUE)
 
 
-def test_CCE_A3_5_the_least_interval_between_metric_actions_on_one_pool() -> None:
+def test_CCE_A3_5_minimum_interval_between_metric_actions_of_a_pool() -> None:
     site = full(cpu(), memory_rule(), scale_up=ScaleUp(metric_min_interval=600.0))
     plan = site.plan()
     site.arrive(plan).ask("g", ("16", "80Gi"))
@@ -292,7 +296,7 @@ def test_CCE_A3_5_the_least_interval_between_metric_actions_on_one_pool() -> Non
 
 
 @pytest.mark.parametrize("change", ["operation", "creating", "deleting", "more wanted", "fewer wanted"])
-def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
+def test_CCE_A5_6_no_rule_acts_on_a_pool_that_is_scaling(change: str) -> None:
     site = full(cpu(), cron())
     read = site.read()
     extra = Instance("test://g/x", InstanceState.DELETING if change == "deleting" else InstanceState.CREATING)
@@ -330,7 +334,7 @@ def test_CCE_A5_6_no_rule_starts_on_a_pool_that_is_scaling(change: str) -> None:
     assert grown(site.over().plan(site.now + MINUTE)) == {"g": 1}
 
 
-def test_CCE_A5_6_one_flavour_in_motion_makes_the_whole_pool_scaling_and_pods_do_not_mind() -> None:
+def test_CCE_A5_6_one_scaling_flavour_blocks_rules_of_the_pool_but_not_pods() -> None:
     pool = VendorPool("pool")
     site = Site(cpu(groups=("pool",)), cpu("alone", groups=("pool/b",))).group("pool/a", 1, pool=pool)
     site.group("pool/b", 1, pool=pool).ask("pool/b", ("4", "1Gi"))

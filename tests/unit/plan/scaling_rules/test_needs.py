@@ -62,7 +62,7 @@ def nodes(build: ClusterBuilder, group: str, *pods: str, empty: int = 0, **more:
     return build.group(group, **more)
 
 
-def test_CCE_A3_2_a_rule_and_removals_do_not_add_and_remove_in_turn() -> None:
+def test_CCE_A3_2_metric_rule_and_removals_do_not_oscillate() -> None:
     site = Site(cpu(above=70, add=0), scale_down_enabled=True).group("g", 2)
     site.ask("g", ("3600m", "1Gi"), ("3600m", "1Gi"))
     sizes = []
@@ -73,7 +73,7 @@ def test_CCE_A3_2_a_rule_and_removals_do_not_add_and_remove_in_turn() -> None:
     assert sizes == [3] * 120
 
 
-def test_CCE_A3_2_a_rule_adds_five_and_what_it_does_not_need_goes_for_good() -> None:
+def test_CCE_A3_2_nodes_a_metric_rule_does_not_need_are_removed_for_good() -> None:
     site = Site(cpu(above=70, add=5), scale_down_enabled=True).group("g", 2)
     site.ask("g", ("3600m", "1Gi"), ("3600m", "1Gi"))
     changes = []
@@ -183,7 +183,7 @@ def test_pods_of_leaving_nodes_count_on_the_remaining_nodes() -> None:
     assert goes(build, cpu(above=89), memory=leaving) == []
 
 
-def test_CCE_A3_3_without_a_ready_node_there_is_no_rate_and_the_last_one_may_go() -> None:
+def test_CCE_A3_3_last_unready_node_may_go_since_a_rate_needs_a_ready_node() -> None:
     build = nodes(cluster(), "g", "1")
     nodes(build, "h", "2500m")
     assert goes(build, cpu(above=51)) == ["g-0"]

@@ -77,7 +77,7 @@ class NeedsRandomLocation:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_CCE_A3_2_no_rule_adds_because_of_what_was_removed(seed: int) -> None:
+def test_CCE_A3_2_no_metric_rule_buys_back_removed_nodes(seed: int) -> None:
     place = NeedsRandomLocation(Random(seed))
     for _ in range(6):
         read = place.build()

@@ -46,7 +46,7 @@ def test_CCE_A2_rules_of_objects_act_like_those_of_the_policy() -> None:
     assert plan.scale_ups[0].rules == ("kube-system/h/cpu",)
 
 
-def test_CCE_A2_each_rule_acts_on_each_pool_separately() -> None:
+def test_CCE_A2_rule_acts_on_each_of_its_pools_separately() -> None:
     pool = VendorPool("0255ac10", name="web")
     site = with_objects(horizontal("h", cron(groups=("g", "0255ac10", "web"), add=2)))
     site.group("0255ac10/a", 1, pool=pool).group("0255ac10/b", 3, pool=pool)
@@ -56,7 +56,7 @@ def test_CCE_A2_each_rule_acts_on_each_pool_separately() -> None:
     assert [each.pool for each in plan.rules] == ["g", "0255ac10"]
 
 
-def test_CCE_2_of_two_objects_with_a_cpu_rule_on_one_pool_the_later_is_refused() -> None:
+def test_CCE_2_second_object_with_a_cpu_rule_for_a_pool_is_rejected() -> None:
     early, late = horizontal("z", cpu(add=2), created=10.0), horizontal("a", cpu(add=5), cron(), created=20.0)
     site = with_objects(late, early)
     plan = site.plan()
@@ -67,7 +67,7 @@ def test_CCE_2_of_two_objects_with_a_cpu_rule_on_one_pool_the_later_is_refused()
     assert set(site.memory.rule_objects) == {"kube-system/z"}
 
 
-def test_CCE_A2_the_policys_rules_come_first_and_ten_are_the_most() -> None:
+def test_CCE_A2_policy_rules_come_first_and_ten_rules_are_the_maximum() -> None:
     nine = tuple(cron(f"r{number}") for number in range(9))
     site = with_objects(horizontal("h", cron("a"), cron("b")), horizontal("i", cron("c"), created=1.0), rules=nine)
     assert {each.rule for each in site.plan().rules} == {*(rule.name for rule in nine), "c"}
@@ -77,12 +77,12 @@ def test_CCE_A2_the_policys_rules_come_first_and_ten_are_the_most() -> None:
     assert (why(plan, "x"), why(plan, "y")) == (ReasonCode.RULE_NOT_DUE, ReasonCode.RULE_INVALID)
 
 
-def test_CCE_A2_limits_count_per_pool() -> None:
+def test_CCE_A2_rule_limits_count_per_pool() -> None:
     site = with_objects(horizontal("h", cpu(groups=("g",))), horizontal("i", cpu(groups=("x",)), created=1.0))
     assert details(site.group("x", 1)) == []
 
 
-def test_CCE_A2_a_bad_object_keeps_its_last_good_version() -> None:
+def test_CCE_A2_invalid_object_keeps_its_last_valid_version() -> None:
     site = with_objects(horizontal("h", cpu(add=2)))
     site.plan()
     bad = msgspec.structs.replace(horizontal("h", cpu(add=9)), problems=("spec.rules[0] is odd", "and more"))
@@ -94,7 +94,7 @@ def test_CCE_A2_a_bad_object_keeps_its_last_good_version() -> None:
     assert (grown(site.plan()), noted(site.plan())) == ({"g": 3}, set())
 
 
-def test_CCE_A2_an_object_that_was_never_good_does_nothing_and_one_made_anew_inherits_nothing() -> None:
+def test_CCE_A2_never_valid_object_has_no_effect_and_a_recreated_one_no_history() -> None:
     bad = RuleObject("kube-system", "h", uid="2", problems=("no",))
     site = with_objects(bad)
     assert (grown(site.plan()), site.memory.rule_objects) == ({}, {})
@@ -104,7 +104,7 @@ def test_CCE_A2_an_object_that_was_never_good_does_nothing_and_one_made_anew_inh
     assert (grown(site.plan()), site.memory.rule_objects) == ({}, {})
 
 
-def test_CCE_A2_what_was_not_read_goes_on_and_what_is_gone_does_not() -> None:
+def test_CCE_A2_unread_objects_stay_in_force_and_deleted_ones_do_not() -> None:
     site = with_objects(horizontal("h", cpu(add=2)))
     site.plan()
     site.objects = None
@@ -113,7 +113,7 @@ def test_CCE_A2_what_was_not_read_goes_on_and_what_is_gone_does_not() -> None:
     assert (grown(site.plan()), site.memory.rule_objects, site.memory.rules) == ({}, {}, {})
 
 
-def test_CCE_A2_an_object_over_the_limit_goes_back_to_its_last_good_version() -> None:
+def test_CCE_A2_object_over_the_limit_returns_to_its_last_valid_version() -> None:
     site = with_objects(horizontal("h", cron("n")), rules=(cpu(add=2),))
     site.plan()
     site.objects = (horizontal("h", cron("n"), cpu(add=9)),)
@@ -124,7 +124,7 @@ def test_CCE_A2_an_object_over_the_limit_goes_back_to_its_last_good_version() ->
     assert any("last good version" in each for each in details(site))
 
 
-def test_CCE_A2_a_disabled_object_does_nothing_and_makes_nothing_up() -> None:
+def test_CCE_A2_disabled_object_does_nothing_and_catches_up_nothing() -> None:
     site = with_objects(horizontal("h", cron(), cpu()))
     site.plan()
     site.objects = (horizontal("h", cron(), cpu(), disabled=True),)
@@ -134,7 +134,7 @@ def test_CCE_A2_a_disabled_object_does_nothing_and_makes_nothing_up() -> None:
     assert grown(site.plan(DUE + 2 * MINUTE)) == {}
 
 
-def test_CCE_A2_a_target_that_does_not_exist_is_told_and_the_others_go_on() -> None:
+def test_CCE_A2_unknown_target_is_reported_and_other_targets_stay_in_force() -> None:
     site = with_objects(horizontal("h", cpu(groups=("gone", "g"))))
     plan = site.plan()
     assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, ReasonCode.RULE_NO_GROUP)
@@ -157,7 +157,7 @@ def test_unreadable_provider_neither_loses_nor_repeats_an_occurrence() -> None:
     assert grown(site.plan(site.now + 10 * MINUTE)) == {"g": 1}
 
 
-def test_CCE_A1_1_objects_stay_known_while_rules_are_off() -> None:
+def test_CCE_A1_1_objects_are_remembered_while_rules_are_off() -> None:
     site = with_objects(horizontal("h", cpu()))
     site.scale_up = ScaleUp(rules=False)
     plan = site.plan()
@@ -168,7 +168,7 @@ def test_CCE_A1_1_objects_stay_known_while_rules_are_off() -> None:
     )
 
 
-def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_pool() -> None:
+def test_CCE_A2_flavour_name_targets_the_flavour_and_pool_name_the_pool() -> None:
     pool = VendorPool("uid", "pool")
     site = Site(cron(groups=("pool/small",)), cron("all", groups=("uid-alias",)), now=at("2026-03-09 20:47"))
     for rank, name in enumerate(("small", "large")):
@@ -177,7 +177,7 @@ def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_p
     assert (grown(plan), said(plan, "evening").pool, said(plan, "all").pool) == ({"uid/small": 1}, "uid/small", "uid")
 
 
-def test_CCE_A2_hundreds_of_thousands_of_targets_that_do_not_exist_fill_no_plan() -> None:
+def test_CCE_A2_hundreds_of_thousands_of_unknown_targets_do_not_fill_a_plan() -> None:
     gone = [tuple(f"gone-{number}-{at}" for at in range(100)) for number in range(50)]
     site = with_objects(
         *(

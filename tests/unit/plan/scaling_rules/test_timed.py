@@ -66,12 +66,12 @@ def around(instant: float, *, before: float = 600.0, after: float = 5400.0) -> t
         ("*/20 20-21 * * *", "2026-03-09 20:40"),
     ],
 )
-def test_CCE_7_day_week_month_and_year_come_once(when: str, due: str) -> None:
+def test_CCE_7_daily_weekly_monthly_and_yearly_occurrences_fire_once(when: str, due: str) -> None:
     instant = at(due)
     assert times(cron(when=when), instant - 330.0, instant + 930.0) == [instant + 30.0]
 
 
-def test_CCE_7_a_skipped_minute_costs_nothing() -> None:
+def test_CCE_7_occurrence_between_two_passes_is_not_lost() -> None:
     instant = at("2026-03-09 20:47")
     assert times(cron(), instant - 330.0, instant + 1800.0, step=150.0) == [instant + 120.0]
 
@@ -88,20 +88,20 @@ def test_CCE_7_a_skipped_minute_costs_nothing() -> None:
         ("30 2 * * 0", "2026-10-25 02:30"),
     ],
 )
-def test_CCE_7_once_where_the_clock_is_changed(when: str, first: str) -> None:
+def test_CCE_7_occurrence_fires_once_across_a_clock_change(when: str, first: str) -> None:
     instant = local(first)
     assert times(cron(when=when, time_zone=ZURICH), *around(instant, after=6 * 3600.0), step=300.0) == [
         instant - 30.0 + 300.0
     ]
 
 
-def test_CCE_7_in_its_zone_and_not_in_utc() -> None:
+def test_CCE_7_cron_rule_uses_its_own_time_zone() -> None:
     instant = local("2026-03-09 20:47")
     assert instant == at("2026-03-09 19:47")
     assert times(cron(time_zone=ZURICH), *around(instant)) == [instant + 30.0]
 
 
-def test_CCE_7_after_an_outage_of_forty_minutes_it_is_dropped_and_comes_again() -> None:
+def test_CCE_7_occurrence_older_than_forty_minutes_is_dropped_until_the_next() -> None:
     site = Site(cron()).group()
     site.plan()
     late = site.plan(at("2026-03-09 21:27:00"))
@@ -113,7 +113,7 @@ def test_CCE_7_after_an_outage_of_forty_minutes_it_is_dropped_and_comes_again() 
     assert grown(site.plan(at("2026-03-10 20:47:10"))) == {"g": 1}
 
 
-def test_CCE_A4_within_half_an_hour_it_is_made_up_for_and_several_are_one() -> None:
+def test_CCE_A4_missed_occurrences_of_the_last_half_hour_fire_as_one() -> None:
     site = Site(cron(when="*/5 * * * *", add=2)).group()
     site.plan()
     plan = site.plan(at("2026-03-09 21:08:00"))
@@ -121,11 +121,11 @@ def test_CCE_A4_within_half_an_hour_it_is_made_up_for_and_several_are_one() -> N
     assert grown(site.arrive(plan).plan(site.now + 30.0)) == {}
 
 
-def test_CCE_A4_the_rate_does_not_matter_and_an_empty_pool_grows() -> None:
+def test_CCE_A4_cron_rule_ignores_the_rate_and_scales_up_an_empty_pool() -> None:
     assert times(cron(add=3), at("2026-03-09 20:46:30"), at("2026-03-09 20:50")) == [at("2026-03-09 20:47:30")]
 
 
-def test_CCE_A4_the_last_handled_occurrence_outlives_the_process() -> None:
+def test_CCE_A4_last_handled_occurrence_survives_a_restart() -> None:
     site = Site(cron()).group()
     site.plan()
     plan = site.plan(at("2026-03-09 20:47:20"))
@@ -136,7 +136,7 @@ def test_CCE_A4_the_last_handled_occurrence_outlives_the_process() -> None:
     assert stored.rules["evening@g"].last_occurrence == at("2026-03-09 20:47")
 
 
-def test_CCE_A4_the_same_pass_twice_decides_the_same() -> None:
+def test_CCE_A4_repeated_pass_makes_the_same_cron_decision() -> None:
     site = Site(cron(add=4)).group()
     site.plan()
     before = site.memory
@@ -147,7 +147,7 @@ def test_CCE_A4_the_same_pass_twice_decides_the_same() -> None:
     assert why(site.plan(), "evening") is ReasonCode.RULE_SCALING
 
 
-def test_CCE_A4_a_new_rule_counts_the_last_minute_and_an_object_only_its_own_life() -> None:
+def test_CCE_A4_new_rule_looks_back_a_minute_and_an_object_to_its_creation() -> None:
     assert grown(Site(cron(), now=at("2026-03-09 20:47:50")).group().plan()) == {"g": 1}
     assert grown(Site(cron(), now=at("2026-03-09 20:48:10")).group().plan()) == {}
     for made, expected in (("20:47:20", {}), ("20:46:40", {"g": 1})):
@@ -156,7 +156,7 @@ def test_CCE_A4_a_new_rule_counts_the_last_minute_and_an_object_only_its_own_lif
         assert grown(site.plan()) == expected
 
 
-def test_CCE_A4_a_changed_time_begins_anew() -> None:
+def test_CCE_A4_rule_with_a_changed_time_starts_without_history() -> None:
     site = Site(cron(), now=at("2026-03-09 20:40")).group()
     site.plan()
     site.rules = (cron(when="30 20 * * *"),)
@@ -165,14 +165,14 @@ def test_CCE_A4_a_changed_time_begins_anew() -> None:
     assert why(site.plan(at("2026-03-09 20:50")), "evening") is ReasonCode.RULE_NOT_DUE
 
 
-def test_CCE_A4_the_zone_of_objects_is_a_setting() -> None:
+def test_CCE_A4_time_zone_of_objects_is_a_setting() -> None:
     site = Site(now=at("2026-03-09 19:46:30"), scale_up=ScaleUp(cron_time_zone=ZURICH)).group()
     site.objects = (horizontal("h", cron()),)
     site.plan()
     assert grown(site.plan(site.now + MINUTE)) == {"g": 1}
 
 
-def test_CCE_A4_a_clock_that_goes_back_repeats_nothing_and_one_from_the_future_silences_nobody() -> None:
+def test_CCE_A4_clock_errors_neither_repeat_nor_suppress_occurrences() -> None:
     site = Site(cron()).group()
     site.plan()
     plan = site.plan(at("2026-03-09 20:47:10"))
@@ -207,7 +207,7 @@ def test_pending_occurrence_is_saved_once() -> None:
 
 
 @pytest.mark.parametrize(("freed", "outcome"), [("21:05", {"g": 1}), ("21:30", {})])
-def test_CCE_A4_what_cannot_act_waits_half_an_hour(freed: str, outcome: dict[str, int]) -> None:
+def test_CCE_A4_blocked_occurrence_stays_pending_for_half_an_hour(freed: str, outcome: dict[str, int]) -> None:
     site = Site(cron()).group()
     site.plan()
     held = site.sold_out("g", until=at(f"2026-03-09 {freed}")).plan(at("2026-03-09 20:47:10"))
@@ -217,7 +217,7 @@ def test_CCE_A4_what_cannot_act_waits_half_an_hour(freed: str, outcome: dict[str
     assert why(plan, "evening") is (None if outcome else ReasonCode.RULE_EXPIRED)
 
 
-def test_CCE_A4_without_a_template_it_waits_too() -> None:
+def test_CCE_A4_occurrence_for_a_group_without_a_template_stays_pending() -> None:
     site = Site(cron()).group("g", 0, bare=True).group("calm", 1)
     site.plan()
     assert why(site.plan(site.now + MINUTE), "evening") is ReasonCode.NO_TEMPLATE
@@ -232,7 +232,7 @@ def two_flavours() -> Site:
     return site.group("pool/second", 1, pool=pool)
 
 
-def test_CCE_A9_1_a_sold_out_flavour_does_not_cost_the_evenings_nodes() -> None:
+def test_CCE_A9_1_sold_out_flavour_does_not_lose_a_cron_rules_nodes() -> None:
     site = two_flavours()
     site.plan()
     plan = site.plan(site.now + MINUTE)
@@ -247,7 +247,7 @@ def test_CCE_A9_1_a_sold_out_flavour_does_not_cost_the_evenings_nodes() -> None:
     assert grown(site.plan(site.now + MINUTE)) == {}
 
 
-def test_CCE_A9_1_with_every_flavour_cooling_it_waits_and_gives_up_after_half_an_hour() -> None:
+def test_CCE_A9_1_occurrence_with_all_flavours_backed_off_expires_in_half_an_hour() -> None:
     site = two_flavours()
     site.plan()
     begun = site.now + MINUTE
@@ -260,7 +260,7 @@ def test_CCE_A9_1_with_every_flavour_cooling_it_waits_and_gives_up_after_half_an
     assert (why(plan, "evening"), site.memory.rules["evening@pool"].target_size) == (ReasonCode.RULE_NOT_DUE, 0)
 
 
-def test_CCE_A9_1_one_flavour_cools_while_the_other_is_filled_and_takes_the_rest_later() -> None:
+def test_CCE_A9_1_backed_off_flavour_adds_the_rest_after_the_other_is_full() -> None:
     site = two_flavours()
     site.groups["pool/second"].more["max"] = 3
     site.plan()
