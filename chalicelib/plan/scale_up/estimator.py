@@ -328,7 +328,7 @@ class _Packer:
         level = self.floor.rows.level(cls, even, needs.spread_keys)
         allowed = np.append(np.maximum(least + even.max_skew - level.counts, 0), 0)[codes]
         quota = np.minimum(self.floor.capacity(cls), allowed)
-        rows = np.flatnonzero(quota)
+        rows = quota.nonzero()[0]
         if not len(rows):
             return 0
         total = np.cumsum(quota[rows])

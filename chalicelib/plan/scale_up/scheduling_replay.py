@@ -230,7 +230,7 @@ def _takers(cls: int, floor: SimulatedCluster) -> Ints:
     needs = floor.needs(cls)
     if needs is not None and fits.any():
         fits = fits & floor.rows.open(cls, needs)
-    found: Ints = np.flatnonzero(fits)
+    found: Ints = fits.nonzero()[0]
     return found
 
 

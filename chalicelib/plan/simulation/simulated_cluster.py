@@ -280,7 +280,7 @@ class SimulatedCluster:
             self.turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
         here: Ints = np.zeros_like(quota)
         here[order] = dealt
-        rows = np.flatnonzero(here)
+        rows = here.nonzero()[0]
         return rows, here[rows]
 
     def checkpoint(self) -> int:
@@ -303,7 +303,7 @@ class SimulatedCluster:
             all_rows = np.concatenate([rows for rows, _ in by_class[cls]])
             counts = np.concatenate([counts for _, counts in by_class[cls]])
             sums = np.bincount(all_rows, weights=counts).astype(np.int64)
-            rows = np.flatnonzero(sums)
+            rows = sums.nonzero()[0]
             if len(rows):
                 found[cls] = (rows, sums[rows])
         return found
@@ -388,7 +388,7 @@ class SimulatedCluster:
 
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
     """Return the first rows that take `count` pods in total under these quotas, and how many each takes."""
-    rows = np.flatnonzero(quota)
+    rows = quota.nonzero()[0]
     total = np.cumsum(quota[rows])
     if not len(rows) or total[-1] <= count:
         return rows, quota[rows]
