@@ -15,7 +15,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-slow test-strict lint types contracts unit package release bench clean lock
+.PHONY: help docs run test test-fast test-slow test-strict lint types contracts unused unit package release bench clean lock
 .PHONY: deploy prepare finish check undeploy
 
 help:
@@ -36,7 +36,7 @@ run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay kee
 	@$(BIN)/python -m infra.demo $(ARGS)
 
 # mypy has one thread and the tests have one per core: beside each other they fill the cores to the end.
-test: $(STAMP) lint contracts ## everything that must pass
+test: $(STAMP) lint contracts unused ## everything that must pass
 	@$(MAKE) --no-print-directory -j 2 types unit
 
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
@@ -53,6 +53,9 @@ types: $(STAMP) ## mypy --strict
 contracts: $(TEST_STAMP) ## the import contract
 	$(BIN)/lint-imports
 
+unused: $(STAMP) ## code that nothing calls; exceptions with reasons in infra/tools/unused_exceptions.py
+	$(BIN)/python -m infra.tools.unused_code
+
 unit: $(STAMP) ## pytest, one process per core
 	$(PYTEST) -m "not slow and not strict" tests $(ARGS)
 
@@ -61,6 +64,11 @@ test-slow: $(STAMP) ## the long runs
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.emulators.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+
+docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
+	$(BIN)/python -m infra.tools.policy_reference > docs/policy.md
+	$(BIN)/python -m infra.tools.cce_rules_page > docs/rules.md
+	$(BIN)/python -m infra.aws.cost > docs/cost.md
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
 	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)

@@ -1,7 +1,7 @@
 """Outscaler: a Kubernetes cluster autoscaler that runs outside the clusters it scales.
 
-It takes a snapshot of the cluster, plans changes, dispatches the plan, executes each operation and records the results.
-pyproject.toml (import-linter) and docs/architecture.md define the layers and their permitted imports.
+Here: one package per layer; pyproject.toml and docs/architecture.md say which layer imports which. Not here:
+deployment, emulators and tools (infra).
 """
 
 import warnings

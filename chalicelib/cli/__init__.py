@@ -1,5 +1,5 @@
-"""The `outscaler` command line. Each command has one module; main.py selects it.
+"""The `outscaler` command, one module per sub-command.
 
-A command reads input, calls the other packages and prints; it makes no decisions. Heavy packages are imported only when
-a command needs them: `outscaler validate` runs in a pre-commit hook and must not load numpy or boto3.
+Here: arguments, calls of the packages below, output. Not here: decisions (plan) and Lambda entry points (handlers).
+numpy and boto3 are imported by the commands that need them only, because `outscaler validate` runs in pre-commit hooks.
 """

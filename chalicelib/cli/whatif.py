@@ -186,19 +186,16 @@ def _documents(path: Path) -> list[Any]:
 
 
 def _yaml(data: bytes, place: str) -> list[Any]:
-    import yaml
+    from chalicelib.net.safe_yaml import DEEPEST, input_documents
 
-    from chalicelib.net.safe_yaml import Excess, documents
-
-    try:
-        return documents(data.decode("utf-8-sig"), most=_MOST_VALUES)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
-        mark = getattr(error, "problem_mark", None)
-        where = f"{place}:{mark.line + 1}" if mark else place
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        if isinstance(error, Excess):
-            raise BadInput(where, f"is {what}", "give the pods that matter alone") from None
-        raise BadInput(where, f"is neither JSON nor YAML ({what[:200]})", "correct it there") from None
+    return input_documents(
+        lambda: data.decode("utf-8-sig"),
+        place,
+        deepest=DEEPEST,
+        most=_MOST_VALUES,
+        remedy="give the pods that matter alone",
+        longest=200,
+    )
 
 
 def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:

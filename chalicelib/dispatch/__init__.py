@@ -1,5 +1,5 @@
-"""Turns plans into messages: permissions, message formats and sending.
+"""Messages from one function to another, over SQS and asynchronous invocation.
 
-A message only ever carries a name (of a cluster or an operation). All other data is in the table, so a message that
-arrives twice, late or out of order is harmless.
+Here: the content of messages, senders, the check of the policy's mode. Not here: state; a message carries only the name
+of a cluster or an operation, so that a message that is repeated, late or out of order is harmless.
 """

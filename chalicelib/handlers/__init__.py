@@ -1,8 +1,8 @@
-"""The Lambda entry points: one blueprint per trigger, each combining the layers below for its function.
+"""Entry points of the Lambda functions, one module per function.
 
-Lambda enters `chalicelib.handlers.tick.tick` and the other functions without importing app.py, so nothing that app.py
-would set up (middlewares, its logger) exists here; each function sets up what it needs. Each module imports only what
-its own function needs; heavy packages are imported by lambda_entry.preload, and only in the function that uses them.
+Here: parsing of an invocation, one call of the package that does the work, the acknowledgement. Not here: the work
+itself (reconciler, operations). Lambda imports a handler without app.py, so each module imports only what its function
+needs; lambda_entry.preload imports the large packages in the functions that use them.
 """
 
 import gc

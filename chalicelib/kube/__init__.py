@@ -1,2 +1,5 @@
-"""Client of the cluster's API: connects, reads lists in pages as bytes, and makes the only three kinds of changes
-(taints, evictions, events). `snapshot` decodes the bytes into the model."""
+"""Client of the workload cluster's API: connection, paged lists as bytes, and the three kinds of writes (taints,
+evictions, events).
+
+Here: requests, credentials, errors. Not here: decoding into the model (snapshot).
+"""

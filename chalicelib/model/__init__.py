@@ -1,2 +1,5 @@
-"""Value types shared by all packages: frozen, typed, without I/O. This package imports none of the packages that use
-it."""
+"""The data types that all other packages share: frozen, typed, without input or output.
+
+Here: snapshot, policy, memory, plan, operation and their parts. Not here: decisions and conversions from a format of an
+API.
+"""

@@ -1,6 +1,5 @@
-"""Bounds external input: HTTP exchanges in time and size, files in size, YAML in depth and in aliases.
+"""Bounded input from outside: HTTP exchanges bounded in time and size, files in size, YAML in depth and aliases.
 
-`requests` bounds one wait on a socket, not an exchange: a peer that sends one byte a second stays within every read
-timeout. It also decompresses bodies unrequested, and reads the body of a redirect that is not followed. The modules
-here bound the whole exchange in the socket, which all of its bytes pass.
+Here: limits on whole exchanges, which the read timeout of `requests` does not give: a server that sends one byte a
+second stays within that timeout. Not here: the protocol of an API (kube, providers).
 """

@@ -9,10 +9,12 @@ aliases are millions of values a few levels on, and merge keys (`<<`) copy while
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
+
+from chalicelib.model.errors import BadInput
 
 DEEPEST = 50
 MOST_VALUES = 100_000  # with aliases expanded, plus one for every 64 characters of text
@@ -46,6 +48,25 @@ def documents(text: str, *, deepest: int = DEEPEST, most: int = MOST_VALUES) -> 
     """Return all documents, with one limit for all of them together. Raises as parsed does."""
     _check(yaml.parse(text, Loader=_SAFE), deepest, most)
     return list(yaml.load_all(text, Loader=_SAFE))
+
+
+def input_documents(
+    read: Callable[[], str], place: str, *, deepest: int, most: int, remedy: str, longest: int | None = None
+) -> list[Any]:
+    """All documents of a file that is neither JSON nor, maybe, YAML. Raises BadInput with the place and the line.
+
+    read: the text, may raise ValueError. remedy: for a file beyond a limit. longest: characters of YAML's own words in
+    the error, None for all of them.
+    """
+    try:
+        return documents(read(), deepest=deepest, most=most)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
+        mark = getattr(error, "problem_mark", None)
+        where = f"{place}:{mark.line + 1}" if mark else place
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        if isinstance(error, Excess):
+            raise BadInput(where, f"is {what}", remedy) from None
+        raise BadInput(where, f"is neither JSON nor YAML ({what[:longest]})", "correct it there") from None
 
 
 def _check(events: Iterator[Any], deepest: int, most: int) -> None:

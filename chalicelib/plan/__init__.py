@@ -1,5 +1,5 @@
-"""The planner: a pure function from (Snapshot, Policy, Memory, now, seed) to (Plan, Memory), without I/O, a clock or
-global randomness.
+"""The planner: a pure function (Snapshot, Policy, Memory, now, seed) -> (Plan, Memory).
 
-Read planner.py first: it lists the stages in order. docs/decisions.md gives the rules and their sources.
+Here: every decision; planner.py lists the stages in their order, and docs/decisions.md has the rules. Not here: input
+and output, clocks and random numbers.
 """

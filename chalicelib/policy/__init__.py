@@ -1,9 +1,7 @@
-"""The policy document: text in, one validated `model.Policy` out.
+"""The policy document: from its text to one checked `model.Policy`.
 
-    text ──yaml_document──► nodes with lines ──schema + options + value_types──► values ──validation──► Policy
+    text -> nodes with lines (net) -> values (document, options, providers) -> validation -> Policy
 
-A document is refused as a whole, with every mistake at once, each with its line, its path and a correction. Settings
-that are known but not in force yet are accepted with a warning that says so; no setting is silently interpreted in
-another way. The tables (schema.py, providers.py, options.py) are also the documentation: docs.py generates
-docs/policy.md from them.
+Here: tables of fields and options, parsers, validation, the compiled form. A document is refused whole, with every
+mistake, its line, its path and a remedy. Not here: the page docs/policy.md, which infra/tools makes from the tables.
 """

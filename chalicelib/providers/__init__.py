@@ -1,3 +1,5 @@
-"""Adapters of five clouds behind one protocol (base.py).
+"""Five vendors behind one protocol (base.py).
 
-Each vendor's terms and types stay inside its own package."""
+Here: what the vendors share, and the registry; a package per vendor with the same modules in each. Not here: decisions
+about sizes and nodes (plan), and the order of steps (operations).
+"""

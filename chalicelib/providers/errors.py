@@ -15,15 +15,11 @@ ProviderError
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from chalicelib.model.errors import OutscalerError
 
 
 class ProviderError(OutscalerError):
     """message is safe to show: it never contains a secret. code and request_id are as the vendor sent them."""
-
-    temporary: ClassVar[bool] = False
 
     def __init__(self, message: str, *, code: str = "", request_id: str = "", retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -38,27 +34,19 @@ class ProviderError(OutscalerError):
 class Throttled(ProviderError):
     """Too many calls; retry_after is the vendor's wait, if it named one."""
 
-    temporary = True
-
 
 class OutOfStock(ProviderError):
     """The vendor has none of these machines now."""
 
-    temporary = True
-
 
 class QuotaExceeded(ProviderError):
     """The account may not have more."""
-
-    temporary = True
 
 
 class InstallFailed(ProviderError):
     """A machine was created and did not become a node.
 
     The vendor has stock, so a growing wait would not help (docs/reference/node-groups.md "Backoff")."""
-
-    temporary = True
 
 
 class Unauthorized(ProviderError):
@@ -72,8 +60,6 @@ class NotFound(ProviderError):
 class Conflict(ProviderError):
     """The resource changed between read and write, or another change is still running."""
 
-    temporary = True
-
 
 class InvalidRequest(ProviderError):
     """The vendor rejects the request."""
@@ -81,8 +67,6 @@ class InvalidRequest(ProviderError):
 
 class Transient(ProviderError):
     """No usable response. A requested change may or may not have taken effect."""
-
-    temporary = True
 
 
 class Unknown(ProviderError):

@@ -61,7 +61,7 @@ _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
 
 
 def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.cherryservers.pool_definitions import mistakes as found
+    from chalicelib.providers.cherryservers.definition_reader import mistakes as found
     from chalicelib.providers.cherryservers.settings import read_settings
 
     return found(read_settings(connection.settings, connection.groups))

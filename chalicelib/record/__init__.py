@@ -1,4 +1,5 @@
-"""Reports decisions and results: the journal, Kubernetes events, metrics. No decision depends on what is reported.
+"""Records of a pass and of operations: the journal, Kubernetes events, metrics.
 
-A failure to report is logged and changes nothing: a cluster whose events cannot be written is still scaled.
+Here: what is published after decisions and their execution. A failure to publish is logged and changes nothing. Not
+here: decisions, and the log of a process (runtime).
 """

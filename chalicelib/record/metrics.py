@@ -74,7 +74,6 @@ METRICS: tuple[Metric, ...] = (
         "skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.", ("direction", "reason")
     ),
 )
-BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
 
 Values = Mapping[str, float]
 """Values of series by key()."""

@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-import msgspec
-
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.plan import Plan, Repair, TaintUpdate, UnschedulablePods
-from chalicelib.model.policy import Options
+from chalicelib.model.plan import Repair, UnschedulablePods
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
@@ -24,15 +21,7 @@ from chalicelib.policy.priority_configmap import CONFIG_MAP
 from chalicelib.reasons import text as reason_text
 from chalicelib.record import rule_events as rules
 from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
-
-
-class PassFacts(msgspec.Struct, frozen=True):
-    """One pass. marks: taints outside of operations that were written (reconciler/taint_writer.py)."""
-
-    plan: Plan
-    snapshot: Snapshot
-    options: Options = Options()
-    marks: tuple[TaintUpdate, ...] = ()
+from chalicelib.record.pass_facts import PassFacts
 
 
 def events_of_pass(seen: PassFacts) -> list[Event]:

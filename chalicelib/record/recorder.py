@@ -80,7 +80,7 @@ def record_plan(
 
     A pass that decides the same as the last one writes nothing to the journal and posts no event for five minutes.
     """
-    from chalicelib.record import pass_events  # of passes only: executors report the results of operations
+    from chalicelib.record import pass_events, pass_facts  # of passes only: executors report the results of operations
 
     trouble: list[str] = []
     decision = last
@@ -95,7 +95,7 @@ def record_plan(
         published, problem = _published(plan, recorder.options, left.published, recorder.board)
         left = msgspec.structs.replace(left, published=published)
         trouble += [f"status: {problem}"] * bool(problem)
-    seen = pass_events.PassFacts(plan, snapshot, recorder.options, tuple(marks))
+    seen = pass_facts.PassFacts(plan, snapshot, recorder.options, tuple(marks))
     told, problem = _announced(pass_events.events_of_pass(seen), recorder, left.told, plan.at)
     trouble += [f"events: {problem}"] * bool(problem)
     return RecordResult(msgspec.structs.replace(left, told=told), decision, tuple(trouble))

@@ -8,7 +8,6 @@ policy has no object, and its event is posted on the status ConfigMap.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import RuleVerdict
@@ -18,9 +17,7 @@ from chalicelib.model.timestamps import format_time
 from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
 from chalicelib.reasons import text
 from chalicelib.record.events import NORMAL, WARNING, Event, about_node, about_pods, about_status
-
-if TYPE_CHECKING:
-    from chalicelib.record.pass_events import PassFacts
+from chalicelib.record.pass_facts import PassFacts
 
 _EXPIRED = {ReasonCode.RULE_EXPIRED: "RuleExpired"}
 _UNUSABLE = {ReasonCode.RULE_INVALID: "RuleInvalid", ReasonCode.RULE_NO_GROUP: "RuleGroupUnknown"}

@@ -11,7 +11,8 @@ or names what the deployment does not permit, that cluster is skipped with an er
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -21,8 +22,24 @@ from chalicelib.policy.compiled import NotUsable, decompiled
 from chalicelib.runtime.log import logger
 
 if TYPE_CHECKING:
-    from chalicelib.runtime.runtime import Runtime
+    from chalicelib.store import Store
     from chalicelib.store.policies import StoredPolicy
+
+
+class PolicySource(Protocol):
+    """The fields of the Runtime that a policy is read with."""
+
+    @property
+    def store(self) -> Store:
+        """Has the stored policies."""
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Epoch seconds."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What policies may name."""
 
 
 def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
@@ -73,7 +90,7 @@ def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Po
     return policy
 
 
-def current(name: str, rt: Runtime) -> Policy | None:
+def current(name: str, rt: PolicySource) -> Policy | None:
     """Return the policy of a cluster in force now, None if there is no such cluster; raises InputErrors, StoreError."""
     stored = rt.store.policies.current(name)
     return in_force(stored, rt.clock(), rt.deployment) if stored else None

@@ -1,2 +1,5 @@
-"""Builds model.Snapshot from a cluster or saved files. Reads only; data that could not be read is listed in the
-snapshot's gaps, never guessed."""
+"""The cluster as one `model.Snapshot`.
+
+Here: reads only, of the cluster's API or of files; what could not be read is in the snapshot's gaps. Not here: requests
+(kube) and conclusions (plan).
+"""

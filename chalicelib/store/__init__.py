@@ -1,4 +1,8 @@
-"""Persistent state in DynamoDB. `Store` is the entry point; its errors are in errors.py."""
+"""The state of all clusters in two DynamoDB tables.
+
+Here: `Store`, its rows and its errors. Not here: what the state means (model) and when it changes (reconciler,
+operations).
+"""
 
 from __future__ import annotations
 

@@ -37,10 +37,6 @@ class ScanState(msgspec.Struct, frozen=True):
     failure: PassFailure | None = None
     memory: PassMemory = PassMemory()
 
-    def is_due(self, now: float, interval: float) -> bool:
-        """Return whether the last pass is interval seconds ago or more, and no message is under way."""
-        return now - self.last_pass >= interval and self.queued_until < now
-
 
 class Passed(msgspec.Struct, frozen=True):
     """The last pass for display: its instant (epoch seconds, 0.0: none yet) and the bytes of record/carry_over.py,

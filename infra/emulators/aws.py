@@ -22,11 +22,10 @@ from botocore.session import Session, get_session
 
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
+from infra.emulators.aws_region import REGION
 
 if TYPE_CHECKING:
     from infra.emulators.aws_server import AwsServer
-
-REGION = "us-east-1"
 
 
 class Queue(NamedTuple):

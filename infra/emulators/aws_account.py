@@ -20,8 +20,8 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.runtime.runtime import NoGauge, PassGauge, ReadSecret, Runtime, SecretCache, build
 from chalicelib.store import Store
 from infra.emulators.async_invocations import AsyncLambda, of_lambda
-from infra.emulators.aws import REGION
 from infra.emulators.aws_faults import AwsFaults
+from infra.emulators.aws_region import REGION
 from infra.emulators.aws_services import Services
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.crash_injection import Life, Mortal

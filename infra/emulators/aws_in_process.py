@@ -14,7 +14,8 @@ from typing import Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.core.botocore_stubber import BotocoreStubber
 
-from infra.emulators.aws import REGION, client
+from infra.emulators.aws import client
+from infra.emulators.aws_region import REGION
 from infra.emulators.moto_gaps import close
 
 _LOCK = threading.RLock()  # moto's tables have none (aws_server.py)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from infra.emulators.aws import REGION
+from infra.emulators.aws_region import REGION
 from infra.emulators.iam import matches
 from infra.emulators.lambda_events import ACCOUNT
 from tests.functional.aws_calls import AwsCall

@@ -14,7 +14,8 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.session import get_session
 
-from infra.emulators.aws import REGION, LocalAws
+from infra.emulators.aws import LocalAws
+from infra.emulators.aws_region import REGION
 from infra.emulators.iam import literal_statements
 from infra.emulators.lambda_runtime.file_system import Folders, without_rights
 from infra.emulators.lambda_runtime.permission_proxy import Door

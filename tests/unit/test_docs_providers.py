@@ -29,8 +29,8 @@ from chalicelib.providers.cherryservers import error_mapping as cherry_codes
 from chalicelib.providers.cherryservers import instance_states as cherry_states
 from chalicelib.providers.cherryservers import settings as cherry
 from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS, from_gcfg
+from chalicelib.providers.cherryservers.definition_reader import Definitions, read_definitions
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN
-from chalicelib.providers.cherryservers.pool_definitions import Definitions, read_definitions
 from chalicelib.providers.errors import ProviderError
 from chalicelib.providers.exoscale import error_mapping as exo_codes
 from chalicelib.providers.exoscale import instance_states, operation_polling, zone_state

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cache
-from pathlib import Path
 from statistics import median
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.source_trees import ROOT, sources, trees
+
 LONGEST, MEDIAN = 400, 150
 
 #: : Calls that create a mutable value.
@@ -39,27 +38,6 @@ _CHANGERS = frozenset(
         "update",
     }
 )
-
-
-def sources(*folders: str) -> list[Path]:
-    """The Python files of these folders of the repository (or single files), sorted."""
-    found: list[Path] = []
-    for folder in folders:
-        place = ROOT / folder
-        found += [place] if place.is_file() else place.rglob("*.py")
-    return sorted(found)
-
-
-def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
-    """Path within the repository and syntax tree of each file."""
-    for path in sources(*folders):
-        yield path.relative_to(ROOT).as_posix(), parsed(path)
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    """The syntax tree of a file; several rules look at the same one."""
-    return ast.parse(path.read_text("utf-8"))
 
 
 # -- sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.rules_page import ROOT, RULES, SCENARIOS, held_by, page
+from infra.tools.cce_rules_page import ROOT, RULES, SCENARIOS, held_by, page
 
 
 def test_rules_page_every_rule_and_scenario_has_a_test() -> None:
@@ -18,7 +18,7 @@ def test_rules_page_no_test_carries_an_unknown_id() -> None:
 
 def test_rules_page_equals_the_tests() -> None:
     assert (ROOT / "docs" / "rules.md").read_text("utf-8") == page(held_by()), (
-        "docs/rules.md is old: python -m tests.rules_page > docs/rules.md"
+        "docs/rules.md is old: python -m infra.tools.cce_rules_page > docs/rules.md"
     )
 
 

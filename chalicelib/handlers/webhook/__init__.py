@@ -1,5 +1,5 @@
 """The webhook: key lookup, authentication, payload parsing, event filter.
 
-The order is fixed, because the security of the route depends on it: size, lookups, signature, replay, and only then is
-the body parsed (docs/security.md).
+Here: the steps in their fixed order: size, lookups, signature, replay, and only then the body (docs/security.md). Not
+here: the pass that an event causes (reconciler).
 """

@@ -1,9 +1,7 @@
-"""Scheduler predicates, one file each, in the order of the Kubernetes scheduler.
+"""The filters of kube-scheduler, one per file, in the scheduler's order.
 
-`mask` checks a class against all rows at once; `reasons` explains a refusal for one row. As in the scheduler, the first
-failing predicate gives the reason; NodeResourcesFit names every resource that is short. Predicates that depend on other
-pods are in plan/simulation/pod_topology, those of volumes in predicates/volumes; plan/simulation/simulated_cluster.py
-runs all of them.
+Here: `mask` of a class over all rows, and `reasons` for one row. The first filter that fails gives the reason;
+NodeResourcesFit names every resource that is short. Not here: filters over other pods (simulation/pod_topology).
 """
 
 from __future__ import annotations

@@ -12,8 +12,14 @@ import msgspec
 
 from chalicelib.model.pod import Pod
 from chalicelib.plan.scale_up.estimator import PodRequest
-from chalicelib.plan.scale_up.pod_competition import Contest
 from chalicelib.plan.state.pending_pods import PodBatch
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """So many places, in the worst order, for the pods of these classes."""
+
+    places: int
+    classes: tuple[int, ...]
 
 
 class FinalPlacement(msgspec.Struct, frozen=True):

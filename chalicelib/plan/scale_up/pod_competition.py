@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
-import msgspec
-
+from chalicelib.plan.scale_up.placement_result import Contest
 from chalicelib.plan.scale_up.scheduling_replay import ReplayOutcome
-
-
-class Contest(msgspec.Struct, frozen=True):
-    """A number of places, in the worst order, for the pods of these classes."""
-
-    places: int
-    classes: tuple[int, ...]
 
 
 def contests(

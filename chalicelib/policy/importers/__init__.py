@@ -1,6 +1,5 @@
-"""Converts the configuration of other autoscalers into policies: `outscaler import`.
+"""Policies made from the configuration of other autoscalers, for `outscaler import`.
 
-input_files.py sorts the content of files by kind, one row per kind; cce_addon.py and hna_rules.py convert each kind;
-build_policy.py combines them into one policy. A further kind (a Cluster Autoscaler's manifest) is a row in
-input_files.py and a further converter module. Settings that cannot be converted are reported, never dropped silently.
+Here: input_files.py sorts the content of files by kind; a module per kind reads it; build_policy.py makes one policy. A
+setting that cannot be carried over is reported. Not here: the command (cli).
 """

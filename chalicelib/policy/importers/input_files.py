@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
 from chalicelib.model.errors import BadInput
-from chalicelib.net.safe_yaml import Excess, documents
+from chalicelib.net.safe_yaml import input_documents
 from chalicelib.policy.importers.cce_addon import KEYS
 
 MAX_BYTES = 4 * 2**20
@@ -130,21 +129,11 @@ def _documents(place: str, text: str) -> Iterator[Any]:
         found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
         _count_all(found, place)  # from Python 3.12 on the decoder nests deeper than Python code can recurse
     except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
-        found = _yaml(place, text)
+        found = input_documents(
+            lambda: text, place, deepest=_DEEPEST, most=_MOST_VALUES, remedy="give the objects that matter alone"
+        )
         _count_all(found, place)
     yield from (document for document in found if document is not None)
-
-
-def _yaml(place: str, text: str) -> list[Any]:
-    try:
-        return documents(text, deepest=_DEEPEST, most=_MOST_VALUES)
-    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:  # TypeError: a list as a key
-        mark = getattr(error, "problem_mark", None)
-        where = f"{place}:{mark.line + 1}" if mark else place
-        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        if isinstance(error, Excess):
-            raise BadInput(where, f"is {what}", "give the objects that matter alone") from None
-        raise BadInput(where, f"is neither JSON nor YAML ({what})", "correct it there") from None
 
 
 def _count_all(found: list[Any], place: str) -> None:

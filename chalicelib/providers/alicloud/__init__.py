@@ -1,4 +1,5 @@
-"""Alibaba Cloud as a provider: node groups are scaling groups of Auto Scaling (ESS), nodes are ECS instances in them.
+"""Alibaba Cloud: node groups are scaling groups of Auto Scaling (ESS), nodes are ECS instances in them.
 
-It uses its own signed client because the vendor's packages weigh 46 MB and take seconds to load.
+Here: a signed client and the Provider protocol over it; the vendor's packages weigh 46 MB and take seconds to load.
+Not here: the names of its settings in the policy (policy/alicloud.py).
 """

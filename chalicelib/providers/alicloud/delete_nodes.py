@@ -27,14 +27,22 @@ import msgspec
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.delete_failed import check_nodes, spare_the_joined, take_back
+from chalicelib.providers.alicloud.delete_failed import take_back
 from chalicelib.providers.alicloud.error_mapping import is_busy, is_gone
 from chalicelib.providers.alicloud.instances import unremovable
 from chalicelib.providers.alicloud.models import Accepted, ScalingGroup, ScalingInstance
 from chalicelib.providers.alicloud.scale_up import ACTIVITY, growing_wait
 from chalicelib.providers.alicloud.scaling_activities import failed, failure, running
 from chalicelib.providers.alicloud.size_bounds import held, range_of, surplus, target_of
-from chalicelib.providers.alicloud.targets import AlicloudTargets, check_membership, listed_in, lives, read_targets
+from chalicelib.providers.alicloud.targets import (
+    AlicloudTargets,
+    check_membership,
+    check_nodes,
+    listed_in,
+    lives,
+    read_targets,
+    spare_the_joined,
+)
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError
 
 LOT = 20

@@ -21,16 +21,17 @@ from __future__ import annotations
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.context import AlicloudContext, client_token
+from chalicelib.providers.alicloud.decrease_target import TOTAL_CAPACITY, other_size, succeeded
 from chalicelib.providers.alicloud.error_mapping import is_no_change
 from chalicelib.providers.alicloud.models import ScalingActivity, ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation
-from chalicelib.providers.alicloud.size_bounds import occupied, off, present, target_of
+from chalicelib.providers.alicloud.size_bounds import off, present, target_of
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 
 ACTIVITY, POLLS = "activity", "polls"
 STEP = "activity"
 _FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
-_TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
+_CHANGE = "QuantityChangeInCapacity"
 
 
 def grow(context: AlicloudContext, operation: Operation) -> Outcome:
@@ -48,7 +49,7 @@ def grow(context: AlicloudContext, operation: Operation) -> Outcome:
         return _follow(context, operation, own)
     size = target_of(group)
     if size == operation.spec.to_size:
-        return _done(operation)
+        return succeeded(operation)
     if size != operation.spec.from_size:
         return other_size(operation, size)
     _may_grow(group, operation)
@@ -66,63 +67,6 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
     return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
 
 
-def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
-    """Lower the desired capacity to to_size if no instance has to be removed for it; raises ProviderError.
-
-    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
-    """
-    if operation.spec.to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
-    context.bounds(operation.spec.group)
-    group = context.group(operation.spec.group)
-    size = target_of(group)
-    if size <= operation.spec.to_size:
-        return _done(operation)
-    if not group.enable_desired_capacity:
-        raise InvalidRequest(f"{operation.spec.group} has no desired capacity: its size is the {size} instances it has")
-    if size != operation.spec.from_size:
-        return other_size(operation, size)
-    there = occupied(group, context.api.instances(operation.spec.group))
-    if operation.spec.to_size < there:
-        raise InvalidRequest(
-            f"{operation.spec.group}: {operation.spec.to_size} is below the {there} instances that exist"
-        )
-    if operation.spec.to_size < group.min_size:
-        raise InvalidRequest(
-            f"{operation.spec.group}: {operation.spec.to_size} is below the group's MinSize {group.min_size}"
-        )
-    lower(context, operation, group, operation.spec.to_size)
-    return _done(operation)
-
-
-def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, size: int) -> None:
-    """Set a lower desired capacity without a scaling activity; raises ProviderError, Conflict while an activity is
-    running.
-
-    The caller has verified that no instance exceeds it. That is valid only while no activity is running and ESS does
-    not reduce the number to a smaller maximum."""
-    if size > group.max_size:
-        raise InvalidRequest(
-            f"{operation.spec.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
-            "which ESS would shrink it; raise MaxSize"
-        )
-    context.check_idle(operation.spec.group)
-    token = client_token(operation, _TOTAL, str(size))
-    try:
-        context.api.scale(
-            operation.spec.group, _TOTAL, size, token=token, at_once=False, metadata=metadata(operation.spec.id)
-        )
-    except ProviderError as error:
-        if not is_no_change(error):
-            raise
-
-
-def other_size(operation: Operation, size: int) -> Failed:
-    """Return the failure for a size that was changed outside this operation."""
-    planned = f"from {operation.spec.from_size} to {operation.spec.to_size}"
-    return Failed("Conflict", f"{operation.spec.group} has the size {size}, but {planned} was planned")
-
-
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     """Return seconds until the next poll (5, 10, 20, then 30), the data that records it, and whether the limit is
     reached.
@@ -132,10 +76,6 @@ def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
     polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
     return waits[-1], {**operation.status.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
-
-
-def _done(operation: Operation) -> Succeeded:
-    return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
 
 
 def _may_grow(group: ScalingGroup, operation: Operation) -> None:
@@ -156,7 +96,7 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
 
 def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) -> Outcome:
     desired = group.enable_desired_capacity
-    kind = _TOTAL if desired else _CHANGE
+    kind = TOTAL_CAPACITY if desired else _CHANGE
     value = operation.spec.to_size if desired else operation.spec.to_size - operation.spec.from_size
     try:
         accepted = context.api.scale(
@@ -171,7 +111,7 @@ def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) ->
         if not is_no_change(error):
             raise
         if target_of(context.group(operation.spec.group)) == operation.spec.to_size:
-            return _done(operation)
+            return succeeded(operation)
         raise Conflict(f"{operation.spec.group} is still shrinking", code=error.code) from None
     known = {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {}
     return InProgress(_FIRST, STEP, known)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.providers.alicloud.context import AlicloudContext
 from chalicelib.providers.alicloud.models import ScalingInstance
-from chalicelib.providers.alicloud.provider_ids import handle_of, is_placeholder, placeholder_group
+from chalicelib.providers.alicloud.provider_ids import handle_of, identify, is_placeholder, placeholder_group
 from chalicelib.providers.alicloud.size_bounds import LEAVING
 from chalicelib.providers.errors import InvalidRequest, NotFound
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
 
 
 class AlicloudTargets(msgspec.Struct, frozen=True):
@@ -70,3 +71,25 @@ def check_membership(
     if elsewhere:
         groups = ", ".join(sorted(set(elsewhere.values())))
         raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.spec.group}")
+
+
+def spare_the_joined(context: AlicloudContext, instances: Iterable[str]) -> None:
+    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
+    checked: the caller has looked by name."""
+    if context.joined is None:
+        return
+    refuse_joined(joined_of(instances, identify(context.joined(), context.settings.region)))
+
+
+def check_nodes(context: AlicloudContext, operation: Operation, instances: Collection[str]) -> None:
+    """Raises PermanentConflict if one of the instances is not, or not for certain, the node that was planned.
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes, context.settings.region)
+
+    def among(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in instances else None
+
+    refuse_changed(operation.spec.targets, among, identity, nodes)

@@ -9,9 +9,9 @@ import base64
 import binascii
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.go_template import GoTemplate, parse
 from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.token_source import Token
 
 MOST_BYTES = 65536
 """Of a script filled in. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.cloud_init import needs_token, user_data
 from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.plans import stock_of
 from chalicelib.providers.cherryservers.purchase_progress import Progress
 from chalicelib.providers.cherryservers.server_requests import Order
+from chalicelib.providers.cherryservers.token_source import Token
 from chalicelib.providers.errors import Conflict, OutOfStock, ProviderError, Throttled, Transient, Unauthorized
 
 _ENDS_IT = (Transient, Throttled, Conflict, Unauthorized)

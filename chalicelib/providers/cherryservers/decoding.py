@@ -32,14 +32,6 @@ def read_one(answer: VendorResponse, kind: type[S]) -> S:
     return read_row(decoded(answer), kind, answer.call)
 
 
-def read_list(answer: VendorResponse, kind: type[S]) -> list[S]:
-    """Decode the response's body as a list of it; raises as read_one, also if a single row cannot be decoded."""
-    rows = decoded(answer)
-    if not isinstance(rows, list):
-        raise Unknown(f"{answer.call}: the answer is no list")
-    return [read_row(row, kind, f"{answer.call}: row {number}") for number, row in enumerate(rows)]
-
-
 def decoded(answer: VendorResponse) -> Any:
     """Return the response's body as JSON. Raises Transient if it is not JSON."""
     try:

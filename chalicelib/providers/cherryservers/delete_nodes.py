@@ -21,7 +21,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.instance_states import is_leaving
-from chalicelib.providers.cherryservers.joined import check_nodes, controllers, spare_the_joined
+from chalicelib.providers.cherryservers.joined_servers import check_nodes, controllers, spare_the_joined
 from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.targets import CherryTargets, look, remembered, resolve
 from chalicelib.providers.errors import (
@@ -103,25 +103,6 @@ def release(context: CherryContext, operation: Operation) -> bool:
     roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
     return bool(look(context, operation, targets, roll, definition).living)
-
-
-def shrink(context: CherryContext, operation: Operation) -> Outcome:
-    """Report whether the pool is at most to_size; raises InvalidRequest if a server would have to be deleted for it.
-
-    A pool has no size apart from its servers. Servers that never joined are deleted by name."""
-    if not 0 <= operation.spec.to_size < operation.spec.from_size:
-        raise InvalidRequest(
-            f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} is no shrinking"
-        )
-    context.bounds(operation.spec.group)
-    definition = context.definition(operation.spec.group)
-    size = len(context.roll(definition).crew(definition))
-    if size <= operation.spec.to_size:
-        return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
-    raise InvalidRequest(
-        f"{operation.spec.group}: its size is the {size} servers it has, so for {operation.spec.to_size} one "
-        "would have to be deleted"
-    )
 
 
 class _Removal:

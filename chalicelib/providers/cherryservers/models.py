@@ -10,20 +10,6 @@ from typing import Annotated
 
 import msgspec
 
-from chalicelib.providers.cherryservers.wire_parts import (
-    Amount,
-    BlockStorage,
-    IPAddress,
-    Pricing,
-    Project,
-    Region,
-    ServerBGP,
-    Slug,
-    SSHKey,
-    Text,
-    Whole,
-)
-
 __all__ = [
     "AvailableRegion",
     "CherryPlan",
@@ -40,6 +26,31 @@ __all__ = [
 ]
 
 Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
+Text = Annotated[str, msgspec.Meta(max_length=300)]
+Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes the value of a label
+Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+"""Of a plan: cores, GB, EUR. A value out of bounds counts as not sent (decoding.py)."""
+
+
+class Region(msgspec.Struct, frozen=True):
+    """Where servers stand. slug is the name in requests; old and new slugs are equal here."""
+
+    id: int = 0
+    slug: Slug = ""
+    name: Text = ""
+    location: str = ""
+
+
+class Pricing(msgspec.Struct, frozen=True):
+    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` and so on; taxed: whether value added tax is in it."""
+
+    price: Amount = 0.0
+    taxed: bool = False
+    currency: Text = ""
+    unit: Text = ""
+    id: int = 0
+    unit_price: float = 0.0
 
 
 class AvailableRegion(msgspec.Struct, frozen=True):
@@ -117,13 +128,6 @@ class CherryPlan(msgspec.Struct, frozen=True):
     available_regions: tuple[AvailableRegion, ...] = ()
 
 
-class DeployedImage(msgspec.Struct, frozen=True):
-    """The operating system of a server."""
-
-    name: str = ""
-    slug: str = ""
-
-
 class CherryServer(msgspec.Struct, frozen=True):
     """A server. The vendor also sends its password, which is not decoded so that it cannot be shown."""
 
@@ -135,19 +139,7 @@ class CherryServer(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     region: Region = Region()
     plan: CherryPlan = CherryPlan()
-    spot_instance: bool = False
     created_at: str = ""
-    termination_date: str = ""
-    href: str = ""
-    image: str = ""
-    deployed_image: DeployedImage = DeployedImage()
-    bgp: ServerBGP = ServerBGP()
-    project: Project = Project()
-    availableregions: AvailableRegion = AvailableRegion()
-    pricing: Pricing = Pricing()
-    ip_addresses: tuple[IPAddress, ...] = ()
-    ssh_keys: tuple[SSHKey, ...] = ()
-    storage: BlockStorage = BlockStorage()
 
 
 class CherryRefusal(msgspec.Struct, frozen=True):

@@ -11,16 +11,17 @@ from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cherryservers import node_groups
-from chalicelib.providers.cherryservers.bootstrap_tokens import open_tokens
 from chalicelib.providers.cherryservers.client_factory import open_api
 from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.delete_nodes import release, remove, shrink
+from chalicelib.providers.cherryservers.decrease_target import shrink
+from chalicelib.providers.cherryservers.definition_reader import read_definitions
+from chalicelib.providers.cherryservers.delete_nodes import release, remove
 from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
-from chalicelib.providers.cherryservers.joined import lister
-from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
-from chalicelib.providers.cherryservers.pool_definitions import read_definitions
+from chalicelib.providers.cherryservers.joined_servers import lister
 from chalicelib.providers.cherryservers.scale_up import grow
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
+from chalicelib.providers.cherryservers.token_source import open_tokens
+from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(

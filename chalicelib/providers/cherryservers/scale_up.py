@@ -24,12 +24,12 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.cherryservers.create_servers import Script, on_stock, script_for, send
 from chalicelib.providers.cherryservers.instances import ServerList
-from chalicelib.providers.cherryservers.joined import controllers
+from chalicelib.providers.cherryservers.joined_servers import controllers
 from chalicelib.providers.cherryservers.models import CherryServer
-from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
 from chalicelib.providers.cherryservers.purchase_progress import Progress, read
 from chalicelib.providers.cherryservers.server_requests import Order
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.rate_limit import OWN_PACE
 
 UNTOLD, STEP = "announce", "create"  # step before the first order is sent, and step from then on

@@ -25,8 +25,8 @@ from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
 from chalicelib.providers.clusterapi.group_options import read_options
 from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
+from chalicelib.providers.clusterapi.instances import Patience, classify, pool_stuck
 from chalicelib.providers.clusterapi.machinepools import listed_instances, managed_by, pool_held
-from chalicelib.providers.clusterapi.machines import Patience, classify, pool_stuck
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, resource_gap
 from chalicelib.providers.clusterapi.node_membership import OwnCluster
 from chalicelib.providers.clusterapi.node_template import make_template

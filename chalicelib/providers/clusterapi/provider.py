@@ -20,6 +20,7 @@ from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import Served, discover
 from chalicelib.providers.clusterapi.capi_state import read_world
 from chalicelib.providers.clusterapi.context import CapiContext
+from chalicelib.providers.clusterapi.decrease_target import shrink
 from chalicelib.providers.clusterapi.delete_nodes import release, remove
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
@@ -27,7 +28,7 @@ from chalicelib.providers.clusterapi.management_client import Reach
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
-from chalicelib.providers.clusterapi.scale_up import grow, shrink
+from chalicelib.providers.clusterapi.scale_up import grow
 from chalicelib.providers.clusterapi.settings import PLACE, CapiSettings, read_names, read_settings, unnamed
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi

@@ -1,5 +1,5 @@
-"""Exoscale as a provider: SKS Nodepools and standalone Instance Pools of one zone, through the vendor's API v2.
+"""Exoscale: SKS Nodepools and standalone Instance Pools of one zone, through the vendor's API v2.
 
-Upstream's provider makes three or four calls per node and waits for minutes inside its loop; this one reads complete
-lists and never waits.
+Here: whole lists instead of calls per node, and no waiting. Not here: the names of its settings in the policy
+(policy/exoscale.py).
 """

@@ -21,8 +21,8 @@ from chalicelib.providers.exoscale.decoding import (
     read_pools,
     read_quota,
 )
-from chalicelib.providers.exoscale.ids import checked, is_id
 from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.exoscale.provider_ids import checked, is_id
 from chalicelib.providers.exoscale.signing import ExoscaleCredential
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.rest_client import RestClient

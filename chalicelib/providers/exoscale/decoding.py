@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from chalicelib.providers.errors import ProviderError, Transient, Unknown
-from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.models import (
     NO_SIZE,
     ExoscaleInstance,
@@ -32,6 +31,7 @@ from chalicelib.providers.exoscale.models import (
     SksCluster,
     Work,
 )
+from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.http import VendorResponse
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -22,7 +22,6 @@ from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
 from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import take_back
 from chalicelib.providers.exoscale.instance_states import SHRINKING
-from chalicelib.providers.exoscale.joined import check_nodes, spare_the_joined
 from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.exoscale.operation_polling import (
     ENOUGH_LOOKS,
@@ -39,7 +38,15 @@ from chalicelib.providers.exoscale.operation_polling import (
 )
 from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import least_of
-from chalicelib.providers.exoscale.targets import ExoscaleTargets, lives, members, read_targets, remaining
+from chalicelib.providers.exoscale.targets import (
+    ExoscaleTargets,
+    check_nodes,
+    lives,
+    members,
+    read_targets,
+    remaining,
+    spare_the_joined,
+)
 
 EVICTED = "evicted"  # data key: the eviction has been accepted
 # Seconds until a removal tries again. A pool accepts one eviction at a time, and a plan removes several machines of

@@ -15,8 +15,8 @@ from chalicelib.model.outcome import Failed, InProgress
 from chalicelib.providers.errors import NotFound
 from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.error_mapping import why
-from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.provider_ids import is_id
 
 WORK, POLLS, LOOKS = "work", "polls", "looks"
 STEP = "follow"

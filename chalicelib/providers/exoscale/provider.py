@@ -17,18 +17,13 @@ from chalicelib.providers.exoscale.client_factory import open_api
 from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.decrease_target import shrink
 from chalicelib.providers.exoscale.delete_nodes import release, remove
-from chalicelib.providers.exoscale.joined import ExoscaleInstanceJoinedError
 from chalicelib.providers.exoscale.scale_up import grow, poll_growth
 from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
+from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow,
-    poll=poll_growth,
-    remove=remove,
-    shrink=shrink,
-    release=release,
-    permanent_conflict=ExoscaleInstanceJoinedError,
+    grow=grow, poll=poll_growth, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
 )
 
 

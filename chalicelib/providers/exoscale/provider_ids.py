@@ -6,17 +6,31 @@ The planner matches instances and nodes by exact text, so each machine is writte
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.node_identity import Identity, N
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 """What a Nodepool's kubelets write on their nodes."""
 _SCHEME = "exoscale://"
 _PLACEHOLDER = "placeholder-"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII | re.IGNORECASE)
+
+
+def is_id(text: str) -> bool:
+    """Whether this is a UUID as the vendor writes it; capitals are as good as small letters."""
+    return _UUID.match(text) is not None
+
+
+def checked(text: str, what: str) -> str:
+    """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `instance pool`."""
+    if not is_id(text):
+        raise InvalidRequest(f"{text[:80]!r} is not the id of an {what}", code="Id")
+    return text.lower()
 
 
 def parse(provider_id: str) -> str:

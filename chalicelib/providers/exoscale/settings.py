@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.settings_readers import (
     RESERVE,
     Texts,

@@ -5,19 +5,19 @@ Upstream's DeleteNodes makes neither check.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.exoscale.context import ExoscaleContext
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
-from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.instance_states import is_leaving
 from chalicelib.providers.exoscale.models import ExoscaleInstance
 from chalicelib.providers.exoscale.pools import ExoscalePool
-from chalicelib.providers.exoscale.provider_ids import handle_of, is_placeholder, placeholder_pool
+from chalicelib.providers.exoscale.provider_ids import handle_of, identify, is_id, is_placeholder, placeholder_pool
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
 
 _FEW = 3  # maximum machines read one by one instead of by the complete list
 
@@ -97,3 +97,25 @@ def remaining(context: ExoscaleContext, names: Sequence[str]) -> tuple[str, ...]
 
 def _pool_of(instance: ExoscaleInstance) -> str:
     return instance.manager.id.lower() if instance.manager is not None else ""
+
+
+def spare_the_joined(context: ExoscaleContext, instances: Iterable[str]) -> None:
+    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
+    checked: the caller has looked by name."""
+    if context.joined is None:
+        return
+    refuse_joined(joined_of(instances, identify(context.joined())))
+
+
+def check_nodes(context: ExoscaleContext, operation: Operation, instances: Collection[str]) -> None:
+    """Raises PermanentConflict if one of the instances is not, or not for certain, the node that was planned.
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes)
+
+    def among(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in instances else None
+
+    refuse_changed(operation.spec.targets, among, identity, nodes)

@@ -19,11 +19,10 @@ import msgspec
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.error_mapping import is_forbidden
-from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.instance_states import is_leaving
 from chalicelib.providers.exoscale.models import ExoscaleInstance, InstancePool, SksCluster
 from chalicelib.providers.exoscale.pools import ExoscalePool, make_pools
-from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames
+from chalicelib.providers.exoscale.provider_ids import ExoscaleGroupNames, is_id
 from chalicelib.providers.exoscale.settings import ExoscaleSettings
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
-"""Huawei Cloud CCE as a provider: each scale group (flavour and AZ) of one cluster's node pools is a node group.
+"""Huawei Cloud CCE: each scale group (flavor and AZ) of the node pools of one cluster is a node group.
 
-Upstream's provider uses Auto Scaling groups of self-managed clusters. This one uses CCE v3, where a size is the
-absolute total of a pool and an omitted field means 0.
+Here: CCE API v3, where a size is the absolute total of a pool and an omitted field means 0. Not here: the names of its
+settings in the policy (policy/huaweicloud.py).
 """

@@ -15,8 +15,8 @@ from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
 from chalicelib.providers.http import VendorRequest, VendorResponse
 from chalicelib.providers.huaweicloud import decoding
-from chalicelib.providers.huaweicloud.ids import checked
 from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
+from chalicelib.providers.huaweicloud.provider_ids import checked
 from chalicelib.providers.huaweicloud.signing import CceCredential
 from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call
 from chalicelib.providers.rest_client import RestClient

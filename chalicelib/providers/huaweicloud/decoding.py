@@ -19,9 +19,9 @@ from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import VendorResponse
 from chalicelib.providers.huaweicloud.decoding_pools import is_default_pool, read_pool
-from chalicelib.providers.huaweicloud.ids import is_id
 from chalicelib.providers.huaweicloud.json_fields import DecodeError, instant, number, part, text, whole
 from chalicelib.providers.huaweicloud.models import Addon, CceJob, CceNode, Flavor, NodePool
+from chalicelib.providers.huaweicloud.provider_ids import is_id
 
 T = TypeVar("T")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.providers.huaweicloud.ids import is_id
 from chalicelib.providers.huaweicloud.json_fields import DecodeError, number, part, parts, text, texts, truth, whole
 from chalicelib.providers.huaweicloud.models import (
     DEFAULT_GROUP,
@@ -22,6 +21,7 @@ from chalicelib.providers.huaweicloud.models import (
     NodeTemplate,
     ScaleGroup,
 )
+from chalicelib.providers.huaweicloud.provider_ids import is_id
 
 _LONGEST_NAME = 128
 

@@ -19,12 +19,18 @@ from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.huaweicloud.context import CceContext, Site
 from chalicelib.providers.huaweicloud.decrease_target import take_back
-from chalicelib.providers.huaweicloud.joined import check_nodes, spare_the_joined
 from chalicelib.providers.huaweicloud.models import CceNode
 from chalicelib.providers.huaweicloud.operation_polling import FIRST, SENT, STEP, doubted, later
 from chalicelib.providers.huaweicloud.scale_in_protection import why_held
 from chalicelib.providers.huaweicloud.size_bounds import total_of
-from chalicelib.providers.huaweicloud.targets import CceTargets, check_membership, living, read_targets
+from chalicelib.providers.huaweicloud.targets import (
+    CceTargets,
+    check_membership,
+    check_nodes,
+    living,
+    read_targets,
+    spare_the_joined,
+)
 
 JOBS = "jobs"
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row

@@ -19,7 +19,7 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError, Unauthori
 from chalicelib.providers.http import VendorRequest
 from chalicelib.providers.huaweicloud.credentials import for_good
 from chalicelib.providers.huaweicloud.decoding import body_of
-from chalicelib.providers.huaweicloud.ids import is_project
+from chalicelib.providers.huaweicloud.provider_ids import is_project
 from chalicelib.providers.huaweicloud.settings import PLACE, Agency
 from chalicelib.providers.huaweicloud.signing import CceCredential
 from chalicelib.providers.rest_client import RestClient

@@ -19,18 +19,13 @@ from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.context import CceContext
 from chalicelib.providers.huaweicloud.decrease_target import shrink
 from chalicelib.providers.huaweicloud.delete_nodes import release, remove
-from chalicelib.providers.huaweicloud.joined import CceInstanceJoinedError
 from chalicelib.providers.huaweicloud.scale_up import grow, poll_growth
 from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
+from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow,
-    poll=poll_growth,
-    remove=remove,
-    shrink=shrink,
-    release=release,
-    permanent_conflict=CceInstanceJoinedError,
+    grow=grow, poll=poll_growth, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
 )
 
 

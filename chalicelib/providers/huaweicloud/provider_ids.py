@@ -7,17 +7,37 @@ never used, because it stays on a node that leaves its pool.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Generic
 
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.operation import RemovalTarget
-from chalicelib.providers.huaweicloud.ids import is_id
+from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode, NodePool, ScaleGroup
 from chalicelib.providers.node_identity import Identity, Known, N
 
 _PLACEHOLDER = "placeholder-"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.ASCII | re.IGNORECASE)
+_PROJECT = re.compile(r"[0-9a-f]{32}\Z", re.ASCII)
+
+
+def is_id(text: str) -> bool:
+    """Whether this is the uid of a cluster, pool, node or job; capitals are as good as small letters."""
+    return _UUID.match(text) is not None
+
+
+def is_project(text: str) -> bool:
+    """Whether this is a project's id: 32 hex digits."""
+    return _PROJECT.match(text) is not None
+
+
+def checked(text: str, what: str) -> str:
+    """The id in small letters; raises InvalidRequest, so that nothing is sent. what: `node pool`."""
+    if not is_id(text):
+        raise InvalidRequest(f"{text[:80]!r} is not the id of a {what}", code="Id")
+    return text.lower()
 
 
 class CceGroupNames(Generic[N]):

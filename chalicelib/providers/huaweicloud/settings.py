@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
-from chalicelib.providers.huaweicloud.ids import is_id, is_project
+from chalicelib.providers.huaweicloud.provider_ids import is_id, is_project
 from chalicelib.providers.settings_readers import (
     Texts,
     address,

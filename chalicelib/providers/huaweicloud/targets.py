@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.providers.errors import InvalidRequest, NotFound
 from chalicelib.providers.huaweicloud.context import CceContext, Site
 from chalicelib.providers.huaweicloud.instance_states import is_leaving
 from chalicelib.providers.huaweicloud.models import CceNode
-from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, is_placeholder, placeholder_group
+from chalicelib.providers.huaweicloud.provider_ids import (
+    CceGroupNames,
+    group_of,
+    handle_of,
+    is_placeholder,
+    placeholder_group,
+)
+from chalicelib.providers.joined_nodes import joined_of, refuse_changed, refuse_joined
 
 _FEW = 3  # maximum nodes read one by one instead of by the complete list
 
@@ -64,3 +71,27 @@ def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
     if strangers:
         told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
         raise InvalidRequest(f"{told}, and not in {site.title}")
+
+
+def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:
+    """Raises PermanentConflict if one of the instances is a node by now. Without a connection to the cluster nothing is
+    checked: the caller has looked by name."""
+    if context.joined is None:
+        return
+    known = {each.id: each for each in machines}
+    identity = CceGroupNames(context.joined(), known.values()).identity
+    refuse_joined(known[each].name or each for each in joined_of(known, identity))
+
+
+def check_nodes(context: CceContext, operation: Operation, machines: Mapping[str, CceNode]) -> None:
+    """Raises PermanentConflict if one of the instances (by uid) is not, or not for certain, the node that was planned.
+    Without a connection to the cluster nothing is checked."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = CceGroupNames(nodes, machines.values()).identity
+
+    def among(target: RemovalTarget) -> str | None:
+        return name if (name := handle_of(target)) in machines else None
+
+    refuse_changed(operation.spec.targets, among, identity, nodes)

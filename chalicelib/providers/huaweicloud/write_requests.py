@@ -11,7 +11,7 @@ import msgspec
 
 from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.http import VendorRequest
-from chalicelib.providers.huaweicloud.ids import checked
+from chalicelib.providers.huaweicloud.provider_ids import checked
 
 MOST = 100_000  # nodes; a larger total is an error
 _LONGEST_NAME = 128

@@ -16,10 +16,10 @@ from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store.tables import policy_table_of, time_to_live
 from infra.aws.deploy.chalice_resources import Graph
+from infra.aws.deploy.chalice_state import mappings_of
 from infra.aws.deploy.functions import REPORTING
 from infra.aws.deploy.retries import Sleep, patiently
 from infra.aws.deploy.stage import Stage
-from infra.aws.deploy.state import mappings_of
 from infra.aws.deploy.used_providers import queue_length
 from infra.aws.resources import QUEUES, dead_letters, logical_id
 from infra.aws.template_overlay import merge_template

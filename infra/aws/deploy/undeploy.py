@@ -15,9 +15,9 @@ from chalicelib.model.resource_names import state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy import foundation, gateway
 from infra.aws.deploy.chalice_resources import Graph
+from infra.aws.deploy.chalice_state import mappings_of
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
-from infra.aws.deploy.state import mappings_of
 
 Json = dict[str, Any]
 Sleep = Callable[[float], None]

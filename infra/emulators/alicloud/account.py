@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from infra.emulators.alicloud import simulation
 from infra.emulators.alicloud.errors import AlicloudRefusedError
 from infra.emulators.alicloud.models import (
-    RUNNING,
     AlicloudDurations,
     AlicloudGroup,
     AlicloudMachine,
@@ -189,10 +188,6 @@ class AlicloudCloud:
         """Return all machines of all groups."""
         with self.lock:
             return [machine for group in self.groups.values() for machine in group.machines.values()]
-
-    def in_service(self) -> list[AlicloudMachine]:
-        """Return the machines in service."""
-        return [machine for machine in self.machines() if machine.state in RUNNING]
 
     def template(self, id_: str, version: str) -> AlicloudTemplate:
         """Return a version of a launch template by number, `Default` or `Latest` ("" is Default). Raises Refused if it

@@ -19,12 +19,13 @@ from infra.emulators.alicloud.server import AlicloudServer
 from infra.emulators.certificates import Pair
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.attached_account import AttachedAccount
 
 SECRET_NAME = "outscaler/shared/alicloud"
 KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-account-1"
 
 
-class AlicloudAccount:
+class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
     """One account with one key, served on loopback. policy: the permissions of the key, None for all.
 
     `cloud` and `server` exist once the account is attached to a clock.
@@ -39,8 +40,6 @@ class AlicloudAccount:
         policy: Policy | None = None,
     ) -> None:
         self._times, self._ways, self._tls, self._policy = times, ways, tls, policy
-        self._cloud: AlicloudCloud | None = None
-        self._server: AlicloudServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Create the account on that clock. Returns the controller that makes its instances Nodes of that cluster."""
@@ -48,27 +47,6 @@ class AlicloudAccount:
         self._server = AlicloudServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
         return AlicloudNodeRegistration(self._cloud, cluster, clock, self._ways)
-
-    @property
-    def cloud(self) -> AlicloudCloud:
-        """Return the account. AssertionError before it is attached."""
-        assert self._cloud is not None, "attach the account first"
-        return self._cloud
-
-    @property
-    def server(self) -> AlicloudServer:
-        """Return its API server."""
-        assert self._server is not None, "attach the account first"
-        return self._server
-
-    def start(self) -> None:
-        """Start serving."""
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop serving. Harmless if serving never started."""
-        if self._server is not None:
-            self._server.stop()
 
     def secret(self, key: str = KEY_ID) -> str:
         """Return the text of the secret that `settings` names."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 GONE_SOON = frozenset({"Removing", "Removing:Wait"})
-STATES = ("InService", "Pending", "Pending:Wait", "Protected", "Standby", "Stopped", "Removing", "Removing:Wait")
 RUNNING = frozenset({"InService", "Protected", "Standby"})
 
 

@@ -7,27 +7,41 @@ leaves the desired capacity unchanged, and ESS retries by itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from infra.emulators.alicloud.models import (
     GONE_SOON,
     NO_STOCK,
     QUOTA,
     Activity,
+    AlicloudDurations,
     AlicloudGroup,
     AlicloudMachine,
     AlicloudProvisioningFate,
     Released,
 )
 
-if TYPE_CHECKING:
-    from infra.emulators.alicloud.account import AlicloudCloud
-
 _MOST_EVENTS = 100_000
 _REJECTED = AlicloudProvisioningFate("ProcessSuspended", "the process is suspended for the scaling group")
 
 
-def advance(cloud: AlicloudCloud, now: float) -> None:
+class SimulatedAccount(Protocol):
+    """The part of an AlicloudCloud that the simulation reads and changes; its fields have their meaning there."""
+
+    groups: dict[str, AlicloudGroup]
+    stock: dict[tuple[str, str], int]
+    quota: int | None
+    times: AlicloudDurations
+    released: list[Released]
+
+    def number(self, kind: str) -> str:
+        """The next id of this kind."""
+
+    def candidates(self, group: AlicloudGroup) -> tuple[str, ...]:
+        """Instance types that the group may make."""
+
+
+def advance(cloud: SimulatedAccount, now: float) -> None:
     """Process what is due in every group, each event at its own time."""
     for group in list(cloud.groups.values()):
         for _ in range(_MOST_EVENTS):
@@ -44,7 +58,7 @@ def _next(group: AlicloudGroup) -> float | None:
     return activity.due if activity is not None else group.check_at
 
 
-def _play(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
+def _play(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
     if group.gone_at is not None:
         _drop(cloud, group, at)
     elif group.running is not None:
@@ -54,14 +68,14 @@ def _play(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
         balance(cloud, group, at)
 
 
-def _drop(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
+def _drop(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
     group.gone_at = None
     cloud.groups.pop(group.id, None)
     for machine in group.machines.values():
         _release(cloud, machine, at)
 
 
-def balance(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
+def balance(cloud: SimulatedAccount, group: AlicloudGroup, at: float) -> None:
     """Perform ESS's own check: create or remove machines up to the desired capacity, if the group has one and is
     active."""
     if group.desired is None or group.state != "Active" or group.system_suspended:
@@ -77,7 +91,7 @@ def balance(cloud: AlicloudCloud, group: AlicloudGroup, at: float) -> None:
 
 
 def _new(
-    cloud: AlicloudCloud,
+    cloud: SimulatedAccount,
     group: AlicloudGroup,
     at: float,
     *,
@@ -96,7 +110,7 @@ def _new(
 
 
 def grow(
-    cloud: AlicloudCloud,
+    cloud: SimulatedAccount,
     group: AlicloudGroup,
     count: int,
     at: float,
@@ -133,7 +147,7 @@ def grow(
     return activity
 
 
-def _place(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[str, str] | AlicloudProvisioningFate:
+def _place(cloud: SimulatedAccount, group: AlicloudGroup) -> tuple[str, str] | AlicloudProvisioningFate:
     """Take the first instance type and zone in stock, or return the reason why there is none."""
     if cloud.quota is not None and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota:
         return QUOTA
@@ -155,7 +169,7 @@ def victims(group: AlicloudGroup, count: int) -> list[str]:
 
 
 def shrink(
-    cloud: AlicloudCloud,
+    cloud: SimulatedAccount,
     group: AlicloudGroup,
     ids: Sequence[str],
     at: float,
@@ -178,7 +192,7 @@ def shrink(
     return activity
 
 
-def _proceed(cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, at: float) -> None:
+def _proceed(cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, at: float) -> None:
     """Continue or end an activity whose time has come."""
     present = [group.machines[each] for each in activity.machines if each in group.machines]
     if activity.grows and group.hook_in > 0.0 and present and not activity.waiting:
@@ -199,7 +213,7 @@ def _into(machines: Sequence[AlicloudMachine], state: str) -> None:
 
 
 def _grown(
-    cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+    cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
 ) -> None:
     for machine in present:
         if machine.fate is not None:
@@ -214,7 +228,7 @@ def _grown(
 
 
 def _shrunk(
-    cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
+    cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, present: Sequence[AlicloudMachine], at: float
 ) -> None:
     for machine in present:
         if activity.keeps:
@@ -225,13 +239,13 @@ def _shrunk(
     _close(cloud, group, activity, at, "Warning" if activity.ignored else "Successful")
 
 
-def _close(cloud: AlicloudCloud, group: AlicloudGroup, activity: Activity, at: float, status: str) -> None:
+def _close(cloud: SimulatedAccount, group: AlicloudGroup, activity: Activity, at: float, status: str) -> None:
     activity.status, activity.ended, activity.total_after = status, at, group.total
     if group.desired is not None and group.total != group.desired:
         group.check_at = at + cloud.times.check
 
 
-def _release(cloud: AlicloudCloud, machine: AlicloudMachine, at: float) -> None:
+def _release(cloud: SimulatedAccount, machine: AlicloudMachine, at: float) -> None:
     cloud.released.append(Released(machine, at, kept=machine.creation == "Attached"))
     left = cloud.stock.get((machine.type, machine.zone))
     if left is not None and machine.fate is None and machine.state in GONE_SOON:

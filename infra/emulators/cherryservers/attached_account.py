@@ -16,9 +16,10 @@ from infra.emulators.certificates import Pair
 from infra.emulators.cherryservers.account import PROJECT, CherryCloud
 from infra.emulators.cherryservers.models import CherryDurations
 from infra.emulators.cherryservers.node_registration import CherryNodeRegistration, CherryRegistrationOptions
-from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.cherryservers.server import CherryHttpServer
 from infra.emulators.controllers.manager import Controller
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.attached_account import AttachedAccount
 
 SECRET_NAME, BOOTSTRAP_NAME = "outscaler/shared/cherryservers", "outscaler/shared/cherryservers-bootstrap"
 TOKEN = "CHERRY-EXAMPLE-TOKEN-0000-0000"
@@ -36,7 +37,7 @@ DEFINITION: Mapping[str, object] = {
 }
 
 
-class CherryAccount:
+class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
     """One account with one token, served on loopback. cloud_init: of all pools, a Go template. create_tokens: the
     provider creates bootstrap tokens itself instead of reading one from the account's secrets.
 
@@ -54,36 +55,13 @@ class CherryAccount:
     ) -> None:
         self._times, self._ways, self._tls = times, ways or CherryRegistrationOptions(), tls
         self._cloud_init, self._create = cloud_init, create_tokens
-        self._cloud: CherryCloud | None = None
-        self._server: CherryServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Create the account on that clock. Returns the controller that makes its servers Nodes of that cluster."""
         self._cloud = CherryCloud(clock, times=self._times)
-        self._server = CherryServer(self._cloud, tls=self._tls)
+        self._server = CherryHttpServer(self._cloud, tls=self._tls)
         self._server.add_token(TOKEN)
         return CherryNodeRegistration(self._cloud, cluster, clock, self._ways)
-
-    @property
-    def cloud(self) -> CherryCloud:
-        """Return the account. AssertionError before it is attached."""
-        assert self._cloud is not None, "attach the account first"
-        return self._cloud
-
-    @property
-    def server(self) -> CherryServer:
-        """Return its API server."""
-        assert self._server is not None, "attach the account first"
-        return self._server
-
-    def start(self) -> None:
-        """Start serving."""
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop serving. Harmless if serving never started."""
-        if self._server is not None:
-            self._server.stop()
 
     def secrets(self) -> dict[str, str]:
         """Return the texts of the secrets that `settings` names."""

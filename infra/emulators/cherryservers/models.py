@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-PENDING, PROVISIONING, ACTIVE, INACTIVE, TERMINATING = "pending", "provisioning", "active", "inactive", "terminating"
-DEPLOYING, DEPLOYED, FAILED, RESCUE = "deploying", "deployed", "failed deployment", "rescue mode"
+PENDING, PROVISIONING, ACTIVE, TERMINATING = "pending", "provisioning", "active", "terminating"
+DEPLOYING, DEPLOYED, FAILED = "deploying", "deployed", "failed deployment"
 NEVER = float("inf")
 
 

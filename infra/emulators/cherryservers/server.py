@@ -1,6 +1,6 @@
 """The emulated Cherry Servers API on a loopback port, over HTTP or TLS.
 
-with CherryServer(Cloud(clock)) as server:
+with CherryHttpServer(Cloud(clock)) as server:
     server.add_token("CHERRY-EXAMPLE-TOKEN")
     server.cloud.add_server("workers")
     ...                                             # a client with the root server.root
@@ -17,7 +17,7 @@ from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
-class CherryServer(VendorServer):
+class CherryHttpServer(VendorServer):
     """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
     def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None) -> None:

@@ -11,7 +11,6 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping
 
-from infra.emulators.exoscale import simulation
 from infra.emulators.exoscale.models import (
     LEAVING,
     RUNNING,
@@ -26,6 +25,7 @@ from infra.emulators.exoscale.models import (
     Vm,
     Work,
 )
+from infra.emulators.vendor_common.agenda import play_due
 
 ZONE = "ch-gva-2"
 Play = Callable[["Zone", str, float], None]
@@ -184,7 +184,15 @@ class Zone:
             self.pools[pool].state = "destroying"
             for vm in self.pools[pool].members.values():
                 vm.state = "destroying"
-            self.plan(self.clock() + self.times.delete_pool, simulation.drop, pool)
+            self.plan(self.clock() + self.times.delete_pool, Zone._drop, pool)
+
+    def _drop(self, id_: str, _: float) -> None:
+        """A pool that was being deleted is gone, and a Nodepool with it."""
+        pool = self.pools.pop(id_)
+        for vm in list(pool.members.values()):
+            self.vms.pop(vm.id, None)
+        if pool.cluster:
+            del self.clusters[pool.cluster].nodepools[pool.nodepool]
 
     def vanish(self, vm: str) -> None:
         """Remove an instance instantly. Its pool's size stays unchanged."""
@@ -250,4 +258,4 @@ class Zone:
     def step(self) -> None:
         """Process everything that is due now."""
         with self.lock:
-            simulation.advance(self, self.clock())
+            play_due(self, self.agenda, self.clock())

@@ -19,12 +19,13 @@ from infra.emulators.exoscale.models import ExoscaleDurations
 from infra.emulators.exoscale.node_registration import ExoscaleNodeRegistration, ExoscaleRegistrationOptions
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.attached_account import AttachedAccount
 
 SECRET_NAME = "outscaler/shared/exoscale"
 KEY, KEY_SECRET = "EXO-EXAMPLE-LOCAL-KEY-0001", "example-secret-of-the-emulated-zone-1"
 
 
-class ExoscaleAccount:
+class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
     """One zone with one key, served on loopback. operations: those that the key's role allows, None for all.
 
     `zone` and `server` exist once the account is attached to a clock.
@@ -39,36 +40,18 @@ class ExoscaleAccount:
         operations: frozenset[str] | None = None,
     ) -> None:
         self._times, self._ways, self._tls, self._operations = times, ways, tls, operations
-        self._zone: Zone | None = None
-        self._server: ExoscaleServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Create the zone on that clock. Returns the controller that makes its instances Nodes of that cluster."""
-        self._zone = Zone(clock, times=self._times)
-        self._server = ExoscaleServer(self._zone, tls=self._tls)
+        self._cloud = Zone(clock, times=self._times)
+        self._server = ExoscaleServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._operations)
-        return ExoscaleNodeRegistration(self._zone, cluster, clock, self._ways)
+        return ExoscaleNodeRegistration(self._cloud, cluster, clock, self._ways)
 
     @property
     def zone(self) -> Zone:
         """Return the zone. AssertionError before it is attached."""
-        assert self._zone is not None, "attach the account first"
-        return self._zone
-
-    @property
-    def server(self) -> ExoscaleServer:
-        """Return its API server."""
-        assert self._server is not None, "attach the account first"
-        return self._server
-
-    def start(self) -> None:
-        """Start serving."""
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop serving. Harmless if serving never started."""
-        if self._server is not None:
-            self._server.stop()
+        return self.cloud
 
     def secret(self, key: str = KEY) -> str:
         """Return the text of the secret that `settings` names."""

@@ -6,7 +6,6 @@ order, however late they are processed.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,13 +25,6 @@ if TYPE_CHECKING:
 
 NO_QUOTA = ExoscaleProvisioningFate("unavailable", "The quota of resource instance is exhausted.")
 _DONE = Ending("success", "", "", done=True)
-
-
-def advance(zone: Zone, now: float) -> None:
-    """Process what is due, in order of time."""
-    while zone.agenda and zone.agenda[0][0] <= now:
-        at, _, play, subject = heapq.heappop(zone.agenda)
-        play(zone, subject, at)
 
 
 def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: float) -> None:
@@ -104,12 +96,3 @@ def _heal(zone: Zone, id_: str, at: float) -> None:
         grow(zone, pool, None, missing, at)
     if len(pool.staying) < pool.size:
         zone.plan(at + zone.heals, _heal, id_)
-
-
-def drop(zone: Zone, id_: str, _: float) -> None:
-    """Remove a deleted pool, and its Nodepool if it has one."""
-    pool = zone.pools.pop(id_)
-    for vm in list(pool.members.values()):
-        zone.vms.pop(vm.id, None)
-    if pool.cluster:
-        del zone.clusters[pool.cluster].nodepools[pool.nodepool]

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import (
     ACTIVE,
     COMING,
@@ -29,6 +28,7 @@ from infra.emulators.huaweicloud.models import (
     Node,
     ScaleGroup,
 )
+from infra.emulators.vendor_common.agenda import play_due
 
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"
@@ -263,4 +263,4 @@ class CceCloud:
     def step(self) -> None:
         """Process everything that is due now."""
         with self.lock:
-            simulation.advance(self, self.clock())
+            play_due(self, self.agenda, self.clock())

@@ -19,13 +19,14 @@ from infra.emulators.huaweicloud.models import CceCluster, CceDurations
 from infra.emulators.huaweicloud.node_registration import CceNodeRegistration, CceRegistrationOptions
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.attached_account import AttachedAccount
 
 SECRET_NAME = "outscaler/shared/huaweicloud"
 KEY, KEY_SECRET = "AKIDEXAMPLE00000LOCAL", "SKEXAMPLEsecretkeyoftheemulatedproject01"
 CLUSTER = "prod"
 
 
-class HuaweiAccount:
+class HuaweiAccount(AttachedAccount[CceCloud, HuaweiServer]):
     """One project with one key and one CCE cluster, served on loopback. actions: permissions of the key, None for all.
 
     `cloud`, `cluster` and `server` exist once the account is attached to a clock.
@@ -40,8 +41,6 @@ class HuaweiAccount:
         actions: frozenset[str] | None = None,
     ) -> None:
         self._times, self._ways, self._tls, self._actions = times, ways, tls, actions
-        self._cloud: CceCloud | None = None
-        self._server: HuaweiServer | None = None
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Create the project on that clock. Returns the controller that makes its nodes Nodes of that cluster."""
@@ -52,30 +51,9 @@ class HuaweiAccount:
         return CceNodeRegistration(self._cloud, cluster, clock, self._ways, cluster=held.uid)
 
     @property
-    def cloud(self) -> CceCloud:
-        """Return the project. AssertionError before it is attached."""
-        assert self._cloud is not None, "attach the account first"
-        return self._cloud
-
-    @property
     def cluster(self) -> CceCluster:
         """Return the CCE cluster that represents the simulated cluster."""
         return next(iter(self.cloud.clusters.values()))
-
-    @property
-    def server(self) -> HuaweiServer:
-        """Return its API server."""
-        assert self._server is not None, "attach the account first"
-        return self._server
-
-    def start(self) -> None:
-        """Start serving."""
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop serving. Harmless if serving never started."""
-        if self._server is not None:
-            self._server.stop()
 
     def secret(self, key: str = KEY) -> str:
         """Return the text of the secret that `settings` names."""

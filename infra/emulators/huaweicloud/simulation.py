@@ -7,7 +7,6 @@ and in order, however late they are processed.
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING
 
 from infra.emulators.huaweicloud.models import (
@@ -27,13 +26,6 @@ from infra.emulators.huaweicloud.models import (
 
 if TYPE_CHECKING:
     from infra.emulators.huaweicloud.account import CceCloud
-
-
-def advance(cloud: CceCloud, now: float) -> None:
-    """Process what is due, in order of time."""
-    while cloud.agenda and cloud.agenda[0][0] <= now:
-        at, _, play, subject = heapq.heappop(cloud.agenda)
-        play(cloud, subject, at)
 
 
 def scalable(cloud: CceCloud, group: ScaleGroup) -> bool:

@@ -16,7 +16,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 from botocore.session import get_session
 
-from infra.emulators.aws import REGION, LocalAws
+from infra.emulators.aws import LocalAws
+from infra.emulators.aws_region import REGION
 from infra.emulators.iam import Statement, literal_statements
 from infra.emulators.lambda_events import failed_messages, schedule_event, sqs_event, sqs_record
 from infra.emulators.lambda_runtime.file_system import Folders

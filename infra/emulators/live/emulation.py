@@ -29,7 +29,8 @@ from chalicelib.policy.load import digest, load
 from chalicelib.runtime.runtime import BATCH_FAILURES, REPORTED
 from chalicelib.store import Store
 from infra.emulators import deployed_functions
-from infra.emulators.aws import REGION, LocalAws, Queue
+from infra.emulators.aws import LocalAws, Queue
+from infra.emulators.aws_region import REGION
 from infra.emulators.cloud_account import CloudBeside
 from infra.emulators.controllers.manager import ClusterSimulation, Pace
 from infra.emulators.controllers.objects import apply_shipped

@@ -14,7 +14,7 @@ import yaml
 from moto.cloudformation import responses
 from moto.cloudformation.models import CloudFormationBackend
 
-from infra.emulators.aws import REGION
+from infra.emulators.aws_region import REGION
 from infra.emulators.moto_gaps.replacement import original, replace
 
 _SAM = "AWS::Serverless-2016-10-31"

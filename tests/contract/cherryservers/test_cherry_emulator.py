@@ -20,7 +20,7 @@ from infra.emulators.cherryservers.models import (
     CherryDurations,
     CherryProvisioningFate,
 )
-from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.cherryservers.server import CherryHttpServer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, EmulatorClient
@@ -321,7 +321,7 @@ def test_cherry_emulator_log_shows_requests_and_never_the_token(bed: EmulatorCli
 
 def test_cherry_emulator_behaves_the_same_over_http() -> None:
     cloud = CherryCloud(ManualClock(START), times=CherryDurations())
-    with CherryServer(cloud) as server:
+    with CherryHttpServer(cloud) as server:
         server.add_token(TOKEN)
         one = cloud.add_server("workers").id
         headers = {"Authorization": f"Bearer {TOKEN}"}

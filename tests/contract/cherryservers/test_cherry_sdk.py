@@ -15,25 +15,25 @@ import pytest
 
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import PROJECT, TEAM, CherryCloud
-from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.cherryservers.server import CherryHttpServer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.cherryservers.emulator_client import START, TOKEN
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CherryServer, Path]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CherryHttpServer, Path]]:
     authority = CertificateAuthority("of the emulated vendor")
     trusted = tmp_path_factory.mktemp("trust") / "ca.pem"
     trusted.write_bytes(authority.pem)
-    with CherryServer(CherryCloud(ManualClock(START)), tls=authority.server()) as server:
+    with CherryHttpServer(CherryCloud(ManualClock(START)), tls=authority.server()) as server:
         server.add_token(TOKEN)
         server.throttle.limit = None
         yield server, trusted
 
 
 @pytest.fixture
-def bed(served: tuple[CherryServer, Path], monkeypatch: pytest.MonkeyPatch) -> Any:
+def bed(served: tuple[CherryHttpServer, Path], monkeypatch: pytest.MonkeyPatch) -> Any:
     server, trusted = served
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(trusted))
     client = import_module("cherry").Master(auth_token=TOKEN)

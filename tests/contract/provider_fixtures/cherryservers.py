@@ -33,7 +33,7 @@ from infra.emulators.cherryservers.dispatcher import CherryLoggedRequest
 from infra.emulators.cherryservers.models import NO_CREDIT, NO_STOCK, NOT_DEPLOYED, CherryDurations
 from infra.emulators.cherryservers.node_registration import PREFIX, CherryRegistrationOptions, joined, node_object
 from infra.emulators.cherryservers.serializers import PASSWORD
-from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.cherryservers.server import CherryHttpServer
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.policy_permissions import LOOPBACK
@@ -151,7 +151,7 @@ class CherryBench:
         self.kubelets = Kubelets()
         self.cloud = CherryCloud(self.clock, times=times)
         self.cloud.lag, self.cloud.delete_lag = lag, delete_lag
-        self.server = CherryServer(self.cloud)
+        self.server = CherryHttpServer(self.cloud)
         self.server.front.actions.cap = cap
         self.ways = ways or CherryRegistrationOptions(boot=0.0, prefix=prefix)
         self.default: dict[str, object] = {**DEFINITION, "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode()}
@@ -164,7 +164,7 @@ class CherryBench:
         self.nameless = False
         self._tokens, self._slept, self._looked = 0, 0.0, 0
         self._pacer = CountingPacer(shared(self.clock))
-        self._untrusted: CherryServer | None = None
+        self._untrusted: CherryHttpServer | None = None
         self._rotate()
 
     def __enter__(self) -> Self:
@@ -289,7 +289,7 @@ class CherryBench:
 
     def untrusted(self) -> Provider:
         """See Bench."""
-        self._untrusted = CherryServer(self.cloud, tls=CertificateAuthority("nobody's").server())
+        self._untrusted = CherryHttpServer(self.cloud, tls=CertificateAuthority("nobody's").server())
         self._untrusted.add_token(self.token)
         self._untrusted.start()
         return registry.build(self.name, self.connection(self._untrusted.root))

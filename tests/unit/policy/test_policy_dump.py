@@ -21,9 +21,9 @@ from chalicelib.model.policy import (
     Window,
 )
 from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
-from chalicelib.policy.docs import EXAMPLE, reference
 from chalicelib.policy.load import load
 from chalicelib.policy.serialize import dump
+from infra.tools.policy_reference import EXAMPLE, reference
 from tests.unit.policy.policy_documents import ARCHITECTURE
 
 seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
@@ -271,7 +271,7 @@ def test_policy_version_belongs_to_the_store_and_not_to_the_document() -> None:
 
 def test_policy_reference_page_equals_the_option_tables() -> None:
     committed = (Path(__file__).resolve().parents[3] / "docs/policy.md").read_text(encoding="utf-8")
-    assert committed == reference(), "run: python -m chalicelib.policy.docs > docs/policy.md"
+    assert committed == reference(), "run: python -m infra.tools.policy_reference > docs/policy.md"
 
 
 def test_policy_reference_example_is_valid() -> None:

@@ -22,7 +22,7 @@ from chalicelib.providers.errors import OutOfStock
 from chalicelib.record import carry_over, metrics
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.gauges import of_pass
-from chalicelib.record.metrics import BY_NAME, key, lines, parts
+from chalicelib.record.metrics import METRICS, key, lines, parts
 from chalicelib.record.recorder import record_failure
 from chalicelib.store.errors import StoreUnavailable
 from tests.cases import each_row
@@ -68,7 +68,7 @@ def crowded() -> Plan:
 def test_metrics_gauges_have_upstreams_names_and_labels() -> None:
     scene = RecordFixture(max_nodes_total=12, cores_total=(1, 64))
     scene.passes(crowded(), seconds={"main": 2.0, "autoscaling": 0.3})
-    shown = {metric: scene.values(metric) for metric in BY_NAME if scene.values(metric)}
+    shown = {metric.name: scene.values(metric.name) for metric in METRICS if scene.values(metric.name)}
     assert shown == {
         "cluster_safe_to_autoscale": {"": 1},
         "nodes_count": {
@@ -236,18 +236,19 @@ def test_metrics_series_count_is_independent_of_nodes_pods_and_groups() -> None:
     assert len([name for name in names if name != "unremovable_nodes_count"]) < 40
     assert names.count("unremovable_nodes_count") <= len(reasons)
     labels = {label for series in (*scene.left.gauges, *scene.left.counts) for label in parts(series)[1]}
-    assert labels <= {label for metric in BY_NAME.values() for label in metric.labels} | {"le"}
+    assert labels <= {label for metric in METRICS for label in metric.labels} | {"le"}
 
 
 def test_metrics_every_stored_series_is_in_the_metric_table_with_its_labels() -> None:
     scene = RecordFixture(emit_per_nodegroup_metrics=True)
+    declared = {metric.name: metric for metric in METRICS}
     scene.passes(crowded(), seconds={"main": 2.0})
     for series in (*scene.left.gauges, *scene.left.counts):
         name, labels = parts(series)
         base = next(
-            name.removesuffix(end) for end in ("_bucket", "_sum", "_count", "") if name.removesuffix(end) in BY_NAME
+            name.removesuffix(end) for end in ("_bucket", "_sum", "_count", "") if name.removesuffix(end) in declared
         )
-        assert tuple(label for label in labels if label != "le") == BY_NAME[base].labels, series
+        assert tuple(label for label in labels if label != "le") == declared[base].labels, series
 
 
 # -- state for the next pass

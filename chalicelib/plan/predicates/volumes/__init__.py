@@ -1,8 +1,7 @@
-"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: on which nodes volumes let a pod run.
+"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: the volume filters of kube-scheduler.
 
-There is one object per snapshot, queried per class, because claims and volumes do not change during planning. The
-caller passes the free volumes that pods placed in this pass have taken (claimed_volumes.py). Most pods have no such
-volume; `concerns` reports that first, and nothing more is computed for them.
+Here: one object per snapshot, asked per class, because claims and volumes do not change while a plan is made. Not here:
+the attach limits of new nodes (simulation/volume_limits.py).
 """
 
 from __future__ import annotations

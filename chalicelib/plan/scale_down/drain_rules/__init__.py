@@ -1,8 +1,7 @@
-"""Decides whether a pod may be moved off its node: one rule per file, in Cluster Autoscaler's order; the first decisive
-answer wins.
+"""The drain rules, one per file, in upstream's order: whether a pod may be moved off its node.
 
-The table below lists the rules in the order in which they are applied to a pod. A pod that no rule decides about is
-movable.
+Here: the ordered table of rules; the first decisive answer counts, and a pod without one is movable. Not here: the
+destinations of the pods (removal_simulation).
 """
 
 from __future__ import annotations

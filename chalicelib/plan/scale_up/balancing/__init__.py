@@ -1,7 +1,7 @@
-"""Balances one scale-up over similar node groups: finds similar groups and distributes the new nodes.
+"""Distribution of new nodes over similar node groups.
 
-Used with balanceSimilarNodeGroups or within a vendor's pool, and never for zero-or-max groups. This package does not
-check predicates: the caller states through `takes` whether the pods of an option also run on a similar group.
+Here: similarity of groups and the number of nodes for each of them. Not here: whether the pods of an option fit a
+similar group; the caller decides that. Zero-or-max groups are never balanced.
 """
 
 from chalicelib.plan.scale_up.balancing.distribution import balance, free_capacity, split

@@ -1,8 +1,7 @@
-"""Chooses the scale-up option: a chain of expanders, each of which keeps the best of the options it gets.
+"""The expanders: filters that choose one of several options, in a chain.
 
-`random` and `least-cost` are names in the chain without an entry in the table. `random` selects how the last tie is
-broken. `least-cost` optimises over all groups and pods at once, which no choice among single options can do: search.py
-runs it first, and choose_option only uses the expanders after it.
+Here: the table of expanders and the chain. `random` is the last choice of every chain. Not here: `least-cost`, which
+weighs all groups and pods at once (least_cost); the planner asks it first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Rules between pods: inter-pod affinity, anti-affinity and topology spread, computed from counters.
+"""Rules between pods, by counting: inter-pod affinity, anti-affinity and topology spread.
 
-Which classes a term selects is computed once per pass (selector_index). The number of their pods on each row is kept as
-one vector per set of classes (pod_counts). A rule is then a comparison of sums per domain (existing_nodes), and on
-nodes that do not exist yet arithmetic (new_nodes).
+Here: the classes that a term selects, the count of their pods per row, and comparisons per topology domain; for new
+nodes the comparison is arithmetic. Not here: filters over one node (predicates).
 """

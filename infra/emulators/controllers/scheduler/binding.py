@@ -8,10 +8,9 @@ to the free volumes that were found there, as the scheduler does in its cache, s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.model.quantity import parse_quantity
-from infra.emulators.controllers.scheduler.cluster_view import ClusterView
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
 from infra.emulators.controllers.scheduler.selectors import any_term, read_node_terms, read_selector, selects
 
@@ -23,6 +22,16 @@ _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
+class VolumeView(Protocol):
+    """The storage objects of a ClusterView, by name; claims by namespace and name."""
+
+    claims: dict[tuple[str, str], Json]
+    volumes: dict[str, Json]
+    storage_classes: dict[str, Json]
+    csi_drivers: dict[str, Json]
+    capacities: tuple[Json, ...]
+
+
 def _notes(thing: Json) -> Json:
     return thing["metadata"].get("annotations") or {}
 
@@ -31,12 +40,12 @@ def _class_name(thing: Json) -> str:
     return str(_notes(thing).get(_OLD_CLASS, thing["spec"].get("storageClassName") or ""))
 
 
-def class_of(claim: Json, world: ClusterView) -> Json | None:
+def class_of(claim: Json, world: VolumeView) -> Json | None:
     """Return the StorageClass of a claim, if it exists."""
     return world.storage_classes.get(_class_name(claim))
 
 
-def waits(claim: Json, world: ClusterView) -> bool:
+def waits(claim: Json, world: VolumeView) -> bool:
     """Return whether the claim is bound only after a pod that uses it is placed."""
     return (class_of(claim, world) or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
 
@@ -72,7 +81,7 @@ def _mode(thing: Json) -> str:
     return str(thing["spec"].get("volumeMode") or "Filesystem")
 
 
-def _free_volume(claim: Json, node: NodeView, world: ClusterView, taken: set[str]) -> str | None:
+def _free_volume(claim: Json, node: NodeView, world: VolumeView, taken: set[str]) -> str | None:
     """Return the volume that the claim would take on this node: the one reserved for it, otherwise the smallest that is
     sufficient."""
     meta = claim["metadata"]
@@ -104,7 +113,7 @@ def _free_volume(claim: Json, node: NodeView, world: ClusterView, taken: set[str
     return best[1] if best else None
 
 
-def _cannot_make(claim: Json, node: NodeView, world: ClusterView) -> str:
+def _cannot_make(claim: Json, node: NodeView, world: VolumeView) -> str:
     """Return why no volume can be provisioned for the claim on this node, "" if one can."""
     made_by = class_of(claim, world) or {}
     provisioner = made_by.get("provisioner")
@@ -129,7 +138,7 @@ def _cannot_make(claim: Json, node: NodeView, world: ClusterView) -> str:
     return NO_SPACE
 
 
-def bind(claims: Sequence[Json], node: NodeView, world: ClusterView) -> str:
+def bind(claims: Sequence[Json], node: NodeView, world: VolumeView) -> str:
     """Find a separate free volume for each claim, or check that one can be provisioned. Returns the reason if that
     fails, otherwise "".
 
@@ -152,7 +161,7 @@ def bind(claims: Sequence[Json], node: NodeView, world: ClusterView) -> str:
     return next((problem for problem in (_cannot_make(claim, node, world) for claim in to_make) if problem), "")
 
 
-def assume(pod: PodView, node: NodeView, world: ClusterView) -> list[tuple[str, str]]:
+def assume(pod: PodView, node: NodeView, world: VolumeView) -> list[tuple[str, str]]:
     """Bind the claims of a placed pod to free volumes, in the cluster view only. Returns (claim, volume) of its
     namespace. Claims whose volumes are to be provisioned stay unchanged."""
     named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]

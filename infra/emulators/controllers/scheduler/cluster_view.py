@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from infra.emulators.controllers.scheduler.binding import assume
 from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
 
 Json = Mapping[str, Any]
@@ -69,8 +70,6 @@ class ClusterView:
     def place(self, pod: PodView, node: str) -> list[tuple[str, str]]:
         """Bind a pod. From now on it uses resources, counts for later pods, and has the free volumes that its claims
         found on the node. Returns these claims and volumes by name."""
-        from infra.emulators.controllers.scheduler.binding import assume
-
         self._occupy(msgspec.structs.replace(pod, node=node), node)
         self.generation += 1
         return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []

@@ -6,7 +6,6 @@ separate and has its own tests.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,11 +73,3 @@ def pod_requests(pod: Json) -> Amounts:
         if name in {"cpu", "memory"} or name.startswith("hugepages-"):
             total[name] = amount
     return _sum(total, read_amounts(spec.get("overhead")))
-
-
-def used_by(requests: list[Amounts]) -> Counter[str]:
-    """Return the sum over pods."""
-    total: Counter[str] = Counter()
-    for amounts in requests:
-        total.update(amounts)
-    return total

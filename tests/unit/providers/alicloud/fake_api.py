@@ -69,7 +69,7 @@ def refusal(cls: type[ProviderError], code: str) -> ProviderError:
     return cls(f"{code}: refused", code=code)
 
 
-class FakeApi(AlicloudApi):
+class FakeAlicloudApi(AlicloudApi):
     """The calls on Groups. trouble: method -> errors for the next calls, raised before the call has an effect, or after
     it
     for those in `lost`."""
@@ -302,7 +302,7 @@ def tags(pairs: Mapping[str, str]) -> list[Tag]:
 REGION = "cn-hangzhou"
 
 
-def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> AliCloud:
+def provider(api: FakeAlicloudApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> AliCloud:
     """A new provider on the fake; specs in upstream's form, 0:10 for every group if none is given."""
     nodes = "\n".join(specs or [f"0:10:{name}" for name in api.all])
     fields = {"region": REGION, "credentialsSecret": "ali", "nodes": nodes, **settings}

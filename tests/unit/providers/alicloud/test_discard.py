@@ -11,11 +11,11 @@ from chalicelib.kube.errors import Unavailable
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Transient
-from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, provider, remove
+from tests.unit.providers.alicloud.fake_api import FakeAlicloudApi, FakeApiGroup, provider, remove
 
 
-def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
-    api = FakeApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
+def world(size: int, **more: object) -> tuple[FakeAlicloudApi, list[str]]:
+    api = FakeAlicloudApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
     return api, api.fill("asg-1", size)
 
 
@@ -66,7 +66,7 @@ def test_alicloud_delete_instances_waits_for_a_silent_cluster() -> None:
     assert api.writes() == []
 
 
-def failed_growth(size: int, to_size: int, made: int = 0, **more: object) -> FakeApi:
+def failed_growth(size: int, to_size: int, made: int = 0, **more: object) -> FakeAlicloudApi:
     api, _ = world(size, stock=made, **more)
     api.scale("asg-1", "TotalCapacity", to_size, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
     api.step()

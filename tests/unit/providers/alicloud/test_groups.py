@@ -11,12 +11,21 @@ from chalicelib.providers.alicloud.models import TemplateOverride
 from chalicelib.providers.alicloud.pagination import MOVED
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
-from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, node, provider, refusal, remove, tags
+from tests.unit.providers.alicloud.fake_api import (
+    FakeAlicloudApi,
+    FakeApiGroup,
+    grow,
+    node,
+    provider,
+    refusal,
+    remove,
+    tags,
+)
 
 
-def world(*sizes: int, **more: object) -> FakeApi:
+def world(*sizes: int, **more: object) -> FakeAlicloudApi:
     groups = [FakeApiGroup(f"asg-{number}", **more) for number, _ in enumerate(sizes, 1)]  # type: ignore[arg-type]
-    api = FakeApi(*groups)
+    api = FakeAlicloudApi(*groups)
     for group, size in zip(groups, sizes, strict=True):
         api.fill(group.id, size)
     return api
@@ -198,7 +207,7 @@ def test_alicloud_undecodable_group_is_reported_and_not_changed() -> None:
 # Failures
 
 
-def failed_growth(made: int, **more: object) -> FakeApi:
+def failed_growth(made: int, **more: object) -> FakeAlicloudApi:
     api = world(1, stock=made, **more)
     api.scale("asg-1", "TotalCapacity", 5, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
     api.step()

@@ -14,7 +14,7 @@ from chalicelib.providers.alicloud.provider import build
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient, Unauthorized
 from tests.cases import each_row
-from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, grow, operation, provider, remove
+from tests.unit.providers.alicloud.fake_api import FakeAlicloudApi, FakeApiGroup, grow, operation, provider, remove
 
 
 def connection(**settings: str) -> Connection:
@@ -33,21 +33,21 @@ def test_alicloud_provider_invalid_settings_are_bad_input() -> None:
 
 @each_row("cls", [Transient, Throttled, Conflict])
 def test_alicloud_provider_raises_temporary_errors(cls: type[ProviderError]) -> None:
-    api = FakeApi(FakeApiGroup("asg-1"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [cls("later")]
     with pytest.raises(cls):
         provider(api).grow(grow(0, 1))
 
 
 def test_alicloud_provider_returns_permanent_errors_with_class_and_code() -> None:
-    api = FakeApi(FakeApiGroup("asg-1"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.trouble["groups"] = [Unauthorized("no", code="Forbidden.RAM")]
     assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
 
 
 @each_row("kind", list(OperationKind))
 def test_alicloud_provider_survives_invalid_operation_data(kind: OperationKind) -> None:
-    api = FakeApi(FakeApiGroup("asg-1"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.fill("asg-1", 2)
     rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
     for data in ({}, rubbish):
@@ -63,7 +63,7 @@ class _Chaos:
     def __init__(self, seed: int, *, desired: bool) -> None:
         self.random = random.Random(seed)
         self.group = FakeApiGroup("asg-1", desired_mode=desired, most=12)
-        self.api = FakeApi(self.group)
+        self.api = FakeAlicloudApi(self.group)
         self.planned = 0  # instances that scale-ups requested
         self.named: set[str] = set()
         self.old: list[Operation] = []

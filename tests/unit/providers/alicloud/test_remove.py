@@ -9,15 +9,15 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Transient
 from tests.cases import each_row
-from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, continued, provider, refusal, remove
+from tests.unit.providers.alicloud.fake_api import FakeAlicloudApi, FakeApiGroup, continued, provider, refusal, remove
 
 
-def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
-    api = FakeApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
+def world(size: int, **more: object) -> tuple[FakeAlicloudApi, list[str]]:
+    api = FakeAlicloudApi(FakeApiGroup("asg-1", **more))  # type: ignore[arg-type]
     return api, api.fill("asg-1", size)
 
 
-def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
+def to_the_end(api: FakeAlicloudApi, asked: Operation) -> Outcome:
     outcome = provider(api).remove(asked)
     for _ in range(20):
         if not isinstance(outcome, InProgress):
@@ -124,7 +124,7 @@ def test_alicloud_remove_not_found_for_existing_instances_is_a_failure() -> None
 
 
 def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write() -> None:
-    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-2"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-2"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
     outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)
@@ -134,7 +134,7 @@ def test_alicloud_remove_of_another_groups_instance_is_refused_before_any_write(
 
 
 def test_alicloud_remove_from_a_group_outside_the_policy_is_refused() -> None:
-    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-9"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-9"))
     mine, theirs = api.fill("asg-1", 3), api.fill("asg-9", 1)
     outcome = provider(api, "0:10:asg-1").remove(remove(3, mine[0], theirs[0]))
     assert isinstance(outcome, Failed)

@@ -9,7 +9,7 @@ from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.cases import each_row
 from tests.unit.providers.alicloud.fake_api import (
-    FakeApi,
+    FakeAlicloudApi,
     FakeApiGroup,
     continued,
     grow,
@@ -21,8 +21,8 @@ from tests.unit.providers.alicloud.fake_api import (
 MODES = pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
 
 
-def world(size: int, *, desired: bool = True, **more: object) -> FakeApi:
-    api = FakeApi(FakeApiGroup("asg-1", desired_mode=desired, **more))  # type: ignore[arg-type]
+def world(size: int, *, desired: bool = True, **more: object) -> FakeAlicloudApi:
+    api = FakeAlicloudApi(FakeApiGroup("asg-1", desired_mode=desired, **more))  # type: ignore[arg-type]
     api.fill("asg-1", size)
     return api
 
@@ -269,7 +269,7 @@ def test_alicloud_deleted_group_is_not_found() -> None:
 
 
 def test_alicloud_group_outside_the_policy_is_never_changed() -> None:
-    api = FakeApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-theirs"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"), FakeApiGroup("asg-theirs"))
     found = provider(api, "0:5:asg-1")
     for outcome in (
         found.grow(grow(0, 1, group="asg-theirs")),

@@ -10,7 +10,7 @@ from chalicelib.providers.alicloud.template_tags import is_label_key, is_label_v
 from chalicelib.providers.errors import Unauthorized
 from tests.cases import each_row
 from tests.contract.suite.golden import assert_golden
-from tests.unit.providers.alicloud.fake_api import FakeApi, FakeApiGroup, overrides, provider, refusal, tags
+from tests.unit.providers.alicloud.fake_api import FakeAlicloudApi, FakeApiGroup, overrides, provider, refusal, tags
 
 GOLDEN = Path(__file__).parents[3] / "contract" / "alicloud" / "golden"
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
@@ -47,9 +47,9 @@ def configuration(
 
 
 def group_of(
-    plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeApi | None = None, **more: object
+    plan: ScalingConfiguration | None = None, *, size: int = 0, api: FakeAlicloudApi | None = None, **more: object
 ) -> NodeGroup:
-    api = api or FakeApi(FakeApiGroup("asg-1", more=more))
+    api = api or FakeAlicloudApi(FakeApiGroup("asg-1", more=more))
     api.kinds = KINDS
     api.plans = {"asc-1": plan} if plan else {}
     api.fill("asg-1", size)
@@ -86,7 +86,7 @@ def test_alicloud_template_of_several_gpu_types_has_the_fewest_gpus() -> None:
 
 
 def launched(*own: str) -> NodeGroup:
-    api = FakeApi(
+    api = FakeAlicloudApi(
         FakeApiGroup(
             "asg-1",
             configuration="",
@@ -217,12 +217,12 @@ def test_alicloud_group_without_a_template_says_why(plan: ScalingConfiguration |
 
 
 def test_alicloud_group_without_a_scaling_configuration_says_so() -> None:
-    group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="")))
+    group = group_of(api=FakeAlicloudApi(FakeApiGroup("asg-1", configuration="")))
     assert "neither a scaling configuration nor a launch template" in group.template_error
 
 
 def test_alicloud_template_omits_and_reports_one_unknown_type_of_several() -> None:
-    api = FakeApi(FakeApiGroup("asg-1"))
+    api = FakeAlicloudApi(FakeApiGroup("asg-1"))
     api.kinds, api.plans = KINDS, {"asc-1": configuration("ecs.unheard", "ecs.g7.xlarge")}
     observed = provider(api).observe(())
     assert observed.groups[0].template is not None
@@ -230,9 +230,11 @@ def test_alicloud_template_omits_and_reports_one_unknown_type_of_several() -> No
 
 
 def test_alicloud_template_reports_a_missing_launch_template_and_refusal_once() -> None:
-    group = group_of(api=FakeApi(FakeApiGroup("asg-1", configuration="", more={"launch_template_id": "lt-gone"})))
+    group = group_of(
+        api=FakeAlicloudApi(FakeApiGroup("asg-1", configuration="", more={"launch_template_id": "lt-gone"}))
+    )
     assert "lt-gone (Default)" in group.template_error
-    api = FakeApi(
+    api = FakeAlicloudApi(
         *(FakeApiGroup(f"asg-{n}", configuration="", more={"launch_template_id": f"lt-{n}"}) for n in range(3))
     )
     api.trouble["launch_template"] = [refusal(Unauthorized, "Forbidden.RAM")]

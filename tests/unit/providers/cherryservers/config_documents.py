@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions, read_definitions
+from chalicelib.providers.cherryservers.definition_reader import Definition, Definitions, read_definitions
 from chalicelib.providers.cherryservers.settings import Bootstrap, CherryBounds, CherryPoolSource, CherrySettings
 
 SCRIPT = (

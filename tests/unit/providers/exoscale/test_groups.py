@@ -17,8 +17,8 @@ from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
     C,
-    FakeApi,
     FakeApiPool,
+    FakeExoscaleApi,
     machine,
     node,
     provider,
@@ -30,33 +30,33 @@ from tests.unit.providers.exoscale.fake_api import (
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
-def both(**more: object) -> FakeApi:
+def both(**more: object) -> FakeExoscaleApi:
     """A Nodepool of three and a standalone pool of two."""
-    return FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
+    return FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
 
 
 @each_row("size", [1, 200])
 def test_exoscale_cold_start_finds_every_group_in_four_calls(size: int) -> None:
-    api = FakeApi(FakeApiPool(size=size), FakeApiPool(B, "db", "", NP_B, size=2))
+    api = FakeExoscaleApi(FakeApiPool(size=size), FakeApiPool(B, "db", "", NP_B, size=2))
     groups = seen(api)
     assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (2, 2)}
     assert api.calls == ["pools", "instances", "clusters", "quota"]
 
 
 def test_exoscale_call_count_does_not_grow_with_nodes_or_groups() -> None:
-    api = FakeApi(*(FakeApiPool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
+    api = FakeExoscaleApi(*(FakeApiPool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
     assert len(seen(api)) == 59
     assert len(api.calls) == 4
 
 
 def test_exoscale_clusters_and_quota_are_not_read_unless_needed() -> None:
-    api = FakeApi(FakeApiPool(B, "db", "", NP_B, size=2))
+    api = FakeExoscaleApi(FakeApiPool(B, "db", "", NP_B, size=2))
     seen(api, "1:5:db")
     assert api.calls == ["pools", "instances"]
 
 
 def test_exoscale_no_nodes_and_no_pools_are_no_error() -> None:
-    assert provider(FakeApi()).observe([]).groups == ()
+    assert provider(FakeExoscaleApi()).observe([]).groups == ()
 
 
 def test_exoscale_machine_id_is_spelled_like_its_node() -> None:
@@ -198,7 +198,7 @@ def test_exoscale_deleted_pool_is_not_a_group() -> None:
 
 
 def test_exoscale_empty_pool_has_no_instances_and_a_template() -> None:
-    api = FakeApi(FakeApiPool(size=0), FakeApiPool(B, "more", size=1, owner=NP_B))
+    api = FakeExoscaleApi(FakeApiPool(size=0), FakeApiPool(B, "more", size=1, owner=NP_B))
     group = seen(api)[A]
     assert (group.target, group.instances) == (0, ())
     assert group.template is not None
@@ -258,7 +258,7 @@ def test_exoscale_machine_with_a_node_of_its_name_is_not_unregistered(state: str
 # -- missing capacity
 
 
-def lost(api: FakeApi, group: str = A) -> list[tuple[str, str]]:
+def lost(api: FakeExoscaleApi, group: str = A) -> list[tuple[str, str]]:
     found = seen(api)[group].instances
     return [(each.handle, each.error.cls) for each in found if each.error is not None]
 
@@ -316,7 +316,7 @@ def test_exoscale_nodepool_ahead_of_its_pool_misses_no_machine() -> None:
 
 
 def test_exoscale_last_machine_of_a_standalone_pool_is_never_reported_missing() -> None:
-    api = FakeApi(FakeApiPool(A, "db", "", size=1))
+    api = FakeExoscaleApi(FakeApiPool(A, "db", "", size=1))
     api.all[A].members.clear()
     api.machines.clear()
     assert not [each for each in seen(api, "1:4:db")[A].instances if each.error]
@@ -340,7 +340,7 @@ def test_exoscale_unlimited_quota_is_not_a_maximum_of_minus_one(quota: Quota, mo
 
 
 def test_exoscale_maximum_is_never_below_the_minimum() -> None:
-    api = FakeApi(FakeApiPool(size=0), quota=Quota("instance", 20, 20))
+    api = FakeExoscaleApi(FakeApiPool(size=0), quota=Quota("instance", 20, 20))
     group = seen(api, sksCluster="prod")[A]
     assert (group.min, group.max) == (1, 1)
 
@@ -409,7 +409,7 @@ def test_exoscale_unreadable_types_cost_only_the_templates() -> None:
 
 
 def test_exoscale_pool_of_another_cluster_is_untouched() -> None:
-    api = FakeApi(
+    api = FakeExoscaleApi(
         FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
     )
     assert list(seen(api, nodes=api.nodes(A))) == [A]

@@ -14,8 +14,8 @@ from tests.unit.providers.exoscale.fake_api import (
     THEIRS,
     A,
     B,
-    FakeApi,
     FakeApiPool,
+    FakeExoscaleApi,
     forbidden,
     grow,
     node,
@@ -28,9 +28,9 @@ from tests.unit.providers.exoscale.fake_api import (
 )
 
 
-def key(*pools: FakeApiPool, sks: bool = True) -> FakeApi:
+def key(*pools: FakeApiPool, sks: bool = True) -> FakeExoscaleApi:
     """A zone, and a key with the operations that upstream documents."""
-    api = FakeApi(*pools)
+    api = FakeExoscaleApi(*pools)
     api.denied = {"pools", "instances"} | (set() if sks else {"clusters", "scale_nodepool", "evict_nodepool"})
     return api
 
@@ -109,7 +109,7 @@ def test_exoscale_key_without_permissions_is_refused_in_few_calls() -> None:
 
 
 def test_exoscale_invalid_key_is_refused_at_once() -> None:
-    api = FakeApi(FakeApiPool(size=5))
+    api = FakeExoscaleApi(FakeApiPool(size=5))
     api.trouble["pools"] = [Unauthorized("HTTP 401", code="401")]
     with pytest.raises(Unauthorized):
         seen(api)

@@ -26,7 +26,16 @@ from chalicelib.providers.errors import (
 )
 from chalicelib.providers.exoscale.models import NO_SIZE
 from tests.cases import each_row
-from tests.unit.providers.exoscale.fake_api import A, FakeApi, FakeApiPool, grow, operation, provider, remove, uuid
+from tests.unit.providers.exoscale.fake_api import (
+    A,
+    FakeApiPool,
+    FakeExoscaleApi,
+    grow,
+    operation,
+    provider,
+    remove,
+    uuid,
+)
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
 
@@ -48,9 +57,9 @@ def test_exoscale_provider_invalid_settings_are_reported_when_it_is_built() -> N
         registry.build("exoscale", connection(zone="geneva"))
 
 
-def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
+def asked() -> tuple[FakeExoscaleApi, list[tuple[str, Operation]]]:
     """Every kind of change, for a group of three that is to grow by one."""
-    api = FakeApi(FakeApiPool(size=3))
+    api = FakeExoscaleApi(FakeApiPool(size=3))
     api.all[A].size = 4
     polled = operation(OperationKind.DECREASE_TARGET, A, 4, 3)
     return api, [
@@ -86,7 +95,7 @@ def test_exoscale_provider_returns_permanent_errors_with_class_and_code(cls: typ
 
 
 def test_exoscale_provider_operation_on_an_unknown_group_does_not_crash() -> None:
-    api = FakeApi()
+    api = FakeExoscaleApi()
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
         assert (

@@ -13,9 +13,9 @@ from tests.operations import new_operation
 from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
-    FakeApi,
     FakeApiKube,
     FakeApiPool,
+    FakeExoscaleApi,
     continued,
     operation,
     provider,
@@ -26,8 +26,8 @@ from tests.unit.providers.exoscale.fake_api import (
 )
 
 
-def sks(size: int = 4, **more: object) -> FakeApi:
-    return FakeApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
+def sks(size: int = 4, **more: object) -> FakeExoscaleApi:
+    return FakeExoscaleApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
 
 
 def discard(size: int, *handles: str) -> Operation:
@@ -38,7 +38,7 @@ def discard(size: int, *handles: str) -> Operation:
     ("pool", "call"), [(FakeApiPool(size=4), "evict_nodepool web"), (FakeApiPool(A, "db", "", size=4), "evict_pool db")]
 )
 def test_exoscale_remove_is_one_eviction_by_the_call_of_the_pool_kind(pool: FakeApiPool, call: str) -> None:
-    api = FakeApi(pool)
+    api = FakeExoscaleApi(pool)
     first, second, third, fourth = pool.members
     outcome = to_the_end(api, remove(4, second, fourth))
     assert isinstance(outcome, Succeeded)
@@ -66,7 +66,7 @@ def test_exoscale_remove_keeps_one_without_a_spec_and_may_empty_a_nodepool_with_
 
 
 def test_exoscale_remove_names_another_groups_machine_before_any_write() -> None:
-    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", size=3))
+    api = FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(B, "db", "", size=3))
     theirs = api.all[B].members[0]
     outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
     assert isinstance(outcome, Failed)

@@ -12,8 +12,8 @@ from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     A,
     B,
-    FakeApi,
     FakeApiPool,
+    FakeExoscaleApi,
     continued,
     forbidden,
     grow,
@@ -24,16 +24,16 @@ from tests.unit.providers.exoscale.fake_api import (
 )
 
 
-def sks(size: int = 2, **more: object) -> FakeApi:
-    return FakeApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
+def sks(size: int = 2, **more: object) -> FakeExoscaleApi:
+    return FakeExoscaleApi(FakeApiPool(size=size, **more))  # type: ignore[arg-type]
 
 
-def standalone(size: int = 2, **more: object) -> FakeApi:
-    return FakeApi(FakeApiPool(A, "db", "", size=size, **more))  # type: ignore[arg-type]
+def standalone(size: int = 2, **more: object) -> FakeExoscaleApi:
+    return FakeExoscaleApi(FakeApiPool(A, "db", "", size=size, **more))  # type: ignore[arg-type]
 
 
 @each_row(("api", "call"), [(sks(), "scale_nodepool web 5"), (standalone(), "scale_pool db 5")])
-def test_exoscale_scale_up_sends_an_absolute_size_by_the_call_of_the_pool_kind(api: FakeApi, call: str) -> None:
+def test_exoscale_scale_up_sends_an_absolute_size_by_the_call_of_the_pool_kind(api: FakeExoscaleApi, call: str) -> None:
     outcome = to_the_end(api, grow(2, 5))
     assert isinstance(outcome, Succeeded)
     assert outcome.facts["created"] == 3
@@ -104,7 +104,7 @@ def test_exoscale_repeated_scale_up_buys_nothing_more() -> None:
 @each_row("lag", [False, True])
 @each_row("make", [sks, standalone])
 def test_exoscale_scale_up_with_a_lost_answer_never_buys_twice(make: object, lag: bool) -> None:
-    api: FakeApi = make(2, lag=lag)  # type: ignore[operator]
+    api: FakeExoscaleApi = make(2, lag=lag)  # type: ignore[operator]
     api.lost.add(f"scale_{'nodepool' if api.all[A].cluster else 'pool'}")
     with pytest.raises(errors.Transient):
         provider(api).grow(grow(2, 5))
@@ -317,7 +317,7 @@ def test_exoscale_scale_up_of_a_suspended_pool_is_refused_at_once() -> None:
 def test_exoscale_sks_pool_of_an_unknown_cluster_is_untouched() -> None:
     api = sks()
     api.all[A].cluster = ""
-    api.all[A].more["manager"] = FakeApi(FakeApiPool())._pool(FakeApiPool()).manager
+    api.all[A].more["manager"] = FakeExoscaleApi(FakeApiPool())._pool(FakeApiPool()).manager
     outcome = provider(api).grow(grow(2, 5))
     assert isinstance(outcome, Failed)
     assert NP_A in outcome.message

@@ -23,16 +23,16 @@ from tests.unit.providers.exoscale.fake_api import (
     A,
     B,
     C,
-    FakeApi,
     FakeApiPool,
+    FakeExoscaleApi,
     seen,
     warnings,
 )
 
 
-def zone() -> FakeApi:
+def zone() -> FakeExoscaleApi:
     """`web` in our cluster and in another one, and a standalone pool `db`."""
-    return FakeApi(
+    return FakeExoscaleApi(
         FakeApiPool(size=2), FakeApiPool(B, "web", THEIRS, NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
     )
 
@@ -79,7 +79,9 @@ def test_exoscale_selection_ambiguous_name_is_reported_and_selects_none() -> Non
 
 
 def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> None:
-    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2))
+    api = FakeExoscaleApi(
+        FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2), FakeApiPool(C, "db", "", NP_C, size=2)
+    )
     groups = seen(api, "2:7:web", "1:4:db")
     assert "means 2 groups" in groups[A].error
     assert "means 2 groups" in groups[B].error
@@ -87,12 +89,12 @@ def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> N
 
 
 def test_exoscale_selection_name_of_both_kinds_means_the_one_with_our_nodes() -> None:
-    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2))
+    api = FakeExoscaleApi(FakeApiPool(size=2), FakeApiPool(B, "web", "", NP_B, size=2))
     assert {name: group.max for name, group in seen(api, "2:7:web", nodes=api.nodes(A)).items()} == {A: 7}
 
 
 def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
-    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "api", THEIRS, NP_B, size=2))
+    api = FakeExoscaleApi(FakeApiPool(size=2), FakeApiPool(B, "api", THEIRS, NP_B, size=2))
     assert not seen(api, "2:7:api", nodes=api.nodes(A))
     assert "write stage/api" in warnings(api, "2:7:api", nodes=api.nodes(A))
     assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {B}
@@ -119,7 +121,9 @@ def test_exoscale_selection_named_groups_come_first_and_need_no_node() -> None:
 
 
 def test_exoscale_selection_empty_nodepool_is_a_group_with_scale_from_zero() -> None:
-    api = FakeApi(FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B), FakeApiPool(C, "theirs", THEIRS, NP_C))
+    api = FakeExoscaleApi(
+        FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B), FakeApiPool(C, "theirs", THEIRS, NP_C)
+    )
     assert set(seen(api)) == {A, B}
     assert set(seen(api, scaleFromZero="false")) == {A}
     assert set(seen(api, "0:3:gpu", scaleFromZero="false")) == {B}
@@ -162,7 +166,7 @@ def test_exoscale_selection_unknown_name_mentions_unreadable_clusters() -> None:
     assert "SKS clusters could not be read" in warnings(api, "2:7:web", nodes=[])
 
 
-def _held(api: FakeApi, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
+def _held(api: FakeExoscaleApi, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
     """Tells whether the machines of A are blocked from deletion. nodes: the pools whose machines are nodes of this
     cluster."""
     known = api.nodes(*nodes) if nodes else []
@@ -173,7 +177,7 @@ def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -
     """If a Nodepool of another cluster happens to have the name, its machines look as if they had never joined, and
     would all be
     deleted after the provision time."""
-    api = FakeApi(FakeApiPool(size=3), FakeApiPool(C, "db", "", NP_C, size=2))
+    api = FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(C, "db", "", NP_C, size=2))
     assert _held(api, "0:7:web") == {True}
     assert _held(api, "0:7:web", nodes=(C,)) == {True}, "a node of a standalone pool says nothing of SKS"
     assert "write prod/web" in warnings(api, "0:7:web", nodes=[])
@@ -184,19 +188,19 @@ def test_exoscale_selection_bare_name_never_deletes_running_foreign_machines() -
     [("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})],
 )
 def test_exoscale_selection_explicitly_named_cluster_is_trusted(spec: str, settings: dict[str, Any]) -> None:
-    api = FakeApi(FakeApiPool(size=3))
+    api = FakeExoscaleApi(FakeApiPool(size=3))
     assert _held(api, spec, **settings) == {False}
     assert not warnings(api, spec, nodes=[], **settings)
 
 
 def test_exoscale_selection_node_or_another_entry_identifies_our_cluster() -> None:
-    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "api", owner=NP_B, size=1))
+    api = FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(B, "api", owner=NP_B, size=1))
     assert _held(api, "0:7:web", nodes=(B,)) == {False}
     assert _held(api, "0:7:web", "0:2:prod/api") == {False}
 
 
 def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones() -> None:
-    api = FakeApi(FakeApiPool(size=0))
+    api = FakeExoscaleApi(FakeApiPool(size=0))
     assert not seen(api, "0:7:web", nodes=[])[A].error
     assert not warnings(api, "0:7:web", nodes=[])
     api.all[A].size = 1
@@ -207,15 +211,15 @@ def test_exoscale_selection_empty_nodepool_by_bare_name_deletes_only_failed_ones
 # -- groups inferred from a node's own claims
 
 
-def _thief(api: FakeApi, victim: str, at: int = 0) -> list[Node]:
+def _thief(api: FakeExoscaleApi, victim: str, at: int = 0) -> list[Node]:
     """The nodes of A, the first of which claims to be a machine of another pool."""
     first, *rest = api.nodes(A)
     return [msgspec.structs.replace(first, provider_id=f"exoscale://{api.all[victim].members[at]}"), *rest]
 
 
-def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
+def _foreign(victim_cluster: str = THEIRS) -> FakeExoscaleApi:
     """`web` of our cluster with three machines; the pool B of four belongs to another cluster, or is standalone."""
-    return FakeApi(
+    return FakeExoscaleApi(
         FakeApiPool(size=3),
         FakeApiPool(B, "web", victim_cluster, NP_B, size=4),
         FakeApiPool(C, "gpu", victim_cluster, NP_C),
@@ -257,7 +261,7 @@ def test_exoscale_selection_standalone_pool_known_by_a_node_counts_as_discovered
 
 
 def test_exoscale_selection_sks_groups_are_discovered_until_most_machines_joined() -> None:
-    api = FakeApi(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B))
+    api = FakeExoscaleApi(FakeApiPool(size=3), FakeApiPool(B, "gpu", owner=NP_B))
     found = [
         {name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
         for count in (0, 1, 2, 3)

@@ -10,18 +10,29 @@ from chalicelib.model.node import Node, Taint
 from chalicelib.providers.exoscale.models import ExoscaleTaint as Given
 from chalicelib.providers.exoscale.models import InstanceType, Ref
 from tests.cases import each_row
-from tests.unit.providers.exoscale.fake_api import MEDIUM, NP_A, NP_B, A, B, FakeApi, FakeApiPool, seen, uuid, warnings
+from tests.unit.providers.exoscale.fake_api import (
+    MEDIUM,
+    NP_A,
+    NP_B,
+    A,
+    B,
+    FakeApiPool,
+    FakeExoscaleApi,
+    seen,
+    uuid,
+    warnings,
+)
 
 GPU = InstanceType(MEDIUM, "gpu3", "large", 16, 120 * 2**30, gpus=2, zones=("ch-gva-2", "de-fra-1"))
 PREFIX = "k8s.io/cluster-autoscaler/node-template/"
 
 
-def zone(**nodepool: object) -> FakeApi:
+def zone(**nodepool: object) -> FakeExoscaleApi:
     """An empty Nodepool, and a named standalone pool."""
-    return FakeApi(FakeApiPool(nodepool=nodepool), FakeApiPool(B, "db", "", NP_B, size=1))
+    return FakeExoscaleApi(FakeApiPool(nodepool=nodepool), FakeApiPool(B, "db", "", NP_B, size=1))
 
 
-def template(api: FakeApi, group: str = A, **settings: Any) -> Node:
+def template(api: FakeExoscaleApi, group: str = A, **settings: Any) -> Node:
     found = seen(api, "0:9:web", "1:9:db", **settings)[group].template
     assert found is not None
     return found

@@ -107,7 +107,7 @@ def two(first: int = 3, second: int = 2, **more: Any) -> Cce:
     return Cce([FakeApiGroup(desired=first), FakeApiGroup("c7-az2", AZ2, second, priority=5, max=6)], **more)
 
 
-class FakeApi(CceApi):
+class FakeCceApi(CceApi):
     """The calls on pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost. lag:
     desired
     sizes are visible only at the next step."""
@@ -322,7 +322,7 @@ def node(machine: CceNode, provider_id: str | None = None, name: str = "", **lab
     return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=said)
 
 
-def provider(api: FakeApi, *entries: GroupPolicy, kube: KubeLists | None = None, **settings: str) -> HuaweiCloud:
+def provider(api: FakeCceApi, *entries: GroupPolicy, kube: KubeLists | None = None, **settings: str) -> HuaweiCloud:
     """A new provider on the fake; all pools are discovered by default."""
     fields = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "cce", **settings}
     return HuaweiCloud(api, read_settings(fields, entries), kube)
@@ -358,7 +358,7 @@ def continued(asked: Operation, outcome: Outcome) -> Operation:
     return asked.with_status(data=outcome.data, step=outcome.step)
 
 
-def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operation:
+def announced(api: FakeCceApi, asked: Operation, *entries: GroupPolicy) -> Operation:
     """Returns a scale-up after its first call, which sends nothing."""
     before = len(api.writes())
     outcome = provider(api, *entries).grow(asked)
@@ -367,7 +367,7 @@ def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operatio
     return continued(asked, outcome)
 
 
-def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
+def to_the_end(api: FakeCceApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
     """Runs an operation to its end: a new provider for each message, and the vendor works in between."""
     verbs = {OperationKind.SCALE_UP: "grow", OperationKind.DECREASE_TARGET: "shrink_target"}
     first = verb = verbs.get(asked.spec.kind, "remove")
@@ -386,14 +386,14 @@ def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: Kube
 
 
 def seen(
-    api: FakeApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: Any
+    api: FakeCceApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None, **settings: Any
 ) -> dict[str, NodeGroup]:
     """Returns the groups of one pass by id; by default every existing machine has become a node."""
     found = provider(api, *entries, **settings).observe(api.nodes_now() if nodes is None else nodes)
     return {group.id: group for group in found.groups}
 
 
-def warnings(api: FakeApi, *entries: GroupPolicy, **settings: Any) -> str:
+def warnings(api: FakeCceApi, *entries: GroupPolicy, **settings: Any) -> str:
     """Returns the warnings of one pass."""
     found = provider(api, *entries, **settings).observe(api.nodes_now())
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)

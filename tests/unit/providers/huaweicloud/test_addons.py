@@ -10,13 +10,13 @@ from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.autoscaler_addon import SWITCHES, Switches, find_rival
 from chalicelib.providers.huaweicloud.models import Addon
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import FakeApi, seen, two, warnings
+from tests.unit.providers.huaweicloud.fake_api import FakeCceApi, seen, two, warnings
 
 OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)
 
 
 def rival(*addons: Addon) -> MissingData | None:
-    api = FakeApi()
+    api = FakeCceApi()
     api.installed = addons
     return find_rival(api, None)
 
@@ -67,7 +67,7 @@ class _Shelf:
 
 @each_row("trouble", [[], [Unauthorized("403")]])
 def test_CCE_A7_addons_are_read_once_an_hour_even_if_forbidden(trouble: list[ProviderError]) -> None:
-    api, shelf, clock = FakeApi(), _Shelf(), [1000.0]
+    api, shelf, clock = FakeCceApi(), _Shelf(), [1000.0]
     api.trouble["addons"] = list(trouble)
     api.installed = (Addon("autoscaler", "running", {}),)
     for now in (1000.0, 1010.0, 4599.0, 4601.0, 900.0):
@@ -79,7 +79,7 @@ def test_CCE_A7_addons_are_read_once_an_hour_even_if_forbidden(trouble: list[Pro
 
 
 def test_huawei_addon_errors_fail_no_pass() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.installed = (Addon("autoscaler", "running", {}),)
     assert "two autoscalers" in warnings(api)
     assert warnings(api, warnAboutAddon="false") == ""

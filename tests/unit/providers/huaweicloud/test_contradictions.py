@@ -11,7 +11,7 @@ from chalicelib.providers.huaweicloud.models import NodePool
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
-    FakeApi,
+    FakeCceApi,
     continued,
     growth,
     provider,
@@ -48,7 +48,7 @@ def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
     return pool
 
 
-class ContradictionsDeclaration(FakeApi):
+class ContradictionsDeclaration(FakeCceApi):
     """The answers of CCE about the pool, independent of its actual state."""
 
     def __init__(self, said: NodePool) -> None:
@@ -60,7 +60,7 @@ class ContradictionsDeclaration(FakeApi):
         return self.said
 
 
-def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
+def looked_at(api: FakeCceApi, size: int = 3, to: int = 4) -> list[Outcome]:
     """Calls a scale-up as long as it waits."""
     asked, found = growth(size, to), list[Outcome]()
     while not found or isinstance(found[-1], InProgress):

@@ -377,7 +377,6 @@ def test_huawei_ambiguous_project_needs_an_operator(answer: Reply, match: str) -
     with HttpScript([answer]) as server, pytest.raises(ProviderError, match=match) as raised:
         api_for(server.url, projectId="").pools()
     assert "providers.huaweicloud.projectId" in raised.value.message
-    assert not raised.value.temporary
     assert isinstance(raised.value, OutscalerError)
 
 

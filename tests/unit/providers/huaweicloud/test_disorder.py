@@ -14,7 +14,7 @@ from chalicelib.providers.huaweicloud.models import Autoscaling
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
     A,
-    FakeApi,
+    FakeCceApi,
     continued,
     growth,
     provider,
@@ -44,7 +44,7 @@ EVENTS = st.lists(
 WIDE = Autoscaling(True, 0, 1000)
 
 
-def disturb(api: FakeApi, event: str) -> None:
+def disturb(api: FakeCceApi, event: str) -> None:
     """Applies one concurrent change."""
     pool = api.all[POOL]
     here, beside = api.of(POOL), api.of(POOL, "c7-az2")
@@ -72,7 +72,7 @@ def disturb(api: FakeApi, event: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(EVENTS)
 def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(events: list[str]) -> None:
-    api = FakeApi(two(3, 2, autoscaling=WIDE))
+    api = FakeCceApi(two(3, 2, autoscaling=WIDE))
     asked, verb = growth(3, 5), "grow"
     bought, waiting = 0, list(events)
     for _ in range(80):
@@ -100,7 +100,7 @@ def test_CCE_18_scale_up_with_random_changes_adds_at_most_the_planned_number(eve
 @settings(max_examples=100, deadline=None)
 @given(EVENTS, st.integers(0, 5), st.booleans())
 def test_CCE_19_decrease_target_with_random_changes_costs_no_node(events: list[str], goal: int, discard: bool) -> None:
-    api = FakeApi(two(3, 2, autoscaling=WIDE))
+    api = FakeCceApi(two(3, 2, autoscaling=WIDE))
     api.all[POOL].groups[0].stock = 0
     api.scale(POOL, 7, "default")
     asked = shrinkage(5, goal)

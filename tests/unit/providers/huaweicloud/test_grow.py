@@ -19,8 +19,8 @@ from tests.unit.providers.huaweicloud.fake_api import (
     A,
     B,
     Cce,
-    FakeApi,
     FakeApiGroup,
+    FakeCceApi,
     announced,
     continued,
     entry,
@@ -32,7 +32,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
 )
 
 
-def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str = A) -> Failed:
+def refused(api: FakeCceApi, cls: str, *entries: object, size: int = 5, group: str = A) -> Failed:
     """A scale-up from 3 that is refused before anything is sent."""
     outcome = provider(api, *entries).grow(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
     assert isinstance(outcome, Failed)
@@ -41,7 +41,7 @@ def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str 
 
 
 def test_CCE_18_scale_up_sends_the_total_of_the_pool_and_the_right_group() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     outcome = to_the_end(api, growth(3, 5))
     assert isinstance(outcome, Succeeded)
     assert outcome.facts["created"] == 2
@@ -50,12 +50,12 @@ def test_CCE_18_scale_up_sends_the_total_of_the_pool_and_the_right_group() -> No
 
 
 def test_CCE_18_request_is_recorded_before_it_is_sent() -> None:
-    asked = announced(FakeApi(two(3, 2)), growth(2, 4, B))
+    asked = announced(FakeCceApi(two(3, 2)), growth(2, 4, B))
     assert (asked.status.data["base"], asked.status.data["total"]) == ("5", "7")
 
 
 def test_CCE_18_request_that_arrived_despite_a_timeout_is_not_repeated() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.lost.add("scale")
     with pytest.raises(Transient):
@@ -65,7 +65,7 @@ def test_CCE_18_request_that_arrived_despite_a_timeout_is_not_repeated() -> None
 
 
 def test_CCE_18_request_is_not_repeated_while_the_groups_number_lags() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     api.lag = True
     asked = announced(api, growth(3, 5))
     api.lost.add("scale")
@@ -79,7 +79,7 @@ def test_CCE_18_request_is_not_repeated_while_the_groups_number_lags() -> None:
 
 
 def test_huawei_request_that_never_arrived_is_repeated_with_the_same_total() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.trouble["scale"] = [Transient("no answer")]
     with pytest.raises(Transient):
@@ -89,7 +89,7 @@ def test_huawei_request_that_never_arrived_is_repeated_with_the_same_total() -> 
 
 
 def test_CCE_18_change_of_the_pool_by_another_writer_is_never_undone() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "c7-az2")
     outcome = provider(api).grow(asked)
@@ -101,7 +101,7 @@ def test_CCE_18_change_of_the_pool_by_another_writer_is_never_undone() -> None:
 
 
 def test_CCE_18_change_of_the_group_by_another_writer_is_a_conflict() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 9, "default")
     outcome = provider(api).grow(asked)
@@ -111,7 +111,7 @@ def test_CCE_18_change_of_the_group_by_another_writer_is_a_conflict() -> None:
 
 
 def test_CCE_18_contradictory_numbers_are_read_again_and_never_written() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
     asked = announced(api, growth(3, 5))
     api.all[POOL].desired = 9  # and no group accounts for it
     for _ in range(4):
@@ -124,7 +124,7 @@ def test_CCE_18_contradictory_numbers_are_read_again_and_never_written() -> None
 
 
 def test_CCE_18_total_is_never_computed_from_the_lower_of_two_numbers() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     api.all[POOL].desired = 4  # older than the numbers of the groups: 4 + 1 would remove one of five
     asked = growth(3, 4)
     for _ in range(12):
@@ -139,7 +139,7 @@ def test_CCE_18_total_is_never_computed_from_the_lower_of_two_numbers() -> None:
 
 
 def test_huawei_group_lagging_behind_its_pool_is_awaited() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     api.lag = True
     asked = announced(api, growth(3, 5))
     asked = continued(asked, provider(api).grow(asked))
@@ -150,7 +150,7 @@ def test_huawei_group_lagging_behind_its_pool_is_awaited() -> None:
 
 
 def test_huawei_increase_reverted_by_others_is_not_bought_again() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.scale(POOL, 7, "default")
     asked = continued(asked, provider(api).grow(asked))
@@ -162,7 +162,7 @@ def test_huawei_increase_reverted_by_others_is_not_bought_again() -> None:
 
 
 def test_huawei_lowered_pool_lowers_the_next_total() -> None:
-    api = FakeApi(two(3, 2))
+    api = FakeCceApi(two(3, 2))
     asked = announced(api, growth(3, 5))
     api.delete_node(api.of(POOL, "c7-az2")[0])
     assert isinstance(to_the_end(api, asked), Succeeded)
@@ -170,43 +170,43 @@ def test_huawei_lowered_pool_lowers_the_next_total() -> None:
 
 
 def test_huawei_size_already_reached_sends_no_request() -> None:
-    api = FakeApi(two(5, 2))
+    api = FakeCceApi(two(5, 2))
     assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
     assert not api.writes()
 
 
 @each_row(("start", "to"), [(3, 3), (3, 1)])
 def test_huawei_scale_up_without_an_increase_is_refused(start: int, to: int) -> None:
-    outcome = provider(FakeApi(two())).grow(growth(start, to))
+    outcome = provider(FakeCceApi(two())).grow(growth(start, to))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "InvalidRequest"
 
 
 def test_CCE_A6_1_pool_maximum_applies_to_all_its_groups_together() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 6)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 0, 6)))
     assert "6 of its pool" in refused(api, "InvalidRequest").message
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 def test_CCE_A6_3_flavour_maximum_applies_to_its_group() -> None:
-    assert "maximum 6" in refused(FakeApi(two()), "InvalidRequest", size=7, group=B).message
+    assert "maximum 6" in refused(FakeCceApi(two()), "InvalidRequest", size=7, group=B).message
 
 
 @each_row(("name", "most"), [("pool-a", 6), (POOL, 6), ("pool-a/default", 4), (A, 4)])
 def test_huawei_policy_maximum_replaces_that_of_the_pool(name: str, most: int) -> None:
-    refused(FakeApi(two()), "InvalidRequest", entry(name, 0, most))
+    refused(FakeCceApi(two()), "InvalidRequest", entry(name, 0, most))
 
 
 def test_CCE_A1_5_prepaid_and_default_pools_are_not_scaled_up() -> None:
     prepaid = Cce([FakeApiGroup(desired=3)], template=NodeTemplate(FLAVOR, AZ1, billing=1))
-    assert "prepaid" in refused(FakeApi(prepaid), "InvalidRequest").message
+    assert "prepaid" in refused(FakeCceApi(prepaid), "InvalidRequest").message
     default = Cce([FakeApiGroup(desired=3)], name="DefaultPool")
-    assert "default pool" in refused(FakeApi(default), "InvalidRequest").message
-    refused(FakeApi(Cce([FakeApiGroup(desired=3)], phase="Deleting")), "InvalidRequest")
+    assert "default pool" in refused(FakeCceApi(default), "InvalidRequest").message
+    refused(FakeCceApi(Cce([FakeApiGroup(desired=3)], phase="Deleting")), "InvalidRequest")
 
 
 def test_huawei_flavour_disabled_meanwhile_is_not_scaled_up() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].group("c7-az2").enabled = False
     assert "switched off" in refused(api, "InvalidRequest", size=4, group=B).message
 
@@ -225,31 +225,31 @@ def test_CCE_A9_1_group_that_is_not_scalable_is_refused_with_its_reasons_class(
     beside: CceCondition,
     cls: str,
 ) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[0].conditions = (NOT_SCALABLE, beside)
     refused(api, cls)
 
 
 def test_huawei_pool_that_is_not_scalable_refuses_for_all_its_groups() -> None:
-    refused(FakeApi(two(conditions=(NOT_SCALABLE, NO_QUOTA))), "QuotaExceeded")
+    refused(FakeCceApi(two(conditions=(NOT_SCALABLE, NO_QUOTA))), "QuotaExceeded")
 
 
 def test_huawei_flavour_that_ecs_reports_as_sold_out_is_not_requested() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.kinds = {FLAVOR: Flavor(FLAVOR, 4, 8192, state="normal", states={AZ2: "sellout"})}
     refused(api, "OutOfStock", size=4, group=B)
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 def test_huawei_sold_out_hint_is_not_decisive() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.trouble["flavors"] = [Unauthorized("no"), Throttled("slowly")]
     assert isinstance(to_the_end(api, growth(3, 4)), Succeeded)
 
 
 @each_row("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
 def test_huawei_busy_cluster_is_awaited(phase: str) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.cluster = phase
     with pytest.raises(Conflict):
         provider(api).grow(growth(3, 5))
@@ -258,31 +258,31 @@ def test_huawei_busy_cluster_is_awaited(phase: str) -> None:
 
 @each_row("phase", ["Hibernation", "Deleting", "Empty"])
 def test_huawei_disabled_cluster_is_not_awaited(phase: str) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.cluster = phase
     refused(api, "InvalidRequest")
 
 
 def test_huawei_key_forbidden_to_read_the_cluster_scales_up_nevertheless() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.trouble["cluster_phase"] = [Unauthorized("403"), Unauthorized("403")]
     assert isinstance(to_the_end(api, growth(3, 5)), Succeeded)
 
 
 def test_huawei_scale_up_of_a_deleted_or_undecodable_pool_or_group_fails() -> None:
-    outcome = provider(FakeApi()).grow(growth(3, 5))
+    outcome = provider(FakeCceApi()).grow(growth(3, 5))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == NotFound.__name__
-    refused(FakeApi(Cce([FakeApiGroup(desired=3)], error="spec is missing")), "Unknown")
-    refused(FakeApi(Cce([FakeApiGroup(desired=3, error="its numbers are missing")])), "Unknown")
-    refused(FakeApi(Cce([FakeApiGroup("other", desired=3)])), "NotFound")
+    refused(FakeCceApi(Cce([FakeApiGroup(desired=3)], error="spec is missing")), "Unknown")
+    refused(FakeCceApi(Cce([FakeApiGroup(desired=3, error="its numbers are missing")])), "Unknown")
+    refused(FakeCceApi(Cce([FakeApiGroup("other", desired=3)])), "NotFound")
 
 
 @each_row(
     ("why", "cls"), [(SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")]
 )
 def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(why: CceCondition, cls: str) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why
     outcome = to_the_end(api, growth(3, 6))
     assert isinstance(outcome, Failed)
@@ -291,7 +291,7 @@ def test_CCE_A9_1_scale_up_without_nodes_fails_with_the_class_of_the_condition(w
 
 
 def test_CCE_A9_1_earlier_condition_must_persist_before_it_counts() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[0].conditions = (SOLD_OUT,)
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
@@ -303,7 +303,7 @@ def test_CCE_A9_1_earlier_condition_must_persist_before_it_counts() -> None:
 @each_row("phase", ["Build", "Installing"])
 def test_CCE_A9_3_operation_ends_once_a_node_is_listed_and_the_core_waits(phase: str) -> None:
     """A node that installs forever must not shorten the fifteen minutes of the scale-up request."""
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
     assert isinstance(provider(api).poll(asked), InProgress)
@@ -314,7 +314,7 @@ def test_CCE_A9_3_operation_ends_once_a_node_is_listed_and_the_core_waits(phase:
 
 
 def test_CCE_A9_1_permanent_condition_does_not_affect_nodes_in_creation() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[0].conditions = (true("UnexpectedError"),)
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
@@ -325,7 +325,7 @@ def test_CCE_A9_1_permanent_condition_does_not_affect_nodes_in_creation() -> Non
 
 
 def test_CCE_A9_3_operation_ends_after_three_idle_minutes_and_the_core_waits() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     outcome = provider(api).grow(asked)
     waited = 0.0
@@ -339,7 +339,7 @@ def test_CCE_A9_3_operation_ends_after_three_idle_minutes_and_the_core_waits() -
 
 
 def test_huawei_request_accepted_without_effect_fails() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     asked = continued(asked, provider(api).grow(asked))
     api.all[POOL].desired, api.all[POOL].groups[0].desired = 5, 3
@@ -353,7 +353,7 @@ def test_huawei_request_accepted_without_effect_fails() -> None:
 
 @each_row("error", [InvalidRequest("no", code="CCE.01400001"), Unknown("no", code="CCE.0")])
 def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(error: InvalidRequest | Unknown) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [error]
     outcome = provider(api).grow(asked)
@@ -367,7 +367,7 @@ def test_huawei_conditions_take_precedence_over_the_code_of_a_refusal(error: Inv
 
 
 def test_huawei_locked_pool_is_awaited() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = announced(api, growth(3, 4))
     api.trouble["scale"] = [Conflict("locked", code="CCE.01429002")]
     with pytest.raises(Conflict):
@@ -377,7 +377,7 @@ def test_huawei_locked_pool_is_awaited() -> None:
 
 @each_row("rubbish", ["", "-1", "x", "9" * 40, "²"])
 def test_huawei_unreadable_operation_data_never_become_a_total(rubbish: str) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     asked = growth(3, 5).with_status(data={"base": rubbish, "total": rubbish, "looks": rubbish})
     assert isinstance(to_the_end(api, asked), Succeeded)
     assert api.writes() == ["scale 7 default"]

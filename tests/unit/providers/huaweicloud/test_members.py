@@ -16,8 +16,8 @@ from tests.unit.providers.huaweicloud.fake_api import (
     A,
     B,
     Cce,
-    FakeApi,
     FakeApiGroup,
+    FakeCceApi,
     node,
     seen,
     true,
@@ -29,13 +29,13 @@ from tests.unit.providers.huaweicloud.fake_api import (
 CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
 
 
-def machine(api: FakeApi, name: str, *nodes: Node) -> Instance:
+def machine(api: FakeCceApi, name: str, *nodes: Node) -> Instance:
     """Returns one machine as the core sees it."""
     return {each.handle: each for each in seen(api, nodes=nodes)[A].instances}[name]
 
 
-def one() -> tuple[FakeApi, str]:
-    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
+def one() -> tuple[FakeCceApi, str]:
+    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
     return api, uid(1)
 
 
@@ -58,7 +58,7 @@ def test_CCE_20_node_is_matched_by_uid_server_address_or_name(how: str) -> None:
 
 
 def test_CCE_20_most_reliable_match_takes_precedence() -> None:
-    api = FakeApi(two(2, 0))
+    api = FakeCceApi(two(2, 0))
     first, second = (api.machines[name] for name in api.of(POOL))
     swapped = [node(first, first.id, second.private_ip), node(second, second.id, first.private_ip)]
     assert machine(api, first.id, *swapped).node == second.private_ip
@@ -79,7 +79,7 @@ def test_CCE_20_label_of_a_pool_that_a_node_has_left_is_ignored() -> None:
 
 
 def test_huawei_machine_belongs_to_the_group_of_its_flavour_and_zone_or_default() -> None:
-    api = FakeApi(two(1, 1))
+    api = FakeCceApi(two(1, 1))
     odd = api.add(POOL, flavor="s6.large.2")
     groups = seen(api)
     assert {each.handle for each in groups[A].instances} == {uid(1), odd}
@@ -91,7 +91,7 @@ def test_huawei_zone_chosen_by_the_vendor_matches_any_zone() -> None:
         [FakeApiGroup(desired=0, flavor="s6.large.2"), FakeApiGroup("any", "random", 1)],
         template=NodeTemplate("s6.large.2", "random"),
     )
-    api = FakeApi(pool)
+    api = FakeCceApi(pool)
     api.change(uid(1), az=AZ2)
     assert [each.handle for each in seen(api)[f"{POOL}/any"].instances] == [uid(1)]
 
@@ -128,8 +128,8 @@ def test_CCE_A9_2_failed_installation_counts_only_while_there_is_no_node() -> No
     assert machine(api, name, node(api.machines[name])).error is None
 
 
-def short(why: CceCondition, missing: int = 2) -> FakeApi:
-    api = FakeApi(two(3, 2))
+def short(why: CceCondition, missing: int = 2) -> FakeCceApi:
+    api = FakeCceApi(two(3, 2))
     api.all[POOL].groups[0].conditions = (why,)
     api.all[POOL].groups[0].desired += missing
     api.all[POOL].desired += missing
@@ -177,7 +177,7 @@ def test_huawei_implausible_size_creates_a_bounded_number_of_placeholders() -> N
 
 def test_huawei_pool_conditions_apply_to_its_only_group() -> None:
     pool = Cce([FakeApiGroup(desired=2)], conditions=(NO_QUOTA,))
-    api = FakeApi(pool)
+    api = FakeCceApi(pool)
     pool.desired = pool.groups[0].desired = 3
     assert [each.error.cls for each in seen(api)[A].instances if each.error] == ["QuotaExceeded"]
     pool.conditions, pool.phase = (), "SoldOut"
@@ -185,7 +185,7 @@ def test_huawei_pool_conditions_apply_to_its_only_group() -> None:
 
 
 def test_CCE_A8_3_only_the_known_protected_node_is_blocked() -> None:
-    api = FakeApi(two(3, 0))
+    api = FakeCceApi(two(3, 0))
     api.all[POOL].groups[0].held = 1
     api.change(uid(1), annotations={"node.cce.io/scale-down-disabled": "true"})
     held = {each.handle: bool(each.held) for each in seen(api)[A].instances}
@@ -194,7 +194,7 @@ def test_CCE_A8_3_only_the_known_protected_node_is_blocked() -> None:
 
 
 def test_CCE_A8_3_unknown_protected_nodes_block_every_removal() -> None:
-    api = FakeApi(two(3, 0))
+    api = FakeCceApi(two(3, 0))
     api.all[POOL].groups[0].held = 1
     assert all("annotate" in each.held for each in seen(api)[A].instances)
     assert "does not say which" in warnings(api)
@@ -214,7 +214,7 @@ def test_CCE_A8_3_unknown_protected_nodes_block_every_removal() -> None:
 
 
 def test_huawei_unjoined_machines_are_not_blocked_and_prepaid_ones_always_are() -> None:
-    api = FakeApi(two(2, 0))
+    api = FakeCceApi(two(2, 0))
     api.all[POOL].groups[0].held = 1
     assert not any(each.held for each in seen(api, nodes=[])[A].instances)
     api.change(uid(1), billing=1)

@@ -20,7 +20,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     CLUSTER,
     POOL,
     A,
-    FakeApi,
+    FakeCceApi,
     announced,
     entry,
     growth,
@@ -53,7 +53,7 @@ def test_huawei_provider_invalid_settings_are_one_clear_error() -> None:
 
 def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
     assert [path.name for path in MODULES if '"PUT"' in path.read_text()] == []
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     provider(api).observe(())
     assert not api.writes()
 
@@ -64,7 +64,7 @@ def test_CCE_DANGER_1_totals_are_computed_in_two_places_from_a_fresh_read() -> N
 
 
 def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:
-    class Raced(FakeApi):
+    class Raced(FakeCceApi):
         def cluster_phase(self) -> str:
             pool = self.all[POOL]
             if pool.desired == self.meant:
@@ -87,7 +87,7 @@ def test_CCE_DANGER_1_pool_change_during_other_reads_is_not_undone() -> None:
 
 @each_row("kind", list(OperationKind))
 def test_huawei_provider_every_kind_of_operation_has_its_poll(kind: OperationKind) -> None:
-    outcome = provider(FakeApi(two(2, 2))).poll(operation(kind, A, 3, 2))
+    outcome = provider(FakeCceApi(two(2, 2))).poll(operation(kind, A, 3, 2))
     assert outcome is not None
 
 

@@ -16,9 +16,9 @@ from tests.unit.providers.huaweicloud.fake_api import (
     A,
     B,
     Cce,
-    FakeApi,
     FakeApiGroup,
     FakeApiKube,
+    FakeCceApi,
     continued,
     entry,
     node,
@@ -33,7 +33,7 @@ DISCARD = OperationKind.DELETE_INSTANCES
 
 
 def refused(
-    api: FakeApi,
+    api: FakeCceApi,
     *handles: str,
     cls: str = "InvalidRequest",
     kind: OperationKind = OperationKind.DELETE_NODES,
@@ -51,7 +51,7 @@ def refused(
 
 
 def test_CCE_19_two_nodes_are_two_deletions_and_no_total() -> None:
-    api = FakeApi(two(5, 2))
+    api = FakeCceApi(two(5, 2))
     first, second = api.of(POOL)[2:4]
     assert isinstance(to_the_end(api, removal(5, first, second)), Succeeded)
     assert api.writes() == [f"delete_node {first}", f"delete_node {second}"]
@@ -59,7 +59,7 @@ def test_CCE_19_two_nodes_are_two_deletions_and_no_total() -> None:
 
 
 def test_CCE_19_foreign_node_stops_the_whole_removal() -> None:
-    api = FakeApi(two(5, 2), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
+    api = FakeCceApi(two(5, 2), Cce([FakeApiGroup(desired=1)], OTHER, "pool-b"))
     mine = api.of(POOL)[0]
     assert OTHER in refused(api, mine, api.of(OTHER)[0]).message
     assert "c7-az2" in refused(api, mine, api.of(POOL, "c7-az2")[0]).message
@@ -69,14 +69,14 @@ def test_CCE_19_foreign_node_stops_the_whole_removal() -> None:
 
 @each_row("handle", ["", "pool-a-1", "192.0.2.1", f"{B}/placeholder-0"])
 def test_CCE_19_target_without_a_uid_or_of_another_group_stops_the_whole_removal(handle: str) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     refused(api, api.of(POOL)[0], handle)
 
 
 def test_CCE_DANGER_3_removals_name_every_node_and_the_vendor_never_chooses() -> None:
     for count in range(1, 5):
         for kind in (OperationKind.DELETE_NODES, DISCARD):
-            api = FakeApi(two(5, 2))
+            api = FakeCceApi(two(5, 2))
             names = api.of(POOL)[5 - count :]
             assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Succeeded)
             assert api.writes() == [f"delete_node {name}" for name in names]
@@ -84,35 +84,35 @@ def test_CCE_DANGER_3_removals_name_every_node_and_the_vendor_never_chooses() ->
 
 
 def test_huawei_remove_finds_a_node_by_its_own_data() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     name = api.of(POOL)[0]
     assert isinstance(to_the_end(api, removal(3, f"huaweicloud:///{name.upper()}")), Succeeded)
     assert api.named == [name]
 
 
 def test_CCE_A6_1_pool_minimum_applies_to_all_its_groups_together() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 4, 10)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 4, 10)))
     names = api.of(POOL)
     assert "4 of its pool" in refused(api, *names[:2]).message
     assert isinstance(to_the_end(api, removal(3, names[0])), Succeeded)
 
 
 def test_CCE_A6_3_flavour_minimum_applies_to_its_group() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[1].min = 2
     assert "minimum 2" in refused(api, api.of(POOL, "c7-az2")[0], group=B).message
-    refused(FakeApi(two()), uid(1), uid(2), entries=(entry("pool-a/default", 2, 5),))
+    refused(FakeCceApi(two()), uid(1), uid(2), entries=(entry("pool-a/default", 2, 5),))
 
 
 def test_huawei_delete_instances_may_go_below_the_minimum() -> None:
-    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 5, 10)))
+    api = FakeCceApi(two(3, 2, autoscaling=Autoscaling(True, 5, 10)))
     name = api.of(POOL)[0]
     assert isinstance(to_the_end(api, removal(3, name, kind=DISCARD)), Succeeded)
     assert api.named == [name]
 
 
 def test_huawei_delete_instances_spares_a_joined_machine_however_it_is_matched() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     for machine in api.of(POOL)[:1]:
         known = api.machines[machine]
         for joined in (node(known), node(known, f"x://{known.server}"), node(known, ""), node(known, "", known.name)):
@@ -123,7 +123,7 @@ def test_huawei_delete_instances_spares_a_joined_machine_however_it_is_matched()
 
 
 def test_CCE_A8_3_protected_or_prepaid_node_stays() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     first, second, third = api.of(POOL)
     api.change(first, annotations={"example.com/scale-down-disabled": "true"})
     api.change(second, billing=1)
@@ -132,7 +132,7 @@ def test_CCE_A8_3_protected_or_prepaid_node_stays() -> None:
 
 
 def test_CCE_A8_3_at_most_the_unprotected_number_is_removed() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.all[POOL].groups[0].held = 2
     names = api.of(POOL)
     assert "2 of its 3" in refused(api, *names[:2]).message
@@ -140,7 +140,7 @@ def test_CCE_A8_3_at_most_the_unprotected_number_is_removed() -> None:
 
 
 def test_huawei_remove_counts_vanished_and_leaving_nodes_as_removed() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     leaving = api.of(POOL)[0]
     api.change(leaving, phase="Deleting")
     assert isinstance(provider(api).remove(removal(3, leaving, uid(99))), Succeeded)
@@ -148,16 +148,16 @@ def test_huawei_remove_counts_vanished_and_leaving_nodes_as_removed() -> None:
 
 
 def test_huawei_remove_from_a_deleted_pool_is_done() -> None:
-    api = FakeApi()
+    api = FakeCceApi()
     assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Succeeded)
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     name = api.of(POOL)[0]
     del api.all[POOL]
     refused(api, name, cls="NotFound")
 
 
 def test_huawei_interrupted_removal_continues_where_it_stopped() -> None:
-    api = FakeApi(two(5, 2))
+    api = FakeCceApi(two(5, 2))
     names = api.of(POOL)
     api.lost.add("delete_node")
     with pytest.raises(Transient):
@@ -168,16 +168,16 @@ def test_huawei_interrupted_removal_continues_where_it_stopped() -> None:
 
 
 def test_huawei_remove_looks_up_many_targets_with_one_list() -> None:
-    api = FakeApi(two(6, 0))
+    api = FakeCceApi(two(6, 0))
     to_the_end(api, removal(6, *api.of(POOL)[:5]))
     assert "node" not in api.calls
 
 
 def test_huawei_node_vanishing_between_two_calls_counts_as_removed() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     name = api.of(POOL)[0]
 
-    class Gone(FakeApi):
+    class Gone(FakeCceApi):
         def delete_node(self, id: str) -> str:  # noqa: A002
             self.machines.pop(id, None)
             return super().delete_node(id)
@@ -187,7 +187,7 @@ def test_huawei_node_vanishing_between_two_calls_counts_as_removed() -> None:
 
 
 def test_huawei_deletion_with_404_for_an_existing_node_is_a_failure() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.trouble["delete_node"] = [NotFound("no such thing")]
     outcome = provider(api).remove(removal(3, api.of(POOL)[0]))
     assert isinstance(outcome, Failed)
@@ -195,7 +195,7 @@ def test_huawei_deletion_with_404_for_an_existing_node_is_a_failure() -> None:
 
 
 def test_huawei_failed_job_explains_why_a_node_still_exists() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
     asked = continued(asked, provider(api).remove(asked))
@@ -209,7 +209,7 @@ def test_huawei_failed_job_explains_why_a_node_still_exists() -> None:
 
 
 def test_huawei_deletion_accepted_without_effect_fails_after_some_polls() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     name = api.of(POOL)[0]
     asked = removal(3, name)
     asked = continued(asked, provider(api).remove(asked))
@@ -224,23 +224,23 @@ def test_huawei_deletion_accepted_without_effect_fails_after_some_polls() -> Non
 
 @each_row("error", [Throttled("slowly"), Conflict("locked"), Transient("502")])
 def test_huawei_remove_raises_temporary_errors(error: Throttled) -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.trouble["delete_node"] = [error]
     with pytest.raises(type(error)):
         provider(api).remove(removal(3, api.of(POOL)[0]))
 
 
 def test_huawei_busy_cluster_gets_no_deletion() -> None:
-    api = FakeApi(two())
+    api = FakeCceApi(two())
     api.cluster = "Upgrading"
     with pytest.raises(Conflict):
         provider(api).remove(removal(3, api.of(POOL)[0]))
     assert not api.writes()
 
 
-def short() -> FakeApi:
+def short() -> FakeCceApi:
     """A pool of five whose first group gets only two of them."""
-    api = FakeApi(two(2, 1))
+    api = FakeCceApi(two(2, 1))
     group = api.all[POOL].groups[0]
     group.desired, group.stock, group.conditions = 4, 0, (SOLD_OUT,)
     api.all[POOL].desired = 5
@@ -287,5 +287,5 @@ def test_huawei_release_reports_whether_a_target_still_exists() -> None:
     assert not provider(api).release(removal(4, name))
     assert provider(api).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
     assert not provider(api).release(removal(5, f"{A}/placeholder-0", kind=DISCARD))
-    assert not provider(FakeApi()).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(FakeCceApi()).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
     assert not api.writes()

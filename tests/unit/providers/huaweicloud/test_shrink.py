@@ -12,8 +12,8 @@ from tests.unit.providers.huaweicloud.fake_api import (
     A,
     B,
     Cce,
-    FakeApi,
     FakeApiGroup,
+    FakeCceApi,
     continued,
     operation,
     provider,
@@ -23,15 +23,15 @@ from tests.unit.providers.huaweicloud.fake_api import (
 )
 
 
-def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeApi:
+def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeCceApi:
     """A pool whose first group has a larger desired size than nodes."""
-    api = FakeApi(two(existing, second))
+    api = FakeCceApi(two(existing, second))
     api.all[POOL].groups[0].desired, api.all[POOL].groups[0].stock = desired, 0
     api.all[POOL].desired = desired + second
     return api
 
 
-def refused(api: FakeApi, from_size: int, to_size: int, group: str = A) -> Failed:
+def refused(api: FakeCceApi, from_size: int, to_size: int, group: str = A) -> Failed:
     outcome = provider(api).shrink_target(shrinkage(from_size, to_size, group))
     assert isinstance(outcome, Failed)
     assert (outcome.error_class, api.writes()) == ("InvalidRequest", [])
@@ -113,11 +113,11 @@ def test_huawei_decrease_target_accepted_without_effect_fails_after_some_polls()
 
 
 def test_CCE_DANGER_1_total_of_zero_is_sent_only_for_a_pool_without_nodes() -> None:
-    api = FakeApi(Cce([FakeApiGroup(desired=0)], desired=2))
+    api = FakeCceApi(Cce([FakeApiGroup(desired=0)], desired=2))
     api.all[POOL].groups[0].desired = 2
     assert isinstance(to_the_end(api, shrinkage(2, 0)), Succeeded)
     assert (api.writes(), api.chosen) == (["scale 0 default"], [])
-    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
+    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
     refused(api, 1, 0)
 
 

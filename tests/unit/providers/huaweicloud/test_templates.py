@@ -12,7 +12,7 @@ from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
 from chalicelib.providers.huaweicloud.models import CceTaint as Said
 from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
 from tests.cases import each_row
-from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, FakeApiGroup, seen
+from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApiGroup, FakeCceApi, seen
 
 MIB = 2**20
 
@@ -24,7 +24,7 @@ def template(
     reserve: str = "",
     **more: Any,
 ) -> Node:
-    api = FakeApi(Cce([FakeApiGroup(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
+    api = FakeCceApi(Cce([FakeApiGroup(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
     if flavor is not None:
         api.kinds = {FLAVOR: flavor}
     settings: dict[str, Any] = {"reservedMemory": reserve} if reserve else {}
@@ -128,7 +128,7 @@ def test_huawei_template_gpus_and_ascend_processors() -> None:
 
 @each_row(("kinds", "text"), [({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
 def test_huawei_template_of_an_unknown_flavour_costs_only_the_template(kinds: dict[str, Flavor], text: str) -> None:
-    api = FakeApi(Cce([FakeApiGroup(desired=1)]))
+    api = FakeCceApi(Cce([FakeApiGroup(desired=1)]))
     api.kinds = kinds
     group = seen(api)[A]
     assert (group.template, group.error) == (None, "")

@@ -1,11 +1,8 @@
-"""least-cost: finds the cheapest mix of groups, over all groups and all pending pods at once.
+"""The least-cost expander: the cheapest mix of groups over all groups and all pending pods at once.
 
-Other expanders ask what every group could do alone and take the best answer. The cheapest mix rarely consists of such
-options, because pods that request much memory can fill what pods that request many cores leave. This expander is
-therefore a search of its own and not a filter over options: it places as many pods as possible at the lowest price it
-finds. It uses column generation (lp_relaxation, master_problem, pricing_problem), rounds by buying and solving again
-(rounding; exact_mip for few nodes), and improves every node once more (local_search). The solver, HiGHS, is imported
-only when this expander is configured.
+Here: column generation (LP relaxation, master problem, pricing problem), rounding, an exact program for few nodes and a
+local search. It places as many pods as possible at the lowest price that it finds. Not here: filters over single
+options (expanders).
 """
 
 from __future__ import annotations

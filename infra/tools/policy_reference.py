@@ -41,7 +41,7 @@ spec:
 _HEAD = f"""\
 # The policy document
 
-This page is made from the tables in `chalicelib/policy` (`python -m chalicelib.policy.docs`); do not edit it.
+This page is made from the tables in `chalicelib/policy` (`python -m infra.tools.policy_reference`); do not edit it.
 
 One YAML (or JSON) document per cluster. `outscaler validate` checks it, `outscaler apply` puts it in force. A wrong
 document is refused whole, with every mistake at once: line, path, and what would be right.

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Operation, RemovalTarget
 from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.models import CherryServer
 from chalicelib.providers.cherryservers.node_matching import identify
-from chalicelib.providers.cherryservers.permanent_conflict import PermanentConflict
 from chalicelib.providers.cherryservers.provider_ids import alike, id_of, likely, parse
 from chalicelib.providers.cluster_nodes import Seen, nodes
+from chalicelib.providers.joined_nodes import refuse_changed, refuse_joined
 from chalicelib.providers.kube_protocol import KubeLists
-from chalicelib.providers.node_identity import changed
 
 Lister = Callable[[str], tuple[Seen, ...]]
 
@@ -33,9 +32,7 @@ def spare_the_joined(listed: Lister | None, servers: Iterable[CherryServer]) -> 
     if listed is None:
         return
     seen = listed("")
-    joined = sorted(f"{node.name} (server {server.id})" for server in servers for node in seen if _is_of(node, server))
-    if joined:
-        raise PermanentConflict(f"{', '.join(joined)} has joined the cluster meanwhile")
+    refuse_joined(f"{node.name} (server {server.id})" for server in servers for node in seen if _is_of(node, server))
 
 
 def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[CherryServer]) -> frozenset[int]:
@@ -57,12 +54,14 @@ def check_nodes(
         return
     seen = listed("")
     identity = identify(seen, roll)
-    for target in operation.spec.targets:
+
+    def among(target: RemovalTarget) -> int | None:
         number = id_of(target)
         if number is None:
             number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
-        if number is not None and number in servers and (why := changed(target, number, identity, seen)):
-            raise PermanentConflict(why)
+        return number if number in servers else None
+
+    refuse_changed(operation.spec.targets, among, identity, seen)
 
 
 def _is_of(node: Seen, server: CherryServer) -> bool:

@@ -20,7 +20,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import parse_time
-from chalicelib.providers.clusterapi.failure_reasons import failure_class
+from chalicelib.providers.clusterapi.error_mapping import failure_class
 from chalicelib.providers.clusterapi.models import CapiMachine, CapiResource, StatusCondition
 from chalicelib.providers.clusterapi.provider_ids import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded

@@ -1,0 +1,55 @@
+"""Names that vulture takes for unused and that are used: the exceptions of infra/tools/unused_code.py, with reasons.
+
+An exception that matches nothing is an error, so that the list stays as short as it can be.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class UnusedException(msgspec.Struct, frozen=True):
+    """Patterns (fnmatch) of the files and names that an exception is for."""
+
+    files: str
+    names: tuple[str, ...]
+    reason: str
+
+
+EXCEPTIONS = (
+    UnusedException("app.py", ("dont_write_bytecode",), "a setting of the interpreter"),
+    UnusedException("chalicelib/cli/main.py", ("FINDING",), "one exit code of several that are set together"),
+    UnusedException("chalicelib/dispatch/messages.py", ("PERSON",), "a value that stored messages may have"),
+    UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
+    UnusedException("chalicelib/kube/tls.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
+    UnusedException("chalicelib/model/group.py", ("template_devices",), "part of the snapshot document"),
+    UnusedException("chalicelib/net/bounded_sockets.py", ("sslsocket_class",), "a setting of an SSLContext"),
+    UnusedException(
+        "chalicelib/net/http_session.py",
+        ("_new_conn", "ConnectionCls", "pool_classes_by_scheme", "cert_verify", "conn", "trust_env",
+         "get_redirect_target"),
+        "requests and urllib3 call and read these",
+    ),
+    UnusedException("chalicelib/policy/go_patterns.py", ("log_errors", "max_mem", "never_capture"), "options of re2"),
+    UnusedException("chalicelib/providers/*/models.py", ("*",), "fields of the vendors' answers and requests"),
+    UnusedException(
+        "chalicelib/providers/huaweicloud/write_requests.py", ("desired_node_count", "scale_groups"),
+        "fields of a request",
+    ),
+    UnusedException("chalicelib/store/tables.py", ("attr_type", "deserialize"), "PynamoDB reads and calls these"),
+    UnusedException("infra/aws/artifact.py", ("compress_type", "external_attr"), "fields of an entry of a zip"),
+    UnusedException("infra/aws/template_check.py", ("BOTO_SESSION_REGION_NAME",), "a setting of cfn-lint"),
+    UnusedException("infra/emulators/*server.py", ("*",), "http.server and socketserver call and read these"),
+    UnusedException("infra/emulators/http_proxy.py", ("block_on_close", "daemon_threads"), "socketserver reads these"),
+    UnusedException("infra/emulators/lambda_runtime/*.py", ("*",), "http.server and socketserver call and read these"),
+    UnusedException("infra/emulators/cherryservers/dispatcher.py", ("agent",), "a field of the request's log"),
+    UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),
+    UnusedException("infra/emulators/inline_executor.py", ("cancel",), "a method of concurrent.futures"),
+    UnusedException(
+        "infra/emulators/lambda_events.py",
+        ("memory_limit_in_mb", "invoked_function_arn", "get_remaining_time_in_millis"),
+        "the context that AWS Lambda passes to functions",
+    ),
+    UnusedException("infra/emulators/memory_table.py", ("batch_get_item", "update_item"), "called by operation name"),
+    UnusedException("infra/emulators/moto_gaps/*.py", ("*",), "moto calls and reads these"),
+)  # fmt: skip

@@ -1,0 +1,74 @@
+"""Syntax trees and imports of the repository's Python files, for the tests of its own rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def sources(*folders: str) -> list[Path]:
+    """The Python files of these folders of the repository (or single files), sorted."""
+    found: list[Path] = []
+    for folder in folders:
+        place = ROOT / folder
+        found += [place] if place.is_file() else place.rglob("*.py")
+    return sorted(found)
+
+
+def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+    """Path within the repository and syntax tree of each file."""
+    for path in sources(*folders):
+        yield path.relative_to(ROOT).as_posix(), parsed(path)
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file; several rules look at the same one."""
+    return ast.parse(path.read_text("utf-8"))
+
+
+def module_name(path: str) -> str:
+    """The dotted name of a file of the repository."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def imported_names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each absolute import at any depth, type-only ones included: the module, and the name taken from it ("" of
+    `import module`)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def import_graph(modules: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+    """Module -> the modules of the mapping that it imports; `from package import module` is an import of the module."""
+    graph: dict[str, set[str]] = {}
+    for name, tree in modules.items():
+        taken = (
+            f"{module}.{part}" if f"{module}.{part}" in modules else module for module, part in imported_names(tree)
+        )
+        graph[name] = {each for each in taken if each in modules and each != name}
+    return graph
+
+
+def circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
+    """Sets of modules that reach each other, sorted."""
+    reach = {name: _reachable(name, graph) for name in graph}
+    found = {tuple(sorted({name} | {other for other in reach[name] if name in reach[other]})) for name in graph}
+    return [list(each) for each in sorted(found) if len(each) > 1]
+
+
+def _reachable(start: str, graph: Mapping[str, Set[str]]) -> set[str]:
+    seen: set[str] = set()
+    ahead = [start]
+    while ahead:
+        fresh = graph[ahead.pop()] - seen
+        seen |= fresh
+        ahead += fresh
+    return seen
