@@ -33,16 +33,24 @@ from infra.emulators.local_world import LocalWorld
 ROOT = f"{Path(__file__).resolve().parents[2] / 'chalicelib'}/"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "handlers"),
-    ("dispatch", "execute", "snapshot", "record"),
-    ("providers", "kube", "store", "policy"),
-    ("plan", "net"),
+    ("reconciler",),
+    ("operations",),
+    ("runtime",),
+    ("record", "snapshot", "dispatch"),
+    ("providers",),
+    ("store", "kube"),
+    ("aws",),
+    ("plan",),
+    ("policy",),
+    ("net",),
+    ("schedules", "reasons"),
     ("model",),
 )
 """Packages of chalicelib, the highest layer first."""
 GROUNDS = ("model", "net", "kube")
 """Packages that every other one stands on: values, and clients of the network and of the cluster."""
-PASS = ("handlers/reconciling.py", "handle")
-OPERATION = ("handlers/acting.py", "handle")
+PASS = ("reconciler/reconciler.py", "handle")
+OPERATION = ("operations/runner.py", "handle")
 VENDOR = "providers/clusterapi/api.py"
 CHANGES = frozenset({"set_scale", "mark"})
 """Functions of VENDOR that change something."""
