@@ -19,37 +19,16 @@ from chalicelib.plan.scale_up.estimator import PodRequest
 from chalicelib.plan.scale_up.expanders import LEAST_COST
 from chalicelib.plan.scale_up.placement_result import FinalPlacement, asks_of
 from chalicelib.plan.scale_up.placement_variants import Way
-from chalicelib.plan.scale_up.redundant_nodes import refine
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.simulation.placement import place
 from chalicelib.plan.simulation.simulated_cluster import Placements
 from chalicelib.plan.state.pending_pods import PodBatch
 from chalicelib.plan.tables.array_types import Ints
 
-_TRIES = 3  # maximum number of plans for pods that lost their place
 _EXACT = 1_000  # rows times runs of pods up to which all pods are placed again as a check
 
 
 _State = tuple[dict[str, int], list[str], Placements]  # nodes per group, the group of every planned row, places
-
-
-def finalize_placement(settling: FinalPlacer) -> None:
-    """Scale up for the queue and place all pods; plan/scale_up/worst_case.py determines which places may be
-    promised."""
-    search = settling.search
-    left: Sequence[PodBatch] = settling.left
-    for _ in range(_TRIES):
-        before = dict(search.grown)
-        settling.grow(left)
-        if search.grown == before:
-            break
-        settling.arrange()
-        for group in sorted(search.grown, reverse=True):
-            settling.drop_needless(group)
-        left = settling.top_up()
-        if not left:
-            break
-    refine(settling)
 
 
 def _count(left: Sequence[PodBatch]) -> int:

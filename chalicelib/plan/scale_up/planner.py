@@ -14,7 +14,8 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.expander_context import expander_context
 from chalicelib.plan.scale_up.expanders.least_waste import waste
-from chalicelib.plan.scale_up.final_placement import FinalPlacer, finalize_placement
+from chalicelib.plan.scale_up.final_placement import FinalPlacer
+from chalicelib.plan.scale_up.finalization import finalize_placement
 from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
 from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.scale_up.min_size import enforce_min_size

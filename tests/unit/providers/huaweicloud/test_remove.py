@@ -18,7 +18,6 @@ from tests.unit.providers.huaweicloud.fake_api import (
     Cce,
     FakeApi,
     FakeApiGroup,
-    FakeApiKube,
     continued,
     entry,
     node,
@@ -28,6 +27,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     two,
     uid,
 )
+from tests.unit.providers.huaweicloud.fake_kube_lists import FakeApiKube
 
 DISCARD = OperationKind.DELETE_INSTANCES
 
