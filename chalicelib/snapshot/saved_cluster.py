@@ -21,7 +21,8 @@ from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, node_from_wire
+from chalicelib.snapshot.node_decoding import node_from_wire
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from chalicelib.snapshot.storage import NAMESPACE
 
 _PROVIDER = "file"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,9 +17,8 @@ import msgspec
 from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import NodeGroup
-from chalicelib.model.node import Condition, Node, Taint
+from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod
-from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, Snapshot
 from chalicelib.model.timestamps import parse_time
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
@@ -27,6 +26,7 @@ from chalicelib.snapshot import api_types, unreadable_objects
 from chalicelib.snapshot.horizontal_node_autoscalers import RuleObjects, is_one
 from chalicelib.snapshot.in_place_resize import held_requests
 from chalicelib.snapshot.input_limits import share_out
+from chalicelib.snapshot.node_decoding import node_from_wire
 from chalicelib.snapshot.pod_classes import ClassTable
 from chalicelib.snapshot.selectors import bounded
 from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
@@ -387,47 +387,3 @@ def _first_kind(body: bytes) -> str:
     caller verifies each item."""
     kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
     return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
-
-
-def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:
-    try:
-        return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
-    except BadInput as error:
-        raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
-
-
-def _sizes(item: api_types.ApiNode) -> Iterator[tuple[str, int, int]]:
-    """Limits of a Node, far above real ones, and its actual sizes: its kubelet writes it."""
-    status = item.status or api_types.NodeStatus()
-    yield "labels", 2_000, len(item.metadata.labels or ())
-    yield "taints", 500, len(item.spec.taints or ())
-    yield "resources", 500, max(len(status.capacity or ()), len(status.allocatable or ()))
-    yield "conditions", 500, len(status.conditions or ())
-
-
-def node_from_wire(item: api_types.ApiNode) -> Node:
-    """Return a Node; raises BadInput if it lacks a status field that planning needs."""
-    status, meta, spec = item.status, item.metadata, item.spec
-    if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
-        raise BadInput("node", f"has {large}", "")
-    if status is None or not (status.allocatable or status.capacity):
-        raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
-    capacity = _amounts("status.capacity", status.capacity)
-    allocatable = _amounts("status.allocatable", status.allocatable)
-    return Node(
-        name=meta.name,
-        labels=meta.labels or {},
-        allocatable=allocatable or capacity,
-        capacity=capacity or allocatable,
-        uid=meta.uid,
-        provider_id=spec.provider_id,
-        annotations=meta.annotations or {},
-        taints=tuple(Taint(t.key, t.effect, t.value) for t in spec.taints or ()),
-        unschedulable=spec.unschedulable,
-        conditions=tuple(
-            Condition(c.type, c.status, c.reason, parse_time(c.last_transition_time) if c.last_transition_time else 0.0)
-            for c in status.conditions or ()
-        ),
-        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
-        resource_version=meta.resource_version,
-    )

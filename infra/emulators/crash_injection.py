@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 
 class FunctionKilled(BaseException):
     """The function crashed. Not an Exception, so that no handler catches it."""
@@ -52,3 +54,11 @@ class Mortal:
             return found(*args, **kwargs)
 
         return call
+
+
+class Death(msgspec.Struct):
+    """An injected crash: the next `times` invocations of `function` ("" for any) that reach `place` crash there."""
+
+    place: str
+    function: str
+    times: int

@@ -23,8 +23,6 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.messages import RECONCILE
 from chalicelib.kube.transport import open_connection
@@ -45,7 +43,7 @@ from infra.emulators.controllers import objects as cluster_objects
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.controllers.manager import ClusterSimulation, Pace
 from infra.emulators.controllers.objects import apply_shipped
-from infra.emulators.crash_injection import Life
+from infra.emulators.crash_injection import Death, Life
 from infra.emulators.event_exporter import Exporter, Heard
 from infra.emulators.iam import Judge, roles
 from infra.emulators.inline_executor import inline
@@ -56,6 +54,7 @@ from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.lambda_events import Json, schedule_event, sqs_event
 from infra.emulators.policy_permissions import LOOPBACK, permitted
+from infra.emulators.scripted_gauge import ScriptedGauge
 from infra.emulators.virtual_sqs import VirtualQueues
 
 START = 1_795_245_660.0
@@ -65,28 +64,6 @@ API = "api_handler"
 WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
 _NEVER = (-1, 0.0)
 _MOST_PLAYED = 10_000  # deliveries in one step; more indicate a loop
-
-
-class _Gauge:
-    """A gauge that reports the measurements set by the test."""
-
-    def __init__(self, takes: Callable[[], Reading | None]) -> None:
-        self._takes = takes
-
-    def begin(self) -> None:
-        """See PassGauge."""
-
-    def end(self) -> Reading | None:
-        """See PassGauge."""
-        return self._takes()
-
-
-class Death(msgspec.Struct):
-    """An injected crash: the next `times` invocations of `function` ("" for any) that reach `place` crash there."""
-
-    place: str
-    function: str
-    times: int
 
 
 class LocalWorld:
@@ -151,7 +128,7 @@ class LocalWorld:
             self.line.dial if self._quick else open_connection,
             deployment or LOOPBACK,
             self.judge,
-            _Gauge(lambda: self.takes),
+            ScriptedGauge(lambda: self.takes),
         )
         self._deployment = deployment
         self._functions = {function.source: function for function in deployed.functions()}

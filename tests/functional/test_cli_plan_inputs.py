@@ -384,21 +384,9 @@ def test_deliberately_insecure_server_prints_no_warning(tmp_path: Path) -> None:
     answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)  # and a ConfigMap
     with HttpScript(answers, tls=CertificateAuthority("nobody").server()) as server:
         file = kubeconfig(tmp_path, server.url, insecure=True)
+        options = ["--kubeconfig", str(file), "--policy", str(document), "--node-groups", str(tmp_path / "none.json")]
         done = subprocess.run(
-            [
-                sys.executable,
-                "-W",
-                "always",
-                "-m",
-                "chalicelib",
-                "plan",
-                "--kubeconfig",
-                str(file),
-                "--policy",
-                str(document),
-                "--node-groups",
-                str(tmp_path / "none.json"),
-            ],
+            [sys.executable, "-W", "always", "-m", "chalicelib", "plan", *options],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.reason import ReasonCode
-from tests.property import hostile_tenants
+from tests.property import hostile_objects, hostile_tenants
 
 SECONDS, MIB = 30.0, 600.0  # limit per attack; the planning function has 1,769 MB and 120 s
 _QUICK = (
@@ -30,7 +30,7 @@ _QUICK = (
 
 def _check(case: str) -> None:
     found = hostile_tenants.measured(case)
-    assert found.served == hostile_tenants.VICTIMS, found
+    assert found.served == hostile_objects.VICTIMS, found
     assert found.seconds < SECONDS, found
     assert found.mib < MIB, found
 
@@ -41,14 +41,14 @@ def test_attack_by_one_tenant_costs_seconds_and_other_pods_are_served(case: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", sorted(hostile_tenants.CASES.keys() - set(_QUICK)))
+@pytest.mark.parametrize("case", sorted(hostile_objects.CASES.keys() - set(_QUICK)))
 def test_every_attack_by_one_tenant_costs_seconds_and_other_pods_are_served(case: str) -> None:
     _check(case)
 
 
 def test_pod_beyond_a_tenant_limit_is_reported_with_that_limit() -> None:
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
-    plan = hostile_tenants.planned([hostile_tenants.pod("many", containers=many)])
+    plan = hostile_tenants.planned([hostile_objects.pod("many", containers=many)])
     told = {
         (reason.code, reason.params["what"])
         for each in plan.unschedulable
@@ -62,9 +62,9 @@ def test_pod_beyond_a_tenant_limit_is_reported_with_that_limit() -> None:
 def test_node_with_a_pod_beyond_a_limit_stays_and_gets_no_placements() -> None:
     """Port 1007 may be in use there: the unread part of a pod may exclude other pods."""
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
-    empty = f"n{hostile_tenants.NODES - 1}"
+    empty = f"n{hostile_objects.NODES - 1}"
     free = {node for each in hostile_tenants.planned([]).promises if (node := each.node)}
-    plan = hostile_tenants.planned([hostile_tenants.pod("many", node=empty, containers=many)])
+    plan = hostile_tenants.planned([hostile_objects.pod("many", node=empty, containers=many)])
     assert empty in free
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
@@ -74,18 +74,18 @@ def test_node_with_a_pod_beyond_a_limit_stays_and_gets_no_placements() -> None:
 
 
 def test_pod_beyond_a_limit_without_exclusions_leaves_its_room_to_others() -> None:
-    empty = f"n{hostile_tenants.NODES - 1}"
+    empty = f"n{hostile_objects.NODES - 1}"
     many = [{"key": f"t{at}", "operator": "Exists"} for at in range(1_000)]
-    plan = hostile_tenants.planned([hostile_tenants.pod("many", node=empty, tolerations=many)])
+    plan = hostile_tenants.planned([hostile_objects.pod("many", node=empty, tolerations=many)])
     assert empty in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
 
 
 def test_namespace_with_the_highest_use_loses_first() -> None:
     """4,000 rules are shared: the tenant's 16,000 are dropped, a namespace with 20 keeps its own."""
-    greedy = hostile_tenants.CASES["anti-affinity-at-the-limit"]()
+    greedy = hostile_objects.CASES["anti-affinity-at-the-limit"]()
     modest = [
-        hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at)))
+        hostile_objects.pod(f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at)))
         for at in range(20)
     ]
     classes = hostile_tenants.snapshot([*greedy, *modest]).classes
@@ -102,14 +102,14 @@ def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(express
     """4,000,000 comparisons are shared: 400 classes with 200 expressions each need 32 million."""
     dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
     tenant = [
-        hostile_tenants.pod(
+        hostile_objects.pod(
             f"p{at}",
-            **hostile_tenants.affinity({"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}}),
+            **hostile_objects.affinity({"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}}),
         )
         for at in range(400)
     ]
     modest = [
-        hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at)))
+        hostile_objects.pod(f"m{at}", "modest", **hostile_objects.affinity(hostile_objects.term(at)))
         for at in range(20)
     ]
     classes = hostile_tenants.snapshot([*tenant, *modest]).classes
@@ -124,14 +124,14 @@ def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(express
 def test_pass_out_of_time_keeps_its_results_and_removes_nothing() -> None:
     """The clock advances by a second at each reading: skipped work is reported, and no empty node is removed."""
     ticks = iter(range(1_000_000))
-    plan = hostile_tenants.planned(hostile_tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
+    plan = hostile_tenants.planned(hostile_objects.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
     told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
     assert ReasonCode.TIME_BUDGET in told
     assert not plan.removals
 
 
 def test_unused_planning_time_does_not_change_the_plan() -> None:
-    objects = list(hostile_tenants.CASES["own-labels"]())
+    objects = list(hostile_objects.CASES["own-labels"]())
     assert hostile_tenants.planned(objects, clock=lambda: 5.0) == hostile_tenants.planned(objects)
 
 
@@ -139,18 +139,18 @@ def test_unused_planning_time_does_not_change_the_plan() -> None:
 def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
     """A thousand pods on one node with requests above its capacity leave no room there, whatever the sum."""
     asked = [{"resources": {"requests": {"cpu": "1m", "memory": str(amount)}}}]
-    empty = f"n{hostile_tenants.NODES - 1}"
-    plan = hostile_tenants.planned([hostile_tenants.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
+    empty = f"n{hostile_objects.NODES - 1}"
+    plan = hostile_tenants.planned([hostile_objects.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
-    assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
+    assert hostile_tenants.served(plan) == hostile_objects.VICTIMS
 
 
 def test_node_with_huge_capacity_takes_no_more_pods_than_allowed() -> None:
-    huge = hostile_tenants.node(
-        hostile_tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)}
+    huge = hostile_objects.node(
+        hostile_objects.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)}
     )
-    assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_tenants.VICTIMS
+    assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_objects.VICTIMS
 
 
 def test_pass_ends_soon_after_its_time_limit_in_every_phase() -> None:

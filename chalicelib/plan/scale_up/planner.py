@@ -3,7 +3,7 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -15,12 +15,12 @@ from chalicelib.plan.scale_up.candidate_groups import Candidates
 from chalicelib.plan.scale_up.expander_context import expander_context
 from chalicelib.plan.scale_up.expanders.least_waste import waste
 from chalicelib.plan.scale_up.final_placement import FinalPlacer
+from chalicelib.plan.scale_up.finalization import finalize_placement
 from chalicelib.plan.scale_up.headroom import HeadroomDemand, HeadroomResult, plan_headroom
 from chalicelib.plan.scale_up.limits import ResourceLimiter
 from chalicelib.plan.scale_up.min_size import enforce_min_size
 from chalicelib.plan.scale_up.placement_result import FinalPlacement
 from chalicelib.plan.scale_up.placement_variants import WAYS, Way, sparing
-from chalicelib.plan.scale_up.redundant_nodes import refine
 from chalicelib.plan.scale_up.scaling_rules import RuleResults, plan_rules
 from chalicelib.plan.scale_up.search import ScaleUpSearch
 from chalicelib.plan.scale_up.worst_case import keep_worst_case
@@ -32,7 +32,6 @@ from chalicelib.plan.state.readiness import Bucket
 from chalicelib.plan.state.time_budget import TimeBudget
 
 _TRYING = 2.0  # seconds for trying alternatives, where there is a clock
-_TRIES = 3  # how often is planned for pods that lost their place
 _SERVED = 4  # alternatives that are tried only to save nodes, when all pods have a place
 
 
@@ -95,26 +94,8 @@ def _begun(
     return FinalPlacer(search, pending.queue, kept, way)
 
 
-def _finalize_placement(settling: FinalPlacer) -> None:
-    """Grow for the queue, and give everybody a place; scale_up/worst_case.py says what may be promised of it."""
-    search = settling.search
-    left: Sequence[PodBatch] = settling.left
-    for _ in range(_TRIES):
-        before = dict(search.grown)
-        settling.grow(left)
-        if search.grown == before:
-            break
-        settling.arrange()
-        for group in sorted(search.grown, reverse=True):
-            settling.drop_needless(group)
-        left = settling.top_up()
-        if not left:
-            break
-    refine(settling)
-
-
 def _finished(settling: FinalPlacer) -> _Tried:
-    _finalize_placement(settling)
+    finalize_placement(settling)
     return _Tried(settling.search, settling, settling.settled())
 
 

@@ -20,6 +20,7 @@ from chalicelib.plan import predicates
 from chalicelib.plan.predicates import node_affinity, taint_toleration
 from chalicelib.plan.predicates.not_simulated import NotSimulated
 from chalicelib.plan.predicates.volumes import Volumes
+from chalicelib.plan.simulation.first_fit import first_fit
 from chalicelib.plan.simulation.pod_topology.constraints import PodConstraints, PodConstraintTable, SpreadConstraint
 from chalicelib.plan.simulation.pod_topology.existing_nodes import ExistingNodeTopology
 from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
@@ -384,18 +385,6 @@ class SimulatedCluster:
         """Adjust the counters of a class on a row for the rules of other pods, without changing the row's room."""
         if self.counting.add_one(row, cls, count):
             self.rows.forget()
-
-
-def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return the first rows that take `count` pods in total under these quotas, and how many each takes."""
-    rows = quota.nonzero()[0]
-    total = np.cumsum(quota[rows])
-    if not len(rows) or total[-1] <= count:
-        return rows, quota[rows]
-    last = int(np.searchsorted(total, count))
-    here = quota[rows[: last + 1]].copy()
-    here[last] -= total[last] - count
-    return rows[: last + 1], here
 
 
 def renamed(node: Node, names: Sequence[str]) -> list[Node]:

@@ -17,7 +17,7 @@ from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.services import ProviderServices, RateLimit, RateLimiter
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.snapshot_builder import node_from_wire
+from chalicelib.snapshot.node_decoding import node_from_wire
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.attached_account import (

@@ -10,7 +10,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.timestamps import format_time
 from chalicelib.snapshot import api_types
-from chalicelib.snapshot.snapshot_builder import node_from_wire
+from chalicelib.snapshot.node_decoding import node_from_wire
 from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.kube.objects import KubeObject
 

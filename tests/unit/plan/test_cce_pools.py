@@ -12,7 +12,6 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.selector import NodeTerm, Requirement
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays, verdict
 from tests.unit.plan.instances_builder import operation
 
@@ -348,68 +347,6 @@ def test_CCE_A6_2_a_node_stays_for_its_pools_cooldown(age: float, goes: bool) ->
     build.node("old", group="g").group("g", pool=POOL, options=GroupOptions(scale_down_cooldown=900.0))
     plan = build.plan(unneeded=7200)
     assert {removal.node for removal in plan.removals} == ({"n", "old"} if goes else {"old"})
-
-
-# -- labels that new nodes do not promise
-
-
-def _asking(operator: str, *values: str, also: Requirement | None = None) -> NodeTerm:
-    return NodeTerm(tuple(each for each in (Requirement(OS, operator, values), also) if each))
-
-
-@pytest.mark.parametrize(
-    "asks",
-    [
-        {"node_selector": {OS: "Linux"}},
-        {"required_affinity": (_asking("In", "Linux"),)},
-        {"required_affinity": (_asking("Exists"),)},
-        {"required_affinity": (_asking("NotIn", "Windows"),)},
-        {"required_affinity": (_asking("DoesNotExist"),)},
-    ],
-)
-@pytest.mark.parametrize("source", ["provider", "node"])
-def test_CCE_A1_2_pod_with_a_label_no_new_node_promises_buys_nothing(asks: dict[str, Any], source: str) -> None:
-    build = cluster()
-    if source == "node":
-        build.node("g-0", "2", group="g", labels={OS: "Linux"}).running("g-0", 1, "2")
-    build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
-    plan = build.pending(1, "1", **asks).plan()
-    assert _new(plan) == {}
-    assert [reason.code for reason in verdict(plan).reasons["g"]] == [ReasonCode.NODE_AFFINITY]
-
-
-@pytest.mark.parametrize(
-    "asks",
-    [
-        {},
-        {"node_selector": {"team": "red"}},
-        {"required_affinity": (_asking("In", "Linux"), NodeTerm((Requirement("team", "In", ("red",)),)))},
-    ],
-)
-def test_CCE_A1_2_pod_with_alternatives_to_an_unpromised_label_is_served(asks: dict[str, Any]) -> None:
-    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED)
-    assert _new(build.pending(1, "1", **asks).plan()) == {"g": 1}
-
-
-def test_CCE_A1_2_pod_with_an_unpromised_label_uses_an_existing_node_with_it() -> None:
-    build = cluster().node("g-0", "2", group="g", labels={OS: "Linux"})
-    build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
-    plan = build.pending(1, "2", node_selector={OS: "Linux"}).plan()
-    assert (plan.fits_existing, _new(plan)) == (("default/p-00000",), {})
-
-
-def test_CCE_A1_2_pod_with_an_unpromised_label_takes_no_room_on_new_nodes() -> None:
-    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
-    build.pending(1, "2", node_selector={OS: "Linux"}, name="asks").pending(1, "2", name="plain", owner="plain")
-    plan = build.plan()
-    assert growth(plan) == {"g": (1, 1)}
-    assert plan.scale_ups[0].pods == ("default/plain-00001",)
-
-
-def test_CCE_A1_2_daemonset_with_an_unpromised_label_counts_on_new_nodes() -> None:
-    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
-    build.daemonset("agent", "500m", node_selector={OS: "Linux"})
-    assert _new(build.pending(2, "1").plan()) == {"g": 2}
 
 
 def test_CCE_A1_5_nodes_of_a_pool_outside_all_node_groups_are_left_alone() -> None:

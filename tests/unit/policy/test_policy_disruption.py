@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
-from tests.unit.policy.test_policy_refusals import Case, refusals
+from tests.unit.policy.refused_documents import Case
+from tests.unit.policy.test_policy_refusals import refusals
 
 THE_BRAKE: list[Case] = [
     (with_spec("maxDisruption: 5"), "p.yaml:9: spec.maxDisruption", "is '5'", "write a mapping"),

@@ -6,7 +6,8 @@ from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
-from tests.unit.policy.test_policy_refusals import Case, refusals
+from tests.unit.policy.refused_documents import Case
+from tests.unit.policy.test_policy_refusals import refusals
 
 
 def document(*rules: str, further: str = "") -> str:

@@ -12,7 +12,8 @@ from chalicelib.schedules.apply import apply_scheduled_bounds
 from tests.builders import cluster
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import with_spec
-from tests.unit.policy.test_policy_refusals import Case, refusals
+from tests.unit.policy.refused_documents import Case
+from tests.unit.policy.test_policy_refusals import refusals
 
 
 def document(*schedules: str, further: str = "") -> str:

@@ -12,9 +12,9 @@ from chalicelib.model.snapshot import MissingData
 from chalicelib.snapshot import unreadable_objects
 from chalicelib.snapshot.node_groups import read_node_groups
 from tests.cases import each_row
-from tests.property import hostile_tenants
+from tests.property import hostile_objects, hostile_tenants
 
-LAST = f"n{hostile_tenants.NODES - 1}"
+LAST = f"n{hostile_objects.NODES - 1}"
 
 
 @each_row(
@@ -30,7 +30,7 @@ LAST = f"n{hostile_tenants.NODES - 1}"
 )
 def test_unreadable_node_counts_as_joined_and_is_blocked(status: Any) -> None:
     """Without its Node, its machine would count as one that never joined, and would be deleted."""
-    plan = hostile_tenants.planned([{**hostile_tenants.node(hostile_tenants.NODES - 1), "status": status}])
+    plan = hostile_tenants.planned([{**hostile_objects.node(hostile_objects.NODES - 1), "status": status}])
     [gap] = plan.gaps
     assert (gap.kind, gap.node) == ("Node", LAST)
     assert {each.node: each.reason.code.value for each in plan.unremovable}[LAST] in {
@@ -40,7 +40,7 @@ def test_unreadable_node_counts_as_joined_and_is_blocked(status: Any) -> None:
     }
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
     assert sum(group.unregistered + group.long_unregistered for group in plan.groups) == 0
-    assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
+    assert hostile_tenants.served(plan) == hostile_objects.VICTIMS
 
 
 @each_row(
@@ -54,7 +54,7 @@ def test_unreadable_node_counts_as_joined_and_is_blocked(status: Any) -> None:
     ],
 )
 def test_unreadable_pod_blocks_its_node(spec: Any) -> None:
-    plan = hostile_tenants.planned([hostile_tenants.pod("odd", node=LAST, **spec)])
+    plan = hostile_tenants.planned([hostile_objects.pod("odd", node=LAST, **spec)])
     [gap] = plan.gaps
     assert (gap.kind, gap.name, gap.node) == ("Pod", "tenant/odd", LAST)
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}

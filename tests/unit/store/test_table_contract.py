@@ -346,7 +346,7 @@ def test_a_transaction_writes_4_mb_and_no_more(seam: Seam) -> None:
     assert len(seam.items()) == 10
 
 
-def test_concurrent_transactions_lose_no_update(seam: Seam) -> None:
+def test_local_aws_concurrent_transactions_lose_no_update(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
 
     def count(worker: int) -> None:

@@ -7,7 +7,6 @@ Nodes are created, and deleted ones vanish, at `step()`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -397,23 +396,3 @@ def warnings(api: FakeCceApi, *entries: GroupPolicy, **settings: Any) -> str:
     """Returns the warnings of one pass."""
     found = provider(api, *entries, **settings).observe(api.nodes_now())
     return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
-
-
-class _FakeApiPage(msgspec.Struct):
-    body: bytes
-    first: bool = True
-
-
-class FakeApiKube:
-    """A cluster whose nodes are these machines."""
-
-    def __init__(self, *nodes: Node) -> None:
-        self.nodes = nodes
-
-    def list_pages(self, path: str, *, query: object = None) -> list[_FakeApiPage]:
-        assert (path, query) == ("/api/v1/nodes", None)
-        items = [
-            {"metadata": {"name": each.name, "labels": each.labels}, "spec": {"providerID": each.provider_id}}
-            for each in self.nodes
-        ]
-        return [_FakeApiPage(json.dumps({"items": items}).encode())]

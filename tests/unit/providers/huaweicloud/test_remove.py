@@ -17,7 +17,6 @@ from tests.unit.providers.huaweicloud.fake_api import (
     B,
     Cce,
     FakeApiGroup,
-    FakeApiKube,
     FakeCceApi,
     continued,
     entry,
@@ -28,6 +27,7 @@ from tests.unit.providers.huaweicloud.fake_api import (
     two,
     uid,
 )
+from tests.unit.providers.huaweicloud.fake_kube_lists import FakeApiKube
 
 DISCARD = OperationKind.DELETE_INSTANCES
 

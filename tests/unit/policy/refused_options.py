@@ -1,0 +1,263 @@
+"""Invalid options and prices with the expected position, problem and remedy."""
+
+from __future__ import annotations
+
+from tests.unit.policy.policy_documents import (
+    GOOD,
+    with_options,
+    with_spec,
+)
+from tests.unit.policy.refused_documents import Case
+
+THE_OPTIONS: list[Case] = [
+    (
+        with_options("scale-down-unneeded-time: 10m"),
+        "p.yaml:10: spec.options.scale-down-unneeded-time",
+        "command line's spelling",
+        "write scaleDownUnneededTime",
+    ),
+    (
+        with_options("--max-nodes-total: 3"),
+        "p.yaml:10: spec.options.--max-nodes-total",
+        "command line's spelling",
+        "write maxNodesTotal",
+    ),
+    (
+        with_options("scan-interval: 10s"),
+        "p.yaml:10: spec.options.scan-interval",
+        "command line's spelling",
+        "write spec.scanInterval",
+    ),
+    (
+        with_options("scaleDownUneededTime: 10m"),
+        "p.yaml:10: spec.options.scaleDownUneededTime",
+        "is unknown",
+        "did you mean scaleDownUnneededTime?",
+    ),
+    (
+        with_options("scanIntervall: 10s"),
+        "p.yaml:10: spec.options.scanIntervall",
+        "is unknown",
+        "did you mean spec.scanInterval?",
+    ),
+    (
+        with_options("blockingSystemPodDisruptionTimeout: 1h"),
+        "p.yaml:10: spec.options.blockingSystemPodDisruptionTimeout",
+        "is unknown",
+        "did you mean blockingSystemPodDistruptionTimeout?",
+    ),
+    (with_options("wibble: 1"), "p.yaml:10: spec.options.wibble", "is unknown", "docs/policy.md"),
+    (with_options("nodes: 1:10:a"), "p.yaml:10: spec.options.nodes", "has its own place", "spec.nodeGroups"),
+    (
+        with_options("cloudProvider: aws"),
+        "p.yaml:10: spec.options.cloudProvider",
+        "has its own place",
+        "spec.providers",
+    ),
+    (
+        with_options("scaleDownEnabled: yes"),
+        "p.yaml:10: spec.options.scaleDownEnabled",
+        "'yes' is not true or false",
+        "true or false",
+    ),
+    (
+        with_options("scaleDownUnneededTime: 600"),
+        "p.yaml:10: spec.options.scaleDownUnneededTime",
+        "'600' is not a duration",
+        "10m",
+    ),
+    (
+        with_options("scaleDownUnneededTime:"),
+        "p.yaml:10: spec.options.scaleDownUnneededTime",
+        "has no value",
+        "take the line out",
+    ),
+    (
+        with_options("scaleDownUtilizationThreshold: 50"),
+        "p.yaml:10: spec.options.scaleDownUtilizationThreshold",
+        "out of range",
+        "from 0 to 1",
+    ),
+    (
+        with_options("scaleDownUtilizationThreshold: 50%"),
+        "p.yaml:10: spec.options.scaleDownUtilizationThreshold",
+        "'50%' is not a number",
+        "such as 0.5",
+    ),
+    (with_options("coresTotal: 100"), "p.yaml:10: spec.options.coresTotal", "'100' is not <min>:<max>", "0:320000"),
+    (
+        with_options("coresTotal: 5:4"),
+        "p.yaml:10: spec.options.coresTotal",
+        "the minimum 5 is above the maximum 4",
+        "0:320000",
+    ),
+    (with_options("coresTotal: -1:4"), "p.yaml:10: spec.options.coresTotal", "'-1:4' is not <min>:<max>", "0:320000"),
+    (
+        with_options("memoryTotal: 0:64Gi"),
+        "p.yaml:10: spec.options.memoryTotal",
+        "'0:64Gi' is not <min>:<max>",
+        "in GiB",
+    ),
+    (with_options("memoryTotal: 0:999999999999"), "p.yaml:10: spec.options.memoryTotal", "out of range", "in GiB"),
+    (
+        with_options("memoryTotal: {maximum: 4}"),
+        "p.yaml:10: spec.options.memoryTotal.maximum",
+        "is unknown",
+        "min and max",
+    ),
+    (
+        with_options("memoryTotal: {min: 8, max: 4}"),
+        "p.yaml:10: spec.options.memoryTotal",
+        "minimum 8 is above",
+        "in GiB",
+    ),
+    (
+        with_options("gpuTotal: t4:8"),
+        "p.yaml:10: spec.options.gpuTotal",
+        "'t4:8' is not <type>:<min>:<max>",
+        "nvidia-tesla-t4:0:8",
+    ),
+    (
+        with_options("gpuTotal: t4:9:8"),
+        "p.yaml:10: spec.options.gpuTotal",
+        "the minimum 9 is above the maximum 8",
+        "nvidia-tesla-t4:0:8",
+    ),
+    (with_options("gpuTotal: [t4:0:8, t4:1:2]"), "p.yaml:10: spec.options.gpuTotal", "names t4 twice", "once"),
+    (with_options("namespace: Kube System"), "p.yaml:10: spec.options.namespace", "'Kube System' is not a name", ""),
+    (
+        with_options("memoryDifferenceRatio: 1.5"),
+        "p.yaml:10: spec.options.memoryDifferenceRatio",
+        "out of range",
+        "from 0 to 1",
+    ),
+    (
+        with_options("expander: grpc"),
+        "p.yaml:10: spec.options.expander",
+        "grpc asks a server of yours",
+        "available: random",
+    ),
+    (
+        with_options("expander: price"),
+        "p.yaml:10: spec.options.expander",
+        "price cannot work without prices",
+        "add spec.prices, such as prices: {cpu",
+    ),
+    (
+        with_options("expander: [priority, least-cost]"),
+        "p.yaml:10: spec.options.expander",
+        "least-cost cannot work without prices",
+        "instanceTypes: {m5.large: 0.096}",
+    ),
+    (
+        with_options("expander: least-wast"),
+        "p.yaml:10: spec.options.expander",
+        "'least-wast' is unknown",
+        "did you mean least-waste?",
+    ),
+    (with_options("expander: []"), "p.yaml:10: spec.options.expander", "names no expander", "available: random"),
+    (
+        with_options("expander: least-waste,least-waste"),
+        "p.yaml:10: spec.options.expander",
+        "names least-waste twice",
+        "once",
+    ),
+    (
+        with_options("allowedSchedulerNames: [a]\nbypassedSchedulerNames: [b]"),
+        "p.yaml:11: spec.options.bypassedSchedulerNames",
+        "b is not among allowedSchedulerNames",
+        "add it there",
+    ),
+    (
+        with_options("startupTaint: ['a b']"),
+        "p.yaml:10: spec.options.startupTaint[0]",
+        "'a b' is not a taint's key",
+        "cilium",
+    ),
+    (with_options("startupTaint: {a: b}"), "p.yaml:10: spec.options.startupTaint", "is a mapping", "write a list"),
+    (
+        with_options("predicateParallelism: 0"),
+        "p.yaml:10: spec.options.predicateParallelism",
+        "0 is out of range",
+        "1 or more",
+    ),
+    (
+        with_options("enableDynamicResourceAllocation: false"),
+        "p.yaml:10: spec.options.enableDynamicResourceAllocation",
+        "false is refused",
+        "take the line out",
+    ),
+    (
+        with_options("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 5"),
+        "p.yaml:10: spec.options.drainPriorityConfig",
+        "maxGracefulTerminationSec",
+        "drainPriorityConfig alone",
+    ),
+    (
+        with_options("drainPriorityConfig: soon"),
+        "p.yaml:10: spec.options.drainPriorityConfig",
+        "'soon' is not",
+        "0:60,2000:120",
+    ),
+    (
+        with_options("drainPriorityConfig: '0:60,0:90'"),
+        "p.yaml:10: spec.options.drainPriorityConfig",
+        "names priority 0 twice",
+        "0:60,2000:120",
+    ),
+    (
+        with_options("drainPriorityConfig: '9999999999:60'"),
+        "p.yaml:10: spec.options.drainPriorityConfig",
+        "priority 9999999999 is out of range",
+        "to 2147483647",
+    ),
+    (
+        with_options("drainPriorityConfig: '0:-1'"),
+        "p.yaml:10: spec.options.drainPriorityConfig",
+        "'0:-1' is not",
+        "0:60,2000:120",
+    ),
+    (with_options("estimator: magic"), "p.yaml:10: spec.options.estimator", "'magic' is unknown", "binpacking"),
+    (with_spec("options: []"), "p.yaml:9: spec.options", "is a list", "write a mapping"),
+]
+
+
+THE_PRICES: list[Case] = [
+    (with_spec("prices:"), "p.yaml:9: spec.prices", "does not say what a node costs", "add cpu and memory"),
+    (with_spec("prices: {node: 1}"), "p.yaml:9: spec.prices", "does not say what a node costs", "add cpu and memory"),
+    (with_spec("prices: {instanceTypes: {}}"), "p.yaml:9: spec.prices", "does not say what a node costs", "cpu"),
+    (with_spec("prices: 0.1"), "p.yaml:9: spec.prices", "is '0.1'", "write a mapping"),
+    (with_spec("prices: {cpu: -0.1}"), "p.yaml:9: spec.prices.cpu", "'-0.1' is not a number", "from 0 to 1000000000"),
+    (with_spec("prices: {cpu: .inf}"), "p.yaml:9: spec.prices.cpu", "'.inf' is not a number", "such as 0.096"),
+    (with_spec("prices: {cpu: nan}"), "p.yaml:9: spec.prices.cpu", "'nan' is not a number", "such as 0.096"),
+    (with_spec("prices: {cpu: 9999999999}"), "p.yaml:9: spec.prices.cpu", "out of range", "from 0 to 1000000000"),
+    (with_spec("prices: {gpu: 1 CHF}"), "p.yaml:9: spec.prices.gpu", "'1 CHF' is not a number", "such as 0.096"),
+    (with_spec("prices: {memory: }"), "p.yaml:9: spec.prices.memory", "has no value", "take the line out"),
+    (with_spec("prices: {cpus: 1}"), "p.yaml:9: spec.prices.cpus", "is unknown", "did you mean cpu?"),
+    (
+        with_spec("prices: {instanceTypes: m5.large}"),
+        "p.yaml:9: spec.prices.instanceTypes",
+        "is 'm5.large'",
+        "as m5.large: 0.096",
+    ),
+    (with_spec("prices: {instanceTypes: [m5.large]}"), "p.yaml:9: spec.prices.instanceTypes", "is a list", "mapping"),
+    (
+        with_spec("prices:\n  instanceTypes:\n    m5.large: x"),
+        "p.yaml:11: spec.prices.instanceTypes['m5.large']",
+        "'x' is not a number",
+        "such as 0.096",
+    ),
+    (
+        with_spec("prices:\n  instanceTypes:\n    m5 large: 1"),
+        "p.yaml:11: spec.prices.instanceTypes['m5 large']",
+        "'m5 large' is not an instance type",
+        "m5.large",
+    ),
+    (
+        with_spec("prices:\n  instanceTypes:\n    a: 1\n    a: 2"),
+        "p.yaml:12: spec.prices.instanceTypes.a",
+        "already given in line 11",
+        "keep one",
+    ),
+    (GOOD + "prices: {cpu: 1}\n", "p.yaml:9: prices", "belongs under spec", "indent it, as spec.prices"),
+]
