@@ -22,7 +22,7 @@ class PermanentConflict(Conflict):
     operation ends, and the next pass decides again."""
 
     @property
-    def cls(self) -> str:
+    def error_class(self) -> str:
         """The class that is recorded: Conflict."""
         return Conflict.__name__
 

@@ -26,7 +26,7 @@ class ScalableResourceState(Conflict):
     """A rollout or a pause must end first. The change is refused now, and an immediate retry would not help."""
 
     @property
-    def cls(self) -> str:
+    def error_class(self) -> str:
         """The class for backoff and journal: Conflict."""
         return Conflict.__name__
 

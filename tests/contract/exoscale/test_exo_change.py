@@ -212,7 +212,7 @@ def test_exoscale_eviction_with_a_lost_answer_is_looked_up_and_not_resent(standa
         first, *_, last = before = bench.machines(group)
         operation = order(bench, OperationKind.DELETE_NODES, group, 4, 2, first, last)
         bench.server.faults.next(fault, on="write")
-        assert getattr(_ask(bench, operation), "cls", "") == "Transient"
+        assert getattr(_ask(bench, operation), "error_class", "") == "Transient"
         took_effect = fault in (VendorFault.LOST_ANSWER, VendorFault.CUT_OFF)
         assert len(_writes(bench)) == 1, "an eviction is not repeated blindly"
         assert isinstance(drive(bench, operation), Succeeded)
