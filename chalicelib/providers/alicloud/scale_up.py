@@ -37,7 +37,7 @@ def grow(context: AlicloudContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     bounds = context.bounds(operation.spec.group)
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     if operation.spec.to_size > bounds.max:
         raise InvalidRequest(
             f"{operation.spec.group}: {operation.spec.to_size} is above the policy's maximum {bounds.max}"
@@ -72,7 +72,7 @@ def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
     A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
     """
     if operation.spec.to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
     context.bounds(operation.spec.group)
     group = context.group(operation.spec.group)
     size = target_of(group)
@@ -148,7 +148,7 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
     if operation.spec.to_size > group.max_size:
         raise InvalidRequest(
             f"{operation.spec.group}: {operation.spec.to_size} is above the scaling group's MaxSize {group.max_size}, "
-            "to which ESS would keep without a word; raise MaxSize, or lower the policy's max"
+            "at which ESS would cap it silently; raise MaxSize, or lower the policy's max"
         )
     if group.enable_desired_capacity and present(group) > operation.spec.to_size:
         raise Conflict(f"{operation.spec.group} still has {present(group)} instances, more than it is to have")

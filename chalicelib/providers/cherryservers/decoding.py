@@ -36,7 +36,7 @@ def read_list(answer: VendorResponse, kind: type[S]) -> list[S]:
     """Decode the response's body as a list of it; raises as read_one, also if a single row cannot be decoded."""
     rows = decoded(answer)
     if not isinstance(rows, list):
-        raise Unknown(f"{answer.call}: the answer is no list")
+        raise Unknown(f"{answer.call}: the answer is not a list")
     return [read_row(row, kind, f"{answer.call}: row {number}") for number, row in enumerate(rows)]
 
 
@@ -62,7 +62,7 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
     """Raises ValidationError only for a value that is not an object, a missing required key, and tags that are not a
     map."""
     if not isinstance(value, Mapping):
-        raise msgspec.ValidationError(f"{kind.__name__} is no object")
+        raise msgspec.ValidationError(f"{kind.__name__} is not an object")
     if depth <= 0:
         raise msgspec.ValidationError("nested too deeply")
     found: dict[str, Any] = {}

@@ -14,7 +14,7 @@ Text = Annotated[str, msgspec.Meta(max_length=300)]
 Slug = Annotated[str, msgspec.Meta(max_length=63)]  # it becomes a label's value
 Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
-"""Of a plan: cores, GB, EUR. What is out of bounds counts as not sent (lenient.py)."""
+"""Numbers of a plan: cores, GB, EUR. A value out of bounds counts as missing."""
 
 
 class RegionBGP(msgspec.Struct, frozen=True):

@@ -37,14 +37,14 @@ Check = Callable[[CapiContext, Subject, Operation], None]
 def grow(context: CapiContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     return _resize(context, operation, _may_grow)
 
 
 def shrink(context: CapiContext, operation: Operation) -> Outcome:
     """Lower the size from from_size to to_size if only Machines that never joined are deleted; raises ProviderError."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no reduction")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not decrease the size")
     return _resize(context, operation, _spares_the_running)
 
 

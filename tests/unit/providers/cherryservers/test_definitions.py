@@ -234,7 +234,7 @@ def test_cherry_definition_mapping_is_equivalent_to_the_file() -> None:
         ({"apiServer": "x"}, "bad.apiServer", "apiServerEndpoint"),
         ({"plans": "x"}, "bad.plans", "did you mean plan"),
         ({"plan": ["a", "b"]}, "bad.plan", "is a list"),
-        ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "beside"),
+        ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "conflicts with"),
         ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
     ],
 )

@@ -104,7 +104,7 @@ def test_cherry_settings_invalid_pool_specs(text: str) -> None:
         ({"nodes": ""}, "providers.cherryservers.nodes: no pool is named"),
         ({"nodes": "0:1:a\n0:2:a"}, "a is given twice"),
         ({"cloudConfigSecret": ""}, "providers.cherryservers.cloudConfig: is missing"),
-        ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: stands beside another one"),
+        ({"cloudConfig": "[Global]"}, "providers.cherryservers.cloudConfig: conflicts with another one"),
         ({"projectId": "0"}, "projectId: '0' is not a project's number"),
         ({"projectId": "99999999999"}, "projectId"),
         ({"clusterName": "a b"}, "clusterName: 'a b' cannot name a cluster"),

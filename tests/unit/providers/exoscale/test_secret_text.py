@@ -59,7 +59,10 @@ def test_exoscale_api_key_secret_accepts_the_emulations_dummy() -> None:
         ('{"apiKey": "EXOhunter2,expires=1", "apiSecret": "s"}', "apiKey has blanks, commas"),
         ('{"apiKey": "EXO\\nhunter2", "apiSecret": "s"}', "apiKey has blanks"),
         ('{"apiKey": "EXOh\\u00fcnter2", "apiSecret": "s"}', "apiKey has blanks"),
-        ('{"apiKey": "EXOhunter2", "api-key": "EXOhunter3", "apiSecret": "s"}', "apiKey is given twice, and not alike"),
+        (
+            '{"apiKey": "EXOhunter2", "api-key": "EXOhunter3", "apiSecret": "s"}',
+            "apiKey is given twice with different values",
+        ),
         ('{"token": "hunter2"}', "token is not known"),
         ('{"EXO-hunter2-hunter2": "x"}', "a field is not known"),
         ("EXOhunter2=\n", "a field is not known"),
