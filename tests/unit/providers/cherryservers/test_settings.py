@@ -111,7 +111,7 @@ def test_cherry_settings_invalid_pool_specs(text: str) -> None:
         ({"endpoint": "http://api.example.com"}, "endpoint: is not an https address"),
         ({"controllerNodeLabel": "a b"}, "controllerNodeLabel: 'a b' is not a label's key"),
         ({"createBootstrapTokens": "yes"}, "createBootstrapTokens: 'yes' is neither true nor false"),
-        ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: stands beside"),
+        ({"createBootstrapTokens": "true", "bootstrapTokenSecret": "t"}, "createBootstrapTokens: conflicts with"),
         ({"bootstrapTokenLifetime": "5m"}, "bootstrapTokenLifetime: '5m' is out of range; write a duration from 10m"),
         ({"bootstrapTokenLifetime": "soon"}, "bootstrapTokenLifetime"),
         ({"callsPerSecond": "0"}, "callsPerSecond"),
