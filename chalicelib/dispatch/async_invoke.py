@@ -15,7 +15,7 @@ from chalicelib.dispatch.errors import NotInvoked
 from chalicelib.model.resource_names import prefix_of
 
 RECONCILE_LARGE = "reconcile_large"
-"""The function's name in app.py and .chalice/config.json."""
+"""Function name in app.py and .chalice/config.json."""
 
 VARIABLE = "OUTSCALER_RECONCILE_LARGE"
 

@@ -51,9 +51,9 @@ def _switch_on(function: str, client: Any | None) -> str:
                 client.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "ClientError")
-        return f"function {function} cannot be switched on ({code})"
+        return f"function {function} cannot be enabled ({code})"
     except BotoCoreError as error:
-        return f"function {function} cannot be switched on ({type(error).__name__})"
+        return f"function {function} cannot be enabled ({type(error).__name__})"
     return ""
 
 

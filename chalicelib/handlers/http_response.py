@@ -60,7 +60,7 @@ def respond(work: Callable[[], HttpResponse], request_id: str, asked: str = "") 
         return error(400, str(bad))
     except OutscalerError as failed:
         logger.error("request failed", request_id=request_id, route=asked[:_LONGEST_ROUTE], **failure(failed))
-        return error(503, f"not available just now, try again; request {request_id}")
+        return error(503, f"temporarily unavailable, try again; request {request_id}")
     except Exception:
         logger.exception("request failed unexpectedly", request_id=request_id, route=asked[:_LONGEST_ROUTE])
         return error(500, f"internal error; request {request_id}")

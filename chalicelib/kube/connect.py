@@ -68,7 +68,9 @@ def _login(
     # Upstream's rule: the named kubeconfig, otherwise in-cluster.
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
     if len(given) > 1 or not (given or secret):
-        problem = "names no way to the cluster" if not given else "names more than one way to the cluster"
+        problem = (
+            "does not say how to reach the cluster" if not given else "gives more than one way to reach the cluster"
+        )
         raise BadInput(
             _PLACE,
             problem,

@@ -76,7 +76,7 @@ def usable_token(text: str, place: str) -> Secret:
         raise BadInput(place, "the token is empty", "write the service account's token")
     if not is_sendable(token, LONGEST_TOKEN):
         remedy = "write it on one line, without quotes or `Bearer`"
-        raise BadInput(place, "the token has characters that no token has", remedy)
+        raise BadInput(place, "the token contains invalid characters", remedy)
     return Secret(token)
 
 

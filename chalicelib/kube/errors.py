@@ -161,7 +161,7 @@ def from_answer(
     (net/http_exchange.Reply), for the message where the body is not a Status.
     """
     parsed = _parse(body)
-    foreign = f"{described or f'HTTP {status}'}, and no Status of a Kubernetes API"
+    foreign = f"{described or f'HTTP {status}'}, which is not a Status of the Kubernetes API"
     message = clean(parsed.message, secrets) or foreign
     details = _bounded(parsed.details or Details(), secrets)
     retry_after = max(_seconds(headers.get("Retry-After", "")), float(min(_LONGEST_ASKED, details.retry_after_seconds)))

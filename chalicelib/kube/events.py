@@ -14,8 +14,8 @@ from chalicelib.kube.errors import Conflict
 from chalicelib.model.timestamps import format_time
 
 REPORTER = "outscaler"
-"""The reporting instance of our events: the component stays upstream's, for the tools that look for it, and the webhook
-knows by this that an event is our own (handlers/webhook/matter.py)."""
+"""Reporting instance of our events. The component keeps upstream's name for existing tools; the webhook
+knows by this that an event is our own (handlers/webhook)."""
 _TIMEOUT = (3.05, 5.0)  # connect, read: an event does not justify a longer wait
 _LONGEST_NAME = 253  # of any object
 _LONGEST_MESSAGE = 1024  # the API's limit for a note

@@ -35,7 +35,7 @@ _EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
 
 # Keys that a user entry may not have, in the order of checking, with the reason.
 _REFUSED = (
-    ("exec", "uses an exec plugin, and there is no such program in a Lambda function"),
+    ("exec", "uses an exec plugin, which a Lambda function cannot run"),
     ("auth-provider", "uses an auth-provider, which Kubernetes itself has removed"),
     ("username", "uses basic authentication, which Kubernetes itself has removed"),
     ("password", "uses basic authentication, which Kubernetes itself has removed"),
@@ -152,7 +152,7 @@ def _entry(
         raise BadInput(asked_at, f"{name!r} is not among {section}", f"{section} of {place}: {known}")
     if len(found) > 1:
         twice = f"{place}: {section}[{found[1]}].name"
-        raise BadInput(twice, f"{name!r} is there twice", "give each a name of its own")
+        raise BadInput(twice, f"{name!r} is given twice", "give each a name of its own")
     at = f"{place}: {section}[{found[0]}].{key}"
     body = document[section][found[0]].get(key)
     if not isinstance(body, dict):
@@ -220,7 +220,7 @@ def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
         return ""
     if base_dir is None:
         remedy = _SERVICE_ACCOUNT if key == "tokenFile" else _EMBED.format(key=key)
-        raise BadInput(f"{place}.{key}", "names a file, and a secret has no files beside it", remedy)
+        raise BadInput(f"{place}.{key}", "names a file, but a secret cannot contain files", remedy)
     return str(base_dir / path)
 
 
@@ -230,7 +230,9 @@ def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool,
         server, at, "is not the URL of an API server", "write https://HOST:PORT without a user or a query", path=True
     )
     if hosted and is_loopback(host):
-        raise BadInput(at, "is this machine, which is a function here", "write the address of the API server")
+        raise BadInput(
+            at, "is a loopback address, which is the Lambda function itself", "write the address of the API server"
+        )
     if scheme == "http" and not is_loopback(host) and not allow_insecure_tls:
         raise BadInput(
             at,
@@ -278,7 +280,7 @@ def _token_header(user: Mapping[str, Any], place: str) -> str:
         at, said = f"{place}.extensions[{number}].extension", each.get("extension")
         header = _text(said, "header", at) if isinstance(said, dict) else ""
         if header not in _KNOWN_HEADERS:
-            raise BadInput(f"{at}.header", "is no header that a token is sent in", f"write {_KNOWN_HEADERS[0]}")
+            raise BadInput(f"{at}.header", "is not a supported header for a token", f"write {_KNOWN_HEADERS[0]}")
         return header
     return ""
 
@@ -289,7 +291,9 @@ def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool)
     if not isinstance(value, bool):
         raise BadInput(key, "is neither true nor false", "write true or false without quotes")
     if value and ca:
-        raise BadInput(key, "contradicts the certificate-authority beside it", "keep the CA and leave this out")
+        raise BadInput(
+            key, "contradicts the certificate-authority of the same cluster", "keep the CA and leave this out"
+        )
     if value and not allow:
         raise BadInput(
             key,
@@ -305,5 +309,7 @@ def _proxy(cluster: Mapping[str, Any], place: str, *, hosted: bool) -> Secret:
         return Secret("")
     _, host = _address(proxy, at, "is not an http or https proxy", "write http://HOST:PORT", path=False)
     if hosted and is_loopback(host):
-        raise BadInput(at, "is this machine, which is a function here", "write the address of the proxy")
+        raise BadInput(
+            at, "is a loopback address, which is the Lambda function itself", "write the address of the proxy"
+        )
     return Secret(proxy)

@@ -58,7 +58,7 @@ class KubeConnection(msgspec.Struct, frozen=True):
 
 
 Dial = Callable[[KubeCredential], KubeConnection]
-"""What opens a line."""
+"""Opens one connection to the API server of a credential."""
 
 
 def open_connection(credential: KubeCredential) -> KubeConnection:
@@ -138,7 +138,7 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
         return Unavailable(
             f"{what}: the server's certificate is refused: {error.certificate}", reason="Tls", lasting=True
         )
-    remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the way to it"
+    remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the network path to it"
     if error.kind in PLAIN:
         words = PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)
         return Unavailable(f"{what}: {words} ({host}); {remedy}", reason="Network", lasting=error.kind in _LASTING)

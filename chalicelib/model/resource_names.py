@@ -26,7 +26,7 @@ def prefix_of(environment: Mapping[str, str]) -> str:
     if prefix and not _FORM.match(prefix):
         raise BadInput(
             f"environment: {PREFIX}",
-            "is no name of a deployment",
+            "is not a deployment name",
             "write outscaler- and a stage of at most 20 lower-case letters, digits and hyphens",
         )
     return prefix

@@ -18,7 +18,7 @@ from chalicelib.model.errors import OutscalerError
 
 # characters; replacing a shorter spelling, other than the secret itself, would hide harmless text
 _SHORTEST_SPELLING = 8
-_WITHHELD = "*** (a text that held a credential)"
+_WITHHELD = "*** (a text that contained a credential)"
 _ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 

@@ -88,7 +88,7 @@ def refused(vendor: str, url: str, deployment: Deployment) -> str:
         return ""
     if tls and port in {0, 443} and _is_of(vendor, host):
         return ""
-    return f"{named} is no API host of {vendor}, and the deployment does not permit it"
+    return f"{named} is not an API host of {vendor}, and the deployment does not permit it"
 
 
 def mistakes(vendor: str, settings: Mapping[str, str], deployment: Deployment) -> Iterator[tuple[str, str, str]]:
@@ -100,10 +100,10 @@ def mistakes(vendor: str, settings: Mapping[str, str], deployment: Deployment) -
         addresses.append((METADATA_KEY, METADATA_SERVICE))
     for key, service in addresses:
         if (url := settings.get(key, "").strip()) and (problem := refused(service, url, deployment)):
-            yield key, problem, f"take it out, or have the deployment list its host in {ALLOWED_ENDPOINTS}"
+            yield key, problem, f"remove it, or have the deployment list its host in {ALLOWED_ENDPOINTS}"
     for key, form in table.places:
         if (text := settings.get(key, "").strip()) and not re.fullmatch(form, text, re.ASCII):
-            yield key, "is not what the vendor's hosts are named after", "write it as the vendor does"
+            yield key, "cannot be part of a vendor host name", "write it as the vendor does"
     for key in sorted(settings):
         if key.endswith("File") and settings[key] and not deployment.files:
             yield key, FILE_PROBLEM, FILE_REMEDY

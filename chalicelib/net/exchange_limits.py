@@ -65,7 +65,7 @@ class ExchangeLimit:
 _CURRENT: ContextVar[ExchangeLimit | None] = ContextVar("bound", default=None)
 
 current = _CURRENT.get
-"""() -> the bound of this thread's exchange; None outside of one."""
+"""() -> the limit of this thread's exchange; None outside an exchange."""
 
 
 @contextmanager

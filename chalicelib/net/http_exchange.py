@@ -93,7 +93,7 @@ class NoReply(Exception):
 PLAIN: Mapping[str, str] = {
     "Time": "the answer took longer than {seconds:g} s in all",
     "Size": "the answer is larger than {bytes} bytes",
-    "Address": "the host's address is one that is never connected to (link-local, metadata or this machine)",
+    "Address": "the host's address is not allowed (link-local, metadata or loopback)",
     "Encoding": "the answer is compressed, which was not asked for",
     "Damaged": "the compressed answer is cut short or damaged",
     "Interim": "an interim answer came in place of an answer",

@@ -81,7 +81,7 @@ def _check(events: Iterator[Any], deepest: int, most: int) -> None:
             continue
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise Excess("an alias that stands inside its own anchor, or before it", event.start_mark)
+                raise Excess("an alias inside its own anchor, or before it", event.start_mark)
             anchor, size = None, sizes[event.anchor]
         elif isinstance(event, yaml.ScalarEvent):
             anchor, size = event.anchor, _size(event)

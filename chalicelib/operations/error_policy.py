@@ -19,7 +19,7 @@ from chalicelib.providers import errors as vendor
 
 MAX_TRIES = 8
 BUSY = "busy"
-"""The code of a Conflict by which a provider says that it is at another change of the group, one at a time."""
+"""Code of a Conflict with which a provider reports another change of the group in progress."""
 FIRST_WAIT = 5.0
 LONGEST_WAIT = 60.0
 TRIES = "own.tries"

@@ -31,11 +31,11 @@ from chalicelib.plan.state import backoff
 
 _WHY = 300  # characters of a failure that are remembered
 ABANDONED = "Abandoned"
-"""The class of an operation that we called off ourselves."""
+"""Error class of an operation that Outscaler cancelled."""
 OURS = frozenset({ABANDONED, NOT_STARTED})
-"""Ends that say nothing about the group or the node: the cause is on this side."""
+"""Results that say nothing about the group or the node, because the cause lies in Outscaler."""
 NOT_A_PROVIDER_FAILURE = OURS | {"Conflict"}
-"""Failures after which the group may be tried again at once: the world was not as planned."""
+"""Failures after which the group may be retried at once: the cluster was not in the planned state."""
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
 MemoryPatch = Callable[[Memory], Memory]

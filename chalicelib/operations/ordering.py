@@ -36,7 +36,7 @@ from chalicelib.runtime.runtime import Runtime
 
 AFTER = 10.0
 SOON = 3.0
-"""Seconds until the next look, for a growth to be recorded, and for a pool's turn."""
+"""Seconds between checks while waiting for a scale-up to be recorded or for another operation of the pool."""
 _LOWERS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
     {
         OperationKind.DELETE_NODES: frozenset({"delete", "poll"}),
@@ -52,7 +52,7 @@ _SETS: Mapping[OperationKind, frozenset[str]] = MappingProxyType(
         OperationKind.DECREASE_TARGET: frozenset({"", "lower"}),
     }
 )
-"""The steps of an operation that may tell the vendor a pool's total."""
+"""The steps of an operation that may send a pool's total size to the vendor."""
 
 
 def blocked_by_other_operation(operation: Operation, options: Options, rt: Runtime) -> InProgress | None:

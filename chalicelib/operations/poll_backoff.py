@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 CLOCKS = 60.0
-"""Seconds that two functions' clocks are trusted to agree within."""
+"""Maximum assumed clock difference of two functions, in seconds."""
 LEAST = 1.0
 
 

@@ -65,10 +65,10 @@ class PassRecorder:
         self.succeeded = True
         trouble: tuple[str, ...] = ()
         if self._failure_before is not None:
-            with _contained("recovery not told", plan.cluster):
+            with _contained("recovery not published", plan.cluster):
                 now = self._rt.clock()
                 self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
-        with _contained("pass not told", plan.cluster):
+        with _contained("pass not published", plan.cluster):
             told = record_plan(
                 plan, snapshot, self._recorder(kube), self._before, self.decision, seconds=self._timed(), marks=marks
             )
@@ -85,11 +85,11 @@ class PassRecorder:
             gaps=len(plan.gaps),
         )
         if trouble:
-            logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
+            logger.error("pass published incompletely", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
 
     def plan_overtaken(self, error: Exception) -> None:
         """Count a pass that made no decision because other writers came first, which is not a failure."""
-        with _contained("failure not told", self._policy.name):
+        with _contained("failure not published", self._policy.name):
             after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
             self.left = carry_over.write(after)
 
@@ -102,7 +102,7 @@ class PassRecorder:
         self.succeeded = False
         self.failure = failure_streak.after(self._failure_before, published_name(error), message, self._begun)
         if self._failure_before is None:
-            with _contained("failure not told", self._policy.name):
+            with _contained("failure not published", self._policy.name):
                 self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
 
     def _recorder(self, kube: KubeClient | None) -> Recorder:
@@ -149,7 +149,9 @@ def record_operation(
         else:
             trouble = _record_end(after, outcome, policy, recorder, rt)
     if trouble:
-        logger.warning("not told everywhere", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble)
+        logger.warning(
+            "operation published incompletely", cluster=after.spec.cluster, operation=after.spec.id, detail=trouble
+        )
 
 
 def _record_step(before: Operation, after: Operation, outcome: InProgress, recorder: Recorder) -> str:

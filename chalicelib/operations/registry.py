@@ -38,7 +38,7 @@ TABLE: Mapping[OperationKind, OperationDefinition] = MappingProxyType(
 )
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 NOT_STARTED = "NotStarted"
-"""The class of an operation that was first taken up after its deadline: the delay is this program's own."""
+"""Error class of an operation that started after its deadline: the delay is Outscaler's own."""
 
 
 def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
@@ -72,7 +72,7 @@ def give_up(operation: Operation, world: StepContext, now: float, cls: str, why:
 
 
 NOTE = "own.note"
-"""The key in the operation's data: what the last step waited for, so that a deadline can say what was in the way."""
+"""Key in the operation's data: what the last step waited for, so that the error at the deadline can name the cause."""
 
 
 def _noted(outcome: Outcome) -> Outcome:

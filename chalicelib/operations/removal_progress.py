@@ -16,7 +16,7 @@ from chalicelib.operations.provider_call import OWN
 
 KEY = f"{OWN}removal"
 TOLD = frozenset({"delete", "poll"})
-"""Steps in which the vendor is told of the nodes, perhaps by an attempt of which nothing else is known."""
+"""Steps that may have sent a delete request to the vendor, even if the attempt left no other trace."""
 
 
 class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -42,11 +42,11 @@ from chalicelib.store.errors import NotMoved, OperationClaimed, OperationFinishe
 CLAIM = 90.0
 """Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
 BUDGET = 25.0
-"""Seconds after which no further step is begun in the same invocation; the rest of its 60 is for the step under way."""
+"""Seconds after which an invocation starts no further step; the rest of its 60 is for the current step."""
 OLDER_POLICIES = 5
-"""Versions of a policy that are tried where the one in force cannot be read."""
+"""Older versions of a policy that are tried if the active one cannot be read."""
 EARLY = 5.0
-"""A message this much ahead of the one that was sent for the next step is not that one."""
+"""Seconds by which a message may arrive before its step is due; an earlier message is a duplicate."""
 
 
 class _FollowUp(ActMessage, frozen=True, omit_defaults=True):

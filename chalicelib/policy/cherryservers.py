@@ -95,7 +95,7 @@ def _read_definitions(node: Node, path: Path, report: Diagnostics) -> Any:
         if spot := found[name].get("spotMarket"):
             found[name]["spotMarket"] = spot == "true"
         if {"cloudinit", "cloudInit"} <= set(found[name]):
-            report.problem((*path, name, "cloudInit"), "stands beside cloudinit", "keep one of the two")
+            report.problem((*path, name, "cloudInit"), "conflicts with cloudinit", "keep one of the two")
     return msgspec.json.encode(found).decode()
 
 

@@ -51,7 +51,7 @@ REGIONS = frozenset(
         "eu-west-101",
     }
 )
-"""The regions of CCE (huaweicloud-cce.md B2), as the provider's regions.py has them."""
+"""The regions of CCE, as the provider lists them."""
 
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
@@ -63,7 +63,7 @@ def _read_region(node: Node, path: Path, report: Diagnostics) -> Any:
     if region is not UNSET and region not in REGIONS:
         report.warn(
             path,
-            f"{quote(region)} is no region of CCE that is known here; its hosts are taken to be "
+            f"{quote(region)} is not a known region of CCE; its hosts are assumed to be "
             f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "
             "otherwise",
         )

@@ -161,7 +161,8 @@ def _balancing_labels(found: Read, path: Path, report: Diagnostics) -> None:
     if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
         # Upstream's help forbids it but its code accepts it, so an existing command line may contain it.
         report.warn(
-            (*path, "balancingIgnoreLabel"), "has no effect beside balancingLabel, which alone decides likeness"
+            (*path, "balancingIgnoreLabel"),
+            "has no effect together with balancingLabel, which alone decides similarity",
         )
 
 
@@ -177,7 +178,7 @@ def _drain_priority(found: Read, path: Path, report: Diagnostics) -> None:
     if found.in_force.get("drain_priority_config") and changed:
         report.problem(
             (*path, "drainPriorityConfig"),
-            "cannot stand beside a changed maxGracefulTerminationSec",
+            "cannot be combined with a changed maxGracefulTerminationSec",
             "give the times in drainPriorityConfig alone",
         )
 

@@ -20,7 +20,7 @@ from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
 
 Ask = Callable[[Policy], Iterable[BadInput]]
-"""A policy to what its providers would refuse. Places are `providers.NAME.key`, or begin with `nodeGroups`."""
+"""(policy) -> the problems that its providers report. Places are `providers.NAME.key`, or begin with `nodeGroups`."""
 
 _GROUPS: Path = (*SPEC, "nodeGroups")
 _WORDS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")

@@ -90,7 +90,7 @@ def _pattern(value: str) -> str:
         go_patterns.pattern(value)
     except BadInput as error:
         raise BadInput(
-            "", f"{quote(value)} is not a regular expression ({error.problem})", "mend it, or take it out"
+            "", f"{quote(value)} is not a regular expression ({error.problem})", "correct it, or remove it"
         ) from None
     if not value or re.search(r"\s", value):
         raise BadInput("", f"{quote(value)} is empty or has blanks in it", r"write it like ^team\.")
@@ -257,7 +257,7 @@ def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[s
         if table is None:
             near = closest(name, PROVIDERS)
             report.problem(
-                below, "is no provider", f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
+                below, "is not a provider", f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}"
             )
             continue
         if not table.available:

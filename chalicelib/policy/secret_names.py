@@ -28,7 +28,7 @@ from chalicelib.model.vendor_hosts import VENDORS
 
 KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
 USES = (KUBECONFIG, WEBHOOK, *VENDORS)
-"""What a role may be for: the first words of the patterns in the functions' policies."""
+"""Uses of a role: the first words of the patterns in the functions' policies."""
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")  # no slash, so a name cannot extend into another one
 _CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
@@ -48,7 +48,7 @@ def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployme
         return ""
     if name in deployment.shared_secrets:
         return ""
-    return f"is no secret of cluster {cluster} for {' or '.join(uses)}, nor one that the deployment shares"
+    return f"is not a secret of cluster {cluster} for {' or '.join(uses)}, nor one that the deployment shares"
 
 
 def never(name: str, uses: tuple[str, ...]) -> str:
@@ -57,10 +57,10 @@ def never(name: str, uses: tuple[str, ...]) -> str:
     path = name.removeprefix(PARAMETER)
     characters = _CHARACTERS if path == name else _OF_PARAMETERS
     if not characters.match(path) or ".." in path:
-        return "is no name of a secret that is a cluster's own: an ARN, or with characters that are not used here"
+        return "is not the name of a cluster's own secret: it is an ARN or contains invalid characters"
     parts = path.split("/")
     if not any(_is_for("/".join(parts[at:]), uses) for at in range(len(parts))):
-        return f"is no name of a secret for {' or '.join(uses)}"
+        return f"is not the name of a secret for {' or '.join(uses)}"
     return ""
 
 

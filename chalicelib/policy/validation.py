@@ -134,7 +134,7 @@ def _one_way_to_discover(draft: PartialPolicy, report: Diagnostics) -> None:
         if key in settings and "autoDiscovery" in settings:
             report.problem(
                 (*SPEC, "providers", "clusterapi", key),
-                "cannot stand beside autoDiscovery",
+                "cannot be combined with autoDiscovery",
                 "put it into the specs of autoDiscovery, or take autoDiscovery out",
             )
 

@@ -138,7 +138,7 @@ class _Composer:
             raise self.bad(event, f"the alias *{event.anchor} has no anchor before it", f"write &{event.anchor} first")
         node = self.anchors[event.anchor]
         if node is None:
-            raise self.bad(event, f"the alias *{event.anchor} stands inside its own anchor", "write the values out")
+            raise self.bad(event, f"the alias *{event.anchor} is inside its own anchor", "write the values out")
         return node
 
     def refuse_tag(self, event: Any) -> None:

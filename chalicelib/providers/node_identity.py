@@ -84,7 +84,7 @@ def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], node
 
     A Node that is gone is not a reason: its machine is still to be deleted."""
     if names := identity.claimants(machine):
-        return f"which node the machine {machine} is cannot be known any more: {', '.join(names[:5])} claim it"
+        return f"which node the machine {machine} is can no longer be determined: {', '.join(names[:5])} claim it"
     bearer = identity.node_of(machine)
     if bearer is not None and target.node and bearer.name != target.node:
         return f"the machine {machine} is node {bearer.name} now, and node {target.node} was planned"
@@ -92,7 +92,7 @@ def changed(target: RemovalTarget, machine: M, identity: Identity[M, Seen], node
     if planned is None:
         return ""
     if bearer is None:
-        return f"node {target.node} does not say any more that it is the machine {machine}"
+        return f"node {target.node} no longer identifies itself as the machine {machine}"
     if target.uid and planned.uid and planned.uid != target.uid:
         return f"node {target.node} was registered anew since its removal was planned"
     return ""

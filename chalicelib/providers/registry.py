@@ -92,7 +92,7 @@ def build(name: str, connection: Connection) -> Provider:
     regardless of earlier checks of the settings."""
     make = _AVAILABLE.get(name)
     if make is None:
-        raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
+        raise BadInput(f"providers.{name}", f"{name!r} is not a provider", f"available: {', '.join(names())}")
     if refused := _not_permitted(name, connection):
         raise InputErrors(refused)
     return make(connection)

@@ -24,7 +24,7 @@ Reader = Callable[[Texts], object]
 B = TypeVar("B")
 
 RESERVE = {"reservedCpu": CPU, "reservedMemory": MEMORY, "reservedEphemeralStorage": EPHEMERAL}
-"""The settings of what a kubelet keeps back, and their resources."""
+"""The settings for kubelet reservations, with the resource of each."""
 MOST_CALLS = 1000.0
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)

@@ -42,7 +42,10 @@ def handed_over(message: ReconcileMessage, why: str, rt: Runtime) -> bool:
         rt.hand_over(encode(message))
     except NotInvoked as error:
         logger.warning(
-            "pass not handed over to the large function, made here", cluster=message.cluster, why=why, **failure(error)
+            "large function not invoked; reconciling in the small one",
+            cluster=message.cluster,
+            why=why,
+            **failure(error),
         )
         return False
     logger.info("pass handed over to the large function", cluster=message.cluster, why=why)

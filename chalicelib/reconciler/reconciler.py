@@ -54,14 +54,15 @@ if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
 
 LEASE_FOR = 150.0
-"""Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
+"""Seconds until another invocation may take over from a pass that died: longer than the function's timeout
+(120, .chalice/config)."""
 
 DECIDED_WITHIN = 80.0
 """Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
-sending and telling, and for deciding again after a stale save."""
+sending and publishing, and for deciding again after a stale save."""
 
 BUSY_FOR = 5.0
-"""Seconds after which a pass that could not be made is tried again, at most."""
+"""Maximum seconds until a pass that could not start is retried."""
 
 _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever find anything
 
@@ -138,7 +139,7 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
     except StaleWrite as stale:
         tale.plan_overtaken(stale)
         logger.warning(
-            "others were quicker than this pass every time; it comes back", cluster=policy.name, detail=str(stale)
+            "memory changed during every attempt; reconcile requeued", cluster=policy.name, detail=str(stale)
         )
         _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
     except Exception as error:
@@ -342,7 +343,7 @@ def send(operations: Sequence[Operation], rt: Runtime) -> None:
             rt.store.operations.mark_sent(operation.spec.cluster, operation.spec.id, rt.clock())
         except (NotSent, StoreError) as error:
             logger.error(
-                "operation not sent, the sweeper will",
+                "operation not sent; the sweeper re-sends it",
                 cluster=operation.spec.cluster,
                 operation=operation.spec.id,
                 **failure(error),

@@ -38,7 +38,7 @@ def ask_again_soon(message: ReconcileMessage, error: OutscalerError, rt: Runtime
     except NotSent:
         return False
     logger.error(
-        "pass failed, asked for again", cluster=message.cluster, after=AFTER, tries=message.tries + 1, **failure(error)
+        "pass failed; requeued", cluster=message.cluster, after=AFTER, tries=message.tries + 1, **failure(error)
     )
     return True
 

@@ -91,7 +91,7 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
     try:
         left = rt.store.moving.not_moved(known)
     except StoreError as error:
-        logger.warning("the old place of policies cannot be read", detail=str(error))
+        logger.warning("the previous location of policies cannot be read", detail=str(error))
         return
     if left:
         logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
@@ -130,7 +130,7 @@ def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
         if why:
             rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
             rt.store.operations.mark_sent(cluster, operation.spec.id, now)
-            logger.warning("operation sent again", cluster=cluster, operation=operation.spec.id, why=why)
+            logger.warning("operation re-sent", cluster=cluster, operation=operation.spec.id, why=why)
             swept.append(operation.spec.id)
     return tuple(swept)
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
 
 TAKEN_OFF = 10
-"""Soft taints taken off in a pass where the option switches them off and so sets no number."""
+"""Soft taints removed in one pass when the option disables soft taints and therefore sets no limit."""
 CLEANING = 15.0
 """Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
-function that is killed over them would keep its lease and tell nothing."""
+function that is killed over them would keep its lease and publish nothing."""
 _REFUSALS = 3
-"""Nodes in a row whose marks may not be written, after which nobody's may: one alone may be an admission webhook's."""
+"""Consecutive nodes refused before the rest is skipped. A single refusal may come from an admission webhook."""
 
 
 def apply(

@@ -26,12 +26,12 @@ import struct
 from collections.abc import Iterable
 
 APART = 300.0
-"""Seconds in which the same fact about the same object is not told again."""
+"""Seconds within which an event for the same fact and object is not repeated."""
 LASTING = 86400.0
 """The same for facts that stay so for good, such as a taint that nobody should use: once is enough, a day is as well as
 it can be kept without a row of its own. Their digests begin with a byte that no other's does."""
 MOST = 500
-"""Facts kept; beyond that the oldest are forgotten, so that no storm makes the row a large one (5 KB)."""
+"""Maximum facts kept; the oldest are dropped, so that the row stays small (5 KB)."""
 
 _ENTRY = struct.Struct(">6sI")  # digest of the fact, epoch second
 _STAYS, _PASSES = b"\xff", b"\xfe"

@@ -19,13 +19,12 @@ from chalicelib.record.event_dedup import digest
 
 NORMAL, WARNING = "Normal", "Warning"
 PODS_TOLD = 50
-"""Pods that are told of one thing, in the order of their names; the others of a thousand would say the same."""
+"""Maximum pods that get an event for one fact, sorted by name."""
 POSTING = 15.0
-"""Seconds after which no further event of one telling is posted: a pass that hangs here would keep its lease."""
+"""Seconds after which no further event of one batch is posted: a pass that hangs here would keep its lease."""
 
 _BY_MESSAGE = ("kube-system", "cluster-autoscaler-status")
-"""Upstream's exception, by namespace and name: on this ConfigMap, and on none that is called otherwise, what counts as
-the same is the message (state.md §11)."""
+"""Upstream's exception, by namespace and name: events on this ConfigMap are deduplicated by their message."""
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from chalicelib.store.journal import CounterTotals, JournalEntry
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"
 RULES = "rules"
-"""Keys of the rules that want nodes: a fact of a decision, and of a group's growth where Operation.data has it."""
+"""Keys of the rules that request nodes: in a decision, and in a scale-up if Operation.data has them."""
 
 
 class Journal(Protocol):

@@ -76,7 +76,9 @@ def _from_compiled(compiled: bytes, text: str, name: str, version: int, deployme
         return decompiled(compiled, text, name, deployment)
     except NotUsable as error:
         if not error.other:
-            logger.warning("compiled policy is not used, the text is", cluster=name, version=version, detail=str(error))
+            logger.warning(
+                "compiled policy not used; parsing the text", cluster=name, version=version, detail=str(error)
+            )
         return None
 
 

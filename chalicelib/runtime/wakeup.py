@@ -17,7 +17,7 @@ from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 
 SHORTEST_WINDOW = 1.0
-"""Seconds of a window however short the policy asks for it: without one every event would be a message and a pass."""
+"""Minimum seconds of a window, whatever the policy sets: without one every event would cause a message and a pass."""
 
 
 def request_reconcile(policy: Policy, cause: Cause, rt: Runtime) -> bool:
@@ -40,4 +40,4 @@ def cancel_request(cluster: str, forget: Callable[[], None]) -> None:
     try:
         forget()
     except StoreError as error:
-        logger.warning("not taken back", cluster=cluster, **failure(error))
+        logger.warning("reconcile request not withdrawn", cluster=cluster, **failure(error))

@@ -161,7 +161,7 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
         place = f"{path.name}: nodeGroups[{at}]"
         group = _group(raw, place, members)
         if group.id in found:
-            raise BadInput(f"{place}.id", f"{group.id!r} is there twice", "give every node group an id of its own")
+            raise BadInput(f"{place}.id", f"{group.id!r} is given twice", "give every node group an id of its own")
         found[group.id] = group
     return tuple(found.values())
 
@@ -195,7 +195,9 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
     except msgspec.ValidationError as error:
         raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
     if spec.provider not in _PROVIDERS:
-        raise BadInput(f"{place}.provider", f"{spec.provider!r} is no provider", f"one of {', '.join(_PROVIDERS[1:])}")
+        raise BadInput(
+            f"{place}.provider", f"{spec.provider!r} is not a provider", f"one of {', '.join(_PROVIDERS[1:])}"
+        )
     if spec.min < 0 or spec.max < spec.min:
         problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")

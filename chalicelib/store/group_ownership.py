@@ -33,9 +33,9 @@ Group = tuple[str, str]  # (provider, the group's key there)
 EXPIRES = 7 * 86400.0
 """Seconds without a pass of its cluster after which a claim may be taken over."""
 NO_POLICY = 3600.0
-"""The same where the cluster has no policy in force."""
+"""The same if the cluster has no active policy."""
 STUCK = 86400.0
-"""Seconds after its deadline from which an open operation keeps no claim: nobody carries it on."""
+"""Seconds after the deadline of an open operation at which it stops keeping a claim, because it is not continued."""
 
 
 class OwnershipClaim(msgspec.Struct, frozen=True):

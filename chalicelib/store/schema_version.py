@@ -27,7 +27,7 @@ from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, SchemaRow
 
 SCHEMA = 1
-"""The form that this code reads and writes."""
+"""The schema version that this code reads and writes."""
 
 CHECKED_FOR = 60.0
 """Seconds for which an answer is used."""

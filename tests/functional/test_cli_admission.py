@@ -72,7 +72,7 @@ def test_foreign_host_is_rejected_unless_the_environment_lists_it(
     for command in (["apply", "--dry-run", file], ["validate", file]):
         assert main(command) == 2
         said = capsys.readouterr().err
-        assert "spec.providers.alicloud.stsEndpoint: sts.example.com:8443 is no API host of alicloud" in said
+        assert "spec.providers.alicloud.stsEndpoint: sts.example.com:8443 is not an API host of alicloud" in said
         assert "OUTSCALER_ALLOWED_ENDPOINTS" in said
     monkeypatch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", "sts.example.com:8443")
     assert verdict(file, capsys)[:2] == (0, [])

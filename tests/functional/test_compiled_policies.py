@@ -165,7 +165,7 @@ def test_a_broken_form_is_told_once_and_the_text_counts(
     active_policy.read.cache_clear()
     for _ in range(3):
         assert active_policy.in_force(_stored(store), 0.0).name == NAME
-    assert [record.message for record in caplog.records] == ["compiled policy is not used, the text is"]
+    assert [record.message for record in caplog.records] == ["compiled policy not used; parsing the text"]
 
 
 def test_a_secret_of_another_cluster_is_refused_with_the_line_of_the_text(store: Store) -> None:

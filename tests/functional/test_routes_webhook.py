@@ -59,7 +59,7 @@ def _wrong(desk: AppClient, name: str) -> dict[str, dict[str, str]]:
         "signature of another body": desk.signed(name, BODY + b" "),
         "no timestamp": {"X-Outscaler-Signature": right["X-Outscaler-Signature"]},
         "another timestamp": {**right, "X-Outscaler-Timestamp": str(int(desk.clock()) + 1)},
-        "timestamp is no number": {**right, "X-Outscaler-Timestamp": "now"},
+        "timestamp is not a number": {**right, "X-Outscaler-Timestamp": "now"},
         "too old": desk.signed(name, BODY, at=desk.clock() - 301),
         "from the future": desk.signed(name, BODY, at=desk.clock() + 301),
         "another algorithm": {name: value.replace("v2", "v1") for name, value in right.items()},
@@ -89,7 +89,7 @@ def _wrong(desk: AppClient, name: str) -> dict[str, dict[str, str]]:
         "signature of another body",
         "no timestamp",
         "another timestamp",
-        "timestamp is no number",
+        "timestamp is not a number",
         "too old",
         "from the future",
         "another algorithm",
@@ -151,10 +151,10 @@ def test_status_404_for_an_event_of_a_cluster_without_a_policy(desk: AppClient, 
         (b"", "body: Input data was truncated", "post an Event"),
         (b"not json", "body: JSON is malformed", "post an Event"),
         (BODY[:200], "body: Input data was truncated", "post an Event"),
-        (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is no event", "post an Event"),
-        (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is no event", "post an Event"),
+        (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is not an Event", "post an Event"),
+        (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is not an Event", "post an Event"),
         (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str | null`", "post an Event"),
-        (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is no event", "post an Event"),
+        (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is not an Event", "post an Event"),
         (b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "body.kind: 'PodList' with items", "post an Event"),
         (b'[{"involvedObject": {"kind": 1}, "reason": "x"}]', "body[0].involvedObject.kind: Expected", "post an Event"),
         (b'[{"a": 1}, {"b": 2}]', "body: none of 2 events can be read", "post an Event"),
@@ -299,7 +299,7 @@ def test_status_503_when_the_queue_fails_reveals_no_cause(desk: AppClient) -> No
     desk.outbox.full.add("reconcile")
     answer = desk.post(desk.cluster(), BODY)
     assert answer.status_code == 503
-    assert line(answer).startswith("not available just now, try again; request ")
+    assert line(answer).startswith("temporarily unavailable, try again; request ")
 
 
 def test_no_secret_is_ever_logged(desk: AppClient, log: io.StringIO) -> None:

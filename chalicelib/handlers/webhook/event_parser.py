@@ -151,7 +151,7 @@ def _one(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: s
     form = _form(envelope, list_form)
     if envelope.kind not in (None, "", "Event") or form not in (CORE, EVENTS, AUDIT):
         what = f"{envelope.api_version or 'no apiVersion'} {envelope.kind or 'no kind'}"
-        raise BadInput(place, f"{what} is no event", _SINGLE)
+        raise BadInput(place, f"{what} is not an Event", _SINGLE)
     return _audit(_decoded(raw, _Audit, place)) if form == AUDIT else _event(_decoded(raw, _Event, place), form)
 
 

@@ -33,7 +33,7 @@ class AuthResult(StrEnum):
     """The result for the log only; the caller learns only accepted or refused."""
 
     ACCEPTED = "accepted"
-    NO_PROOF = "no proof in the headers"
+    NO_PROOF = "the headers contain no signature or token"
     WRONG = "wrong signature or token"
     OLDER = "a signature of the body only, which the webhook secret does not allow"
     STALE = "timestamp is missing or over 5 minutes off"

@@ -19,7 +19,7 @@ from chalicelib.operations.steps.recheck import last_look
 POLL = 5.0
 LONGEST_POLL = 15.0
 LOOK_HOLDS = 30.0
-"""Seconds after the last look within which the machine is deleted; later, it is looked at again."""
+"""Seconds for which the last check is valid; a later deletion checks the machine again."""
 
 
 def delay(operation: Operation, world: StepContext, now: float) -> Outcome:

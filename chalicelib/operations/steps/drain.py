@@ -28,7 +28,7 @@ EVICTIONS_PER_STEP = 20
 RETRY = 10.0
 POLL, LONGEST_POLL = 5.0, 60.0
 LONGER = 90.0
-"""Seconds by which a pod that is leaving already must outlast its group's grace to be asked to hurry."""
+"""A terminating pod is evicted again if its remaining time exceeds its group's grace period by more seconds."""
 
 Pods = dict[str, tuple[PodState, ...]]
 

@@ -21,7 +21,7 @@ from chalicelib.operations.step_context import PodState
 from chalicelib.operations.steps.recheck import FINISHED, transient_pods
 
 ONLY = -(2**31)
-"""The priority of the one group there is without a configuration: below every pod's."""
+"""Priority of the single default group, below the priority of every pod."""
 
 
 class Phase(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from chalicelib.operations.provider_call import VENDOR_STEP, for_provider, from_
 from chalicelib.operations.step_context import StepContext
 
 ANNOUNCED = "announce"
-"""The step of a provider's Pending that has asked the vendor for nothing."""
+"""Step of a provider's Pending that has sent no request to the vendor."""
 
 
 def scale_up(operation: Operation, world: StepContext, now: float) -> Outcome:

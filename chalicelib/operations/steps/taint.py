@@ -25,7 +25,7 @@ from chalicelib.operations.steps.recheck import another
 from chalicelib.providers.errors import ProviderError
 
 FOREIGN_TAINT_TIME = 300.0
-"""A taint younger than this is somebody else's deletion in progress (scale-down.md §3)."""
+"""A younger taint marks a deletion in progress by another program."""
 UNDO_TIME = 600.0
 
 

@@ -30,7 +30,7 @@ def read_rules(sources: Sequence[InputFile], time_zone: str) -> tuple[tuple[Rule
         where = f"{source.place}: {found.key}" if found.name else source.place
         problems += [BadInput(where, problem) for problem in found.problems]
         if found.name and found.key in seen:
-            problems.append(BadInput(where, "is there twice", "give each object once"))
+            problems.append(BadInput(where, "is given twice", "give each object once"))
         seen.add(found.key)
         told += [f"{where}: {warning}" for warning in found.warnings]
         if found.disabled:

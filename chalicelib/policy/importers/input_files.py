@@ -61,7 +61,7 @@ def sort_out(texts: Mapping[str, str]) -> Found:
 
 def _put(each: Any, place: str, addons: list[InputFile], objects: list[InputFile], others: dict[str, None]) -> None:
     if not isinstance(each, Mapping):
-        others[f"{place}: something that is no object"] = None
+        others[f"{place}: something that is not an object"] = None
         return
     for fits, take in _KINDS:
         if fits(each):

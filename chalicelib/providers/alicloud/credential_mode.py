@@ -87,7 +87,7 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
 def check_access(access: Access) -> None:
     """Run the checks that are possible before the secret is read. Raises BadInput."""
     if access.oidc_token_secret and access.oidc_token_file:
-        raise BadInput(f"{PLACE}.oidcTokenFile", "stands beside oidcTokenSecret", "keep one of the two")
+        raise BadInput(f"{PLACE}.oidcTokenFile", "conflicts with oidcTokenSecret", "keep one of the two")
     if not access.credentials_secret:
         way_of(access, key_id=False, key_secret=False, token=False)
 

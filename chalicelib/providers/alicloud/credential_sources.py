@@ -96,7 +96,7 @@ class Finder:
         def read(*, fresh: bool = False) -> AlicloudCredential:
             found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
             if not (found.key_id and found.key_secret):
-                raise Unauthorized("the secret holds no access key any more", code="NoCredentials")
+                raise Unauthorized("the secret no longer holds an access key", code="NoCredentials")
             return AlicloudCredential(found.key_id, found.key_secret, found.token)
 
         return AlicloudAccessKeys(read)

@@ -23,7 +23,7 @@ def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
     A group without a desired capacity wants what it has, so there is never anything to lower (§5).
     """
     if operation.spec.to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
     context.bounds(operation.spec.group)
     group = context.group(operation.spec.group)
     size = target_of(group)

@@ -63,7 +63,7 @@ class InstanceRole(msgspec.Struct, frozen=True):
         try:
             granted = msgspec.json.decode(answer.body, type=Granted)
         except msgspec.MsgspecError:
-            raise Transient("the answer is no credential") from None
+            raise Transient("the answer is not a credential") from None
         return credential_of(granted, self.now(), f"role {role}")
 
     def _token(self, http: Http) -> dict[str, str]:

@@ -27,7 +27,7 @@ _STATES: Mapping[str, InstanceState] = MappingProxyType(
     }
 )
 MOST_PLACEHOLDERS = 1000
-"""ESS makes no more in one step (§3.4); a number beyond it is no machine's."""
+"""Maximum instances that ESS creates in one step; a larger number does not belong to an instance."""
 
 
 def classify(instances: Iterable[ScalingInstance], names: AlicloudGroupNames) -> tuple[Instance, ...]:
@@ -76,7 +76,7 @@ def unremovable(instance: ScalingInstance) -> str:
     (Alibaba Cloud ESS API reference, RemoveInstances)."""
     name = instance.instance_id
     if instance.lifecycle_state == "Protected":
-        return f"{name} is protected in the scaling group; take it out of protection to let it go"
+        return f"{name} is protected in the scaling group; remove its protection so that it can be removed"
     if instance.creation_type == "Attached" and not instance.entrusted:
-        return f"{name} was attached by hand, so it would run on after its removal; remove it by hand"
+        return f"{name} was attached manually, so it would keep running after its removal; remove it manually"
     return ""

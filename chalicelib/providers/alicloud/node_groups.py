@@ -159,7 +159,7 @@ class _AlicloudGroupBuilder:
         none."""
         kept = sorted(each.instance_id for each in instances if unremovable(each))
         more = ", …" if len(kept) > _SHOWN else ""
-        return f"protected or attached by hand, so not removed by us: {', '.join(kept[:_SHOWN])}{more}" if kept else ""
+        return f"protected or attached manually, so not removed: {', '.join(kept[:_SHOWN])}{more}" if kept else ""
 
     def _warn(self, group: str, detail: str) -> None:
         self.gaps.append(

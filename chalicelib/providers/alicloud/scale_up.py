@@ -38,7 +38,7 @@ def grow(context: AlicloudContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     bounds = context.bounds(operation.spec.group)
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     if operation.spec.to_size > bounds.max:
         raise InvalidRequest(
             f"{operation.spec.group}: {operation.spec.to_size} is above the policy's maximum {bounds.max}"
@@ -88,7 +88,7 @@ def _may_grow(group: ScalingGroup, operation: Operation) -> None:
     if operation.spec.to_size > group.max_size:
         raise InvalidRequest(
             f"{operation.spec.group}: {operation.spec.to_size} is above the scaling group's MaxSize {group.max_size}, "
-            "to which ESS would keep without a word; raise MaxSize, or lower the policy's max"
+            "at which ESS would cap it silently; raise MaxSize, or lower the policy's max"
         )
     if group.enable_desired_capacity and present(group) > operation.spec.to_size:
         raise Conflict(f"{operation.spec.group} still has {present(group)} instances, more than it is to have")

@@ -60,15 +60,15 @@ def parse_secret(text: str, place: str) -> SecretText:
             raise BadInput(place, f"{shown} is not known", f"the fields are {_KNOWN}")
         value = written.strip()
         if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
-            raise BadInput(place, f"{name} has blanks or other than plain characters in it", "write it without them")
+            raise BadInput(place, f"{name} contains spaces or special characters", "write it without them")
         if value and field in _SENT and not is_sendable(value, _SENT[field]):
             raise BadInput(
                 place,
-                f"{name} is no key or token: it is too long or has characters that none has",
+                f"{name} is not a key or token: it is too long or contains invalid characters",
                 "write it as the vendor gave it",
             )
         if value and found.setdefault(field, value) != value:
-            raise BadInput(place, f"{name} is given twice, and not alike", "keep one of the two")
+            raise BadInput(place, f"{name} is given twice with different values", "keep one of the two")
     secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
     return SecretText(**secrets, **found)  # type: ignore[arg-type]
 

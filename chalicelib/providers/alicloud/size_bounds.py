@@ -63,13 +63,13 @@ def off(group: ScalingGroup) -> str:
     suspended = frozenset(group.suspended_processes or ())
     rows = (
         (bool(group.problem), group.problem),
-        (group.group_type not in {"", "ECS"}, f"has machines of type {group.group_type}, which are no nodes; use ECS"),
+        (group.group_type not in {"", "ECS"}, f"has machines of type {group.group_type}, which are not nodes; use ECS"),
         (group.lifecycle_state == "Deleting", "is being deleted; take it out of the policy"),
         (group.lifecycle_state not in {"", "Active"}, f"is {group.lifecycle_state}; enable it in Auto Scaling"),
-        (group.system_suspended, "was suspended by Auto Scaling after many failures; mend its cause and resume it"),
+        (group.system_suspended, "was suspended by Auto Scaling after many failures; fix the cause and resume it"),
         (
             any(each.weighted_capacity > 1 for each in group.launch_template_overrides or ()),
-            "counts its instance types with weights, so that its capacity is no number of nodes; take the weights out",
+            "counts its instance types with weights, so its capacity is not a number of nodes; remove the weights",
         ),
         (bool(suspended & _OUT), "has its process ScaleOut suspended; resume it"),
     )

@@ -108,18 +108,18 @@ class _AlicloudReader:
 
     def _label(self, key: str, value: str) -> None:
         if not is_label_key(key) or not is_label_value(value):
-            raise BadInput("tag", f"{key}={value!r} is no label", "write a key and a value that Kubernetes takes")
+            raise BadInput("tag", f"{key}={value!r} is not a label", "write a key and a value that Kubernetes takes")
         self.labels[key] = value
 
     def _taint(self, key: str, value: str) -> None:
         text, _, effect = value.rpartition(":")
         if not is_label_key(key) or not is_label_value(text) or effect not in _EFFECTS:
-            raise BadInput("tag", f"{value!r} is no taint's value and effect", "write value:NoSchedule")
+            raise BadInput("tag", f"{value!r} is not a taint value and effect", "write value:NoSchedule")
         self.taints[key, effect] = Taint(key, effect, text)
 
     def _resource(self, name: str, value: str) -> None:
         if not is_label_key(name):
-            raise BadInput("tag", f"{name!r} is no resource", "write its name as a pod requests it")
+            raise BadInput("tag", f"{name!r} is not a resource", "write its name as a pod requests it")
         self.resources[name] = parse_amount(name, value)
 
     def _option(self, name: str, value: str) -> None:

@@ -126,7 +126,7 @@ class CherryApi:
             return None
         plan = read_one(answer, CherryPlan)
         if not plan.slug and not plan.id:
-            raise Unknown(f"{answer.call}: the answer is no plan")
+            raise Unknown(f"{answer.call}: the answer is not a plan")
         return plan
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> VendorResponse:

@@ -22,7 +22,7 @@ def parse_token(text: str, place: str) -> Secret:
     if not token:
         raise BadInput(place, "holds no API token", _FORM)
     if not is_sendable(token, _LONGEST):
-        raise BadInput(place, "holds an API token with blanks or other than plain characters", _FORM)
+        raise BadInput(place, "holds an API token with spaces or special characters", _FORM)
     return Secret(token)
 
 
@@ -30,7 +30,7 @@ def _of_json(text: str, place: str) -> str:
     try:
         fields = msgspec.json.decode(text, type=dict[str, str | None])
     except msgspec.ValidationError:
-        raise BadInput(place, "is no map of texts", _FORM) from None
+        raise BadInput(place, "is not a mapping of strings", _FORM) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
     found = {

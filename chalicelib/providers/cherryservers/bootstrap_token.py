@@ -66,7 +66,7 @@ def _named(pairs: Iterable[tuple[str, str]], place: str) -> dict[str, str]:
         if field is None:
             continue  # a complete copy of a Kubernetes Secret contains usages and groups as well
         if found.setdefault(field, value.strip()) != value.strip():
-            raise BadInput(place, f"the token's {field} is given twice, and not alike", "keep one of the two")
+            raise BadInput(place, f"the token's {field} is given twice with different values", "keep one of the two")
     return found
 
 

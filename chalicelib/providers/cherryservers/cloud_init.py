@@ -14,7 +14,7 @@ from chalicelib.providers.cherryservers.pool_definition import Definition
 from chalicelib.providers.cherryservers.token_source import Token
 
 MOST_BYTES = 65536
-"""Of a script filled in. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""
+"""Maximum bytes of a rendered script. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""
 
 _ID, _SECRET, _ENDPOINT, _POOL = "BootstrapTokenID", "BootstrapTokenSecret", "APIServerEndpoint", "NodeGroup"
 _FIELDS = (_ID, _SECRET, _ENDPOINT, _POOL)
@@ -53,7 +53,7 @@ def user_data(definition: Definition, token: Token | None) -> str:
     if token is None:
         if template.fields & {_ID, _SECRET}:
             raise BadInput(
-                _place(definition), "asks for a bootstrap token, and there is none", "see bootstrapTokenSecret"
+                _place(definition), "needs a bootstrap token, but none is configured", "see bootstrapTokenSecret"
             )
         return _encoded(_filled(definition, template, "", ""))
     return _encoded(_filled(definition, template, token.id, token.secret.reveal()))

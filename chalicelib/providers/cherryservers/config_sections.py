@@ -36,7 +36,7 @@ KEYS: Mapping[str, str] = {
 }
 """Upstream's keys and the last two of ours; their names in nodeGroupDefs."""
 CLOUD_INIT = "cloudInit"
-"""cloudinit in nodeGroupDefs as plain text, which nobody has to encode."""
+"""cloudinit in nodeGroupDefs as plain text, without base64."""
 
 _GLOBAL, _DEFS = "global", "nodegroupdef"
 # the spelling in upstream's README
@@ -118,7 +118,7 @@ def from_mapping(text: str, place: str = f"{PLACE}.nodeGroupDefs") -> dict[str, 
                 raise _unknown(where, camel, names)
             key = names[camel]
             if key in said:
-                raise BadInput(where, "stands beside cloudinit", "keep one of the two")
+                raise BadInput(where, "conflicts with cloudinit", "keep one of the two")
             if isinstance(value, list) and key not in LISTS:
                 raise BadInput(where, "is a list", "write one value")
             each = value if isinstance(value, list) else [value]

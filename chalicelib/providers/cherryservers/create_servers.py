@@ -57,9 +57,9 @@ def on_stock(context: CherryContext, order: Order, progress: Progress) -> Progre
         return progress.refuse(wanted, error)
     if there >= len(wanted):
         return progress
-    kind = " at the spot market" if of.spot else ""
+    kind = " on the spot market" if of.spot else ""
     short = OutOfStock(
-        f"{there} of plan {of.plan} are on stock in {of.region}{kind}, {len(wanted)} are wanted", code="Stock"
+        f"{there} of plan {of.plan} are in stock in {of.region}{kind}, {len(wanted)} are wanted", code="Stock"
     )
     return progress.refuse(wanted[there:], short)
 

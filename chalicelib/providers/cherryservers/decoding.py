@@ -54,7 +54,7 @@ def _struct(value: Any, kind: type[S], depth: int) -> S:
     """Raises ValidationError only for a value that is not an object, a missing required key, and tags that are not a
     map."""
     if not isinstance(value, Mapping):
-        raise msgspec.ValidationError(f"{kind.__name__} is no object")
+        raise msgspec.ValidationError(f"{kind.__name__} is not an object")
     if depth <= 0:
         raise msgspec.ValidationError("nested too deeply")
     found: dict[str, Any] = {}

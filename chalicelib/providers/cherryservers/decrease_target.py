@@ -13,7 +13,8 @@ def shrink(context: CherryContext, operation: Operation) -> Outcome:
     deleting one (D18). Machines that never joined are discarded by name."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
         raise InvalidRequest(
-            f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} is no shrinking"
+            f"{operation.spec.group}: from {operation.spec.from_size} to {operation.spec.to_size} "
+            "does not decrease the size"
         )
     context.bounds(operation.spec.group)
     definition = context.definition(operation.spec.group)

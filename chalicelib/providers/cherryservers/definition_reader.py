@@ -165,7 +165,7 @@ class Definitions:
         if said is None or not re.fullmatch(r"[\x20-\x7e]{1,200}", said.text.strip()):
             raise BadInput(
                 said.place if said else own.place,
-                f"{key} has other than plain letters in it, or too many",
+                f"{key} contains special characters or is too long",
                 f"write the vendor's slug, such as {_NEEDED[key]}",
             )
         return said.text.strip()

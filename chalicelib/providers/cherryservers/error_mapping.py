@@ -65,7 +65,7 @@ def error_for(answer: VendorResponse) -> ProviderError:
     row = next((row for row in TABLE if row.fits(answer.status, text, order=order)), None)
     cls = row.cls if row else class_for(answer.status)
     if not text and 300 <= answer.status < 400:
-        text = "it points elsewhere, where the token is not sent"
+        text = "it points to another host, to which the token is not sent"
     return cls(f"{answer.call}: {answer.status} {text}".rstrip(), code=str(answer.status))
 
 

@@ -50,7 +50,7 @@ def parse(text: str, place: str) -> tuple[Section, ...]:
         if written[0] == "[":
             found.append((_header(written, number, lines), []))
         elif not found:
-            raise lines.bad(number, "stands before the first section", 'begin with [Global] or [nodegroupdef "name"]')
+            raise lines.bad(number, "is before the first section", 'begin with [Global] or [nodegroupdef "name"]')
         else:
             found[-1][1].append(_entry(written, number, lines))
     return tuple(msgspec.structs.replace(section, entries=tuple(entries)) for section, entries in found)
@@ -69,7 +69,7 @@ class _Lines:
         self.number += 1
         line = self._lines[self.number - 1].replace("\r", "")
         if "\0" in line:
-            raise self.bad(self.number, "has a zero byte in it", "save the file as plain text")
+            raise self.bad(self.number, "contains a zero byte", "save the file as plain text")
         return line
 
     def bad(self, number: int, problem: str, remedy: str) -> BadInput:
@@ -122,7 +122,7 @@ def _value(rest: str, number: int, lines: _Lines) -> str:
                 continue
             escape = rest[at : at + 1]
             if escape not in _ESCAPES:
-                raise lines.bad(number, "has a backslash that means nothing", "write \\\\ for a backslash")
+                raise lines.bad(number, "contains an invalid escape", "write \\\\ for a backslash")
             kept.append(_ESCAPES[escape])
             at, end = at + 1, len(kept)
         elif not quoted and letter in ";#":

@@ -102,7 +102,7 @@ class MadeTokens:
         try:
             kept = msgspec.json.decode(body, type=_CachedToken)
         except msgspec.MsgspecError:
-            raise Transient(f"the API server's answer is no Secret: bootstrap-token-{name}") from None
+            raise Transient(f"the API server's answer is not a Secret: bootstrap-token-{name}") from None
         version, labels = kept.metadata.resource_version, kept.metadata.labels or {}
         if kept.type != TYPE or LABEL not in labels:
             return Slot(name, version, ours=False)

@@ -104,7 +104,7 @@ class _CherryGroupBuilder:
                 self._warn(
                     bounds.name,
                     f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
-                    "node of the control plane; it is left alone and not counted",
+                    "node of the control plane; it is ignored",
                 )
             else:
                 members.append(server)

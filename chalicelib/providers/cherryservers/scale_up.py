@@ -60,7 +60,7 @@ def grow(context: CherryContext, operation: Operation) -> Outcome:
 
 def _order(context: CherryContext, operation: Operation) -> Order:
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     order = Order(context.definition(operation.spec.group), operation)
     if operation.spec.from_size < 0 or order.count > MOST:
         raise InvalidRequest(

@@ -51,7 +51,7 @@ def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
     Raises Transient if it is not JSON, Unknown if it is not a list or none of its rows can be read."""
     rows = decoded(answer)
     if not isinstance(rows, list):
-        raise Unknown(f"{answer.call}: the answer is no list")
+        raise Unknown(f"{answer.call}: the answer is not a list")
     found, problem = list[CherryServer | UnreadableServer](), None
     for number, row in enumerate(rows):
         try:
@@ -60,7 +60,7 @@ def read_rows(answer: VendorResponse) -> list[CherryServer | UnreadableServer]:
             problem = error
             found.append(UnreadableServer(_key(row), error.message, _tags(row)))
         else:
-            unclear = UnreadableServer(_key(row), f"server {server.id} has tags that are no texts", _tags(row))
+            unclear = UnreadableServer(_key(row), f"server {server.id} has tags that are not strings", _tags(row))
             found.append(unclear if None in (unclear.tags or {}).values() else server)
     if problem is not None and all(isinstance(each, UnreadableServer) for each in found):
         raise problem

@@ -178,7 +178,7 @@ def _source(settings: Mapping[str, str]) -> CherryPoolSource:
     if len(given) != 1:
         raise BadInput(
             f"{PLACE}.cloudConfig",
-            "stands beside another one" if given else "is missing",
+            "conflicts with another one" if given else "is missing",
             f"give exactly one of {', '.join(_SOURCES)}",
         )
     return CherryPoolSource(**given)
@@ -203,7 +203,7 @@ def _bootstrap(settings: Mapping[str, str]) -> Bootstrap:
     secret = settings.get("bootstrapTokenSecret", "").strip()
     create = flag(PLACE, "createBootstrapTokens", default=False)(settings)
     if secret and create:
-        raise BadInput(f"{PLACE}.createBootstrapTokens", "stands beside bootstrapTokenSecret", "keep one of the two")
+        raise BadInput(f"{PLACE}.createBootstrapTokens", "conflicts with bootstrapTokenSecret", "keep one of the two")
     text = settings.get("bootstrapTokenLifetime", "").strip()
     return Bootstrap(secret, create, lifetime(text) if text else LIFETIME)
 

@@ -24,7 +24,7 @@ from chalicelib.providers.errors import Conflict, InvalidRequest
 def shrink(context: CapiContext, operation: Operation) -> Outcome:
     """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no reduction")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not decrease the size")
     return resize(context, operation, _spares_the_running)
 
 

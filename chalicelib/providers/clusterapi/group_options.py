@@ -29,7 +29,7 @@ def _threshold(text: str) -> float:
 def _duration(text: str) -> float:
     seconds = parse_duration(text)
     if seconds < 0 or not math.isfinite(seconds):
-        raise BadInput("option", f"{text[:40]!r} is no length of time", "write a duration such as 10m")
+        raise BadInput("option", f"{text[:40]!r} is not a duration", "write a duration such as 10m")
     return seconds
 
 

@@ -31,8 +31,8 @@ _INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "Healt
 
 _TOLD_FOR = 120.0
 _PLAIN = frozenset({OutOfStock.__name__, QuotaExceeded.__name__})
-"""Classes whose words are plain enough to be believed after two minutes without a setting: waiting longer brings no
-machine, and meanwhile no other group is tried."""
+"""Unambiguous error classes, accepted after two minutes without a setting: waiting longer yields no machine, and
+meanwhile no other group is tried."""
 
 
 class Patience(msgspec.Struct, frozen=True):

@@ -85,7 +85,7 @@ def pool_held(pool: CapiResource, machines: Sequence[CapiMachine], settings: Cap
 def cannot_choose(pool: CapiResource) -> str:
     """Return the refusal, with its remedy."""
     return (
-        f"MachinePool {pool.metadata.namespace}/{pool.metadata.name} has no Machines, so it cannot be told which of "
-        "its instances is to go: set allowPoolShrink in providers.clusterapi to lower its size all the same, whichever "
-        "instance then goes"
+        f"MachinePool {pool.metadata.namespace}/{pool.metadata.name} has no Machines, so the instance to remove cannot "
+        "be selected: set allowPoolShrink in providers.clusterapi to lower its size anyway; the infrastructure "
+        "then selects the instance"
     )

@@ -156,10 +156,10 @@ class Nodes:
         name, provider_id = machine.node_name, machine.spec.provider_id or ""
         node = self._by_name.get(name)
         if node is None:
-            what = f"Node {name[:_SHOWN]}" if name else "something that is no Node"
+            what = f"Node {name[:_SHOWN]}" if name else "an object that is not a Node"
             return Match(
                 doubt=f"Cluster API has seen it join as {what}, which is not among this cluster's Nodes; if "
-                "it is of no use any more, delete the Machine",
+                "it is no longer needed, delete the Machine",
                 gone=bool(name),
             )
         if provider_id and node.provider_id and not same_id(provider_id, node.provider_id):

@@ -71,7 +71,7 @@ def rolling_out(deployment: CapiResource, machine_sets: Sequence[CapiResource]) 
     older = [name for name in there if revisions[name] != latest]
     if not older or (on_delete and len(there) == 1):
         return ""
-    waits = "; its strategy is OnDelete, so it waits for somebody to delete them" if on_delete else ""
+    waits = "; its strategy is OnDelete, so they must be deleted manually" if on_delete else ""
     rests = "; it is paused (spec.paused), so they stay" if deployment.spec.paused else waits
     return f"MachineSet {older[0]} of an earlier revision still has machines{rests}"
 

@@ -20,7 +20,7 @@ from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 def grow(context: CapiContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     return resize(context, operation, _may_grow)
 
 

@@ -73,7 +73,7 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
     if discovery and plain:
         raise BadInput(
             f"{PLACE}.{plain[0]}",
-            "stands beside autoDiscovery",
+            "conflicts with autoDiscovery",
             "use one of the two: put the namespace, the cluster and the labels into the specs",
         )
     if discovery:
@@ -108,7 +108,7 @@ def _management(settings: Mapping[str, str]) -> CapiManagement:
     secret, file = settings.get("kubeconfigSecret", ""), settings.get("kubeconfigFile", "")
     context = settings.get("context", "")
     if secret and file:
-        raise BadInput(f"{PLACE}.kubeconfigFile", "stands beside kubeconfigSecret", "keep one of the two")
+        raise BadInput(f"{PLACE}.kubeconfigFile", "conflicts with kubeconfigSecret", "keep one of the two")
     if context and not (secret or file):
         raise BadInput(
             f"{PLACE}.context",
@@ -118,7 +118,7 @@ def _management(settings: Mapping[str, str]) -> CapiManagement:
     if settings.get("observeSecret") and not secret:
         raise BadInput(
             f"{PLACE}.observeSecret",
-            "stands without kubeconfigSecret, which changes are made with",
+            "is given without kubeconfigSecret, which is used for changes",
             "add kubeconfigSecret, or take it out",
         )
     flag(PLACE, "cloudConfigAuthoritative", default=False)(settings)

@@ -77,7 +77,7 @@ def read_clusters(answer: VendorResponse) -> tuple[SksCluster, ...]:
         pools = each.pop("nodepools", []) if isinstance(each, dict) else []
         with contextlib.suppress(Unknown):
             if not isinstance(pools, list):
-                raise _odd(answer, "nodepools is no list")
+                raise _odd(answer, "nodepools is not a list")
             nodepools = _some(answer, pools, _sized(answer, pools, Nodepool))
             found.append(msgspec.structs.replace(_thing(answer, each, SksCluster), nodepools=nodepools))
     times = _times(found)
@@ -144,7 +144,7 @@ def read_change(answer: VendorResponse) -> Work:
     try:
         body = _object(answer)
         if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
-            raise _odd(answer, "it is no operation")
+            raise _odd(answer, "it is not an operation")
         return _converted(answer, body, Work)
     except ProviderError as error:
         raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
@@ -154,7 +154,7 @@ def _object(answer: VendorResponse) -> dict[str, Any]:
     """Return the body without null values."""
     body = answer.read(object, _without_nulls)
     if not isinstance(body, dict):
-        raise _odd(answer, "it is no object")
+        raise _odd(answer, "it is not an object")
     return body
 
 
@@ -166,10 +166,10 @@ def _without_nulls(value: Any) -> Any:
 
 def _listed(answer: VendorResponse, body: dict[str, Any], field: str) -> list[Any]:
     if body and (field not in body or "id" in body):  # a pool has `instances` too, but is not a list of machines
-        raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
+        raise _odd(answer, f"it is not a list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
-        raise _odd(answer, f"{field} is no list")
+        raise _odd(answer, f"{field} is not a list")
     return items
 
 

@@ -33,7 +33,7 @@ from chalicelib.providers.exoscale.pools import ExoscalePool
 def shrink(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no machine has to be deleted for it, and verify the result; raises ProviderError."""
     if operation.spec.to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
     work = known_work(context, operation)
     if is_pending(work):
         wait = pause(operation)

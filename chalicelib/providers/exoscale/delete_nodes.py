@@ -171,7 +171,10 @@ def _without_pool(context: ExoscaleContext, operation: Operation, targets: Exosc
         return _done(operation, targets)
     if operation.status.data:
         return _wait(operation, f"{operation.spec.group} is gone; {', '.join(left)} is still there")
-    raise NotFound(f"there is no instance pool {operation.spec.group} (any more), and {', '.join(left)} is still there")
+    raise NotFound(
+        f"there is no instance pool {operation.spec.group} (it may have been deleted), "
+        f"but {', '.join(left)} is still there"
+    )
 
 
 def _permitted(context: ExoscaleContext, operation: Operation, site: ExoscalePool, left: tuple[str, ...]) -> None:

@@ -29,9 +29,9 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType(
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 OTHERS = frozenset({"creating", "updating", "renewing-token"})
-"""Of these: changes that no request of ours begins. None says how long it takes, so the group is skipped (§8, 13)."""
+"""The states above that no request of Outscaler causes. Their duration is unknown, so the group is skipped."""
 SETTLED = frozenset({"running", "degraded", "suspended", "error"})
-"""Pools and Nodepools that make and delete nothing: what is missing then does not come by itself."""
+"""Pools and Nodepools that create and delete nothing: missing instances do not appear."""
 ENDING = frozenset({"destroying", "deleting"})
 SUSPENDED = "suspended"
 # States of a pool in which evicted members may still be listed while they are being deleted.

@@ -9,7 +9,7 @@ import msgspec
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]  # maximum of a disk's GiB or a node's pods
 Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
-"""Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
+"""Stands for the size of a pool whose description in a list cannot be understood (decoding.py)."""
 
 
 class Ref(msgspec.Struct, frozen=True):

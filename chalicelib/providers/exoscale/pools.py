@@ -125,7 +125,7 @@ class ExoscalePool(msgspec.Struct, frozen=True):
         if self.unread:
             return self.unread
         if self.pool.state == SUSPENDED:
-            return f"{self.title} is suspended by the vendor; see why in the portal, mend it and resume the pool"
+            return f"{self.title} is suspended by the vendor; see why in the portal, fix the cause and resume the pool"
         if self.is_sks and self.nodepool is None:
             return (
                 f"{self.title} belongs to the Nodepool {self.owner}, which is in no SKS cluster that could be "

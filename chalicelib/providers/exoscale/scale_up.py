@@ -43,7 +43,7 @@ from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     site = context.site(operation.spec.group)
     bounds = context.bounds(site)
     if bounds is not None and bounds.max is not None and operation.spec.to_size > bounds.max:

@@ -37,11 +37,9 @@ def parse_secret(text: str, place: str) -> ExoscaleCredential:
         if field is None or not value:
             continue
         if not is_sendable(value, LONGEST_KEY):
-            raise BadInput(
-                place, f"{shown} has blanks, commas or other than plain characters in it", "write it without them"
-            )
+            raise BadInput(place, f"{shown} contains spaces, commas or special characters", "write it without them")
         if found.setdefault(field, Secret(value)) != Secret(value):
-            raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
     for field, written in _WRITTEN.items():
         if field not in found:
             raise BadInput(place, f"{written} is missing", _FORM)

@@ -139,7 +139,7 @@ def _environment(settings: Texts) -> str:
     name = settings.get("environment", "")
     if name and settings.get("endpoint"):
         raise BadInput(
-            f"{PLACE}.environment", "stands beside endpoint, which names the host already", "keep one of the two"
+            f"{PLACE}.environment", "conflicts with endpoint, which already names the host", "keep one of the two"
         )
     if name and not _ENVIRONMENT.match(name):
         raise BadInput(

@@ -144,7 +144,7 @@ def body_of(answer: VendorResponse) -> dict[str, Any]:
     except msgspec.DecodeError:
         raise Transient(f"{answer.call}: the answer is not complete JSON") from None
     if not isinstance(body, dict):
-        raise _odd(answer, "it is no object")
+        raise _odd(answer, "it is not an object")
     return body
 
 
@@ -160,7 +160,7 @@ def _items(answer: VendorResponse, body: dict[str, Any]) -> list[Any]:
 
 def _node(said: Any) -> CceNode:
     if not isinstance(said, dict):
-        raise DecodeError("a node in it is no object")
+        raise DecodeError("a node in it is not an object")
     meta, spec, status = part(said, "metadata"), part(said, "spec"), part(said, "status")
     id_ = text(meta, "uid")
     if not is_id(id_):

@@ -132,7 +132,7 @@ def _group(said: dict[str, Any]) -> ScaleGroup:
 def _autoscaling(said: dict[str, Any]) -> Autoscaling:
     share = said.get("scaleDownUtilizationThreshold")
     if isinstance(share, bool) or not isinstance(share, int | float | None):
-        raise DecodeError("scaleDownUtilizationThreshold is no number")
+        raise DecodeError("scaleDownUtilizationThreshold is not a number")
     return Autoscaling(
         enable=truth(said, "enable"),
         min=_bound(said, "minNodeCount"),

@@ -32,7 +32,7 @@ def shrink(context: CceContext, operation: Operation) -> Outcome:
 
     After the request was accepted, nothing more is sent."""
     if operation.spec.to_size < 0:
-        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is no size")
+        raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")
     site = context.site(operation.spec.group)
     if site.size <= operation.spec.to_size:
         return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})

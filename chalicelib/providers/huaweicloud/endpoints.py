@@ -53,7 +53,7 @@ REGIONS = frozenset(
         "eu-west-101",
     }
 )
-"""The regions of CCE (B2)."""
+"""The regions of CCE."""
 
 _DOMAINS = {"eu-west-101": "myhuaweicloud.eu"}
 _DOMAIN = "myhuaweicloud.com"

@@ -30,7 +30,7 @@ def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise DecodeError(f"{name} is no object")
+        raise DecodeError(f"{name} is not an object")
     return value
 
 
@@ -40,7 +40,7 @@ def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise DecodeError(f"{name} is no list of objects")
+        raise DecodeError(f"{name} is not a list of objects")
     return value
 
 
@@ -50,7 +50,7 @@ def text(thing: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DecodeError(f"{name} is no text")
+        raise DecodeError(f"{name} is not a string")
     return value
 
 
@@ -74,7 +74,7 @@ def whole(thing: dict[str, Any], name: str) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST:
-        raise DecodeError(f"{name} is no whole number")
+        raise DecodeError(f"{name} is not an integer")
     return value
 
 
@@ -92,7 +92,7 @@ def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
     """Return an object of texts; empty if it is missing. Raises Odd."""
     found = part(thing, name)
     if not all(isinstance(value, str) for value in found.values()):
-        raise DecodeError(f"{name} has a value that is no text")
+        raise DecodeError(f"{name} has a value that is not a string")
     return found
 
 

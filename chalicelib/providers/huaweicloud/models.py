@@ -12,7 +12,7 @@ import msgspec
 DEFAULT_GROUP = "default"
 """The scale group that a pool's own template is."""
 DEFAULT_POOL = "DefaultPool"
-"""Name and uid of the virtual pool of nodes that belong to none; it cannot be scaled (A1.5)."""
+"""Name and uid of the virtual pool of nodes that belong to none; it cannot be scaled."""
 PREPAID = 1
 """The billingMode of what was paid for a month or a year in advance; 0 is pay-per-use."""
 

@@ -17,7 +17,7 @@ from chalicelib.providers.huaweicloud.models import Flavor, NodePool, ScaleGroup
 from chalicelib.providers.huaweicloud.provider_ids import group_id, is_zone
 
 UNPROMISED = ("node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version")
-"""Labels by which no pod gets a new node (A1.2)."""
+"""Labels that are left out of node templates, so that pods cannot select new nodes by them."""
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
 GPU, GPU_LABEL = "nvidia.com/gpu", "accelerator"
 _TYPE, _ARCH, _OS = "node.kubernetes.io/instance-type", "kubernetes.io/arch", "kubernetes.io/os"

@@ -31,8 +31,8 @@ def why_held(node: CceNode) -> str:
     """Return why this node must not be deleted according to CCE; empty if it may be."""
     name = node.name or node.id
     rows = (
-        (node.billing == PREPAID, f"{name} is prepaid; delete it by hand"),
-        (is_marked(node.annotations), f"{name} is protected from scale-in at CCE; unlock it to let it go"),
+        (node.billing == PREPAID, f"{name} is prepaid; delete it manually"),
+        (is_marked(node.annotations), f"{name} is protected from scale-in at CCE; unlock it so that it can be removed"),
     )
     return next((text for applies, text in rows if applies), "")
 

@@ -55,7 +55,7 @@ UNSEEN = 180.0  # seconds of polls without a result; later passes see the outcom
 def grow(context: CceContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
-        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} is no growth")
+        raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
     site = context.site(operation.spec.group)
     if site.size == operation.spec.to_size:
         return _look(context, operation.with_status(data={**operation.status.data, SENT: "yes"}), site)

@@ -52,11 +52,9 @@ def parse_secret(text: str, place: str) -> CceCredential:
         if field is None or not value:
             continue
         if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
-            raise BadInput(
-                place, f"{_WRITTEN[field]} has blanks or other than plain characters in it", "write it without them"
-            )
+            raise BadInput(place, f"{_WRITTEN[field]} contains spaces or special characters", "write it without them")
         if found.setdefault(field, Secret(value)) != Secret(value):
-            raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice with different values", "keep one of the two")
     for field in ("key", "secret"):
         if field not in found:
             raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)

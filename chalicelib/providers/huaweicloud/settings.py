@@ -196,7 +196,7 @@ def _agency(settings: Texts) -> Agency | None:
         if not form.match(value):
             raise BadInput(
                 f"{PLACE}.{key}",
-                f"{value!r} is not a name" if value else "is missing beside the others",
+                f"{value!r} is not a name" if value else "is missing, but the others are given",
                 "write agencyName and agencyDomain, or take out all that begins with agency",
             )
     if seconds and (not _SECONDS.match(seconds) or not SHORTEST <= int(seconds) <= LONGEST):

@@ -166,7 +166,7 @@ def test_import_reports_a_bad_object_with_file_and_all_errors_and_prints_nothing
         ((ADDONS, ADDONS), "import one cluster at a time"),
         (
             (horizontal("a", cron()), horizontal("a", cron("later"))),
-            "kube-system/a: is there twice; give each object once",
+            "kube-system/a: is given twice; give each object once",
         ),
         (({"kind": "ConfigMap"},), "holds no settings of the autoscaler add-on"),
     ],

@@ -49,7 +49,7 @@ def connected(environment: dict[str, str], server: str, monkeypatch: pytest.Monk
 def test_function_reaches_no_loopback_address(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     with HttpScript([Reply(200, {"kind": "Node"})]) as runtime_api:
         said = connected({**environment, LAMBDA: "reconcile"}, runtime_api.url, monkeypatch)
-    assert "is this machine" in said
+    assert "is a loopback address" in said
     assert runtime_api.requests == []
 
 

@@ -134,4 +134,4 @@ def test_kube_error_never_contains_the_body_of_a_foreign_server() -> None:
 
     with ByteScript(foreign) as server, pytest.raises(errors.Forbidden) as caught:
         impatient(server, SMALL).get("/n")
-    assert str(caught.value) == "HTTP 403 (11 bytes of text/plain), and no Status of a Kubernetes API"
+    assert str(caught.value) == "HTTP 403 (11 bytes of text/plain), which is not a Status of the Kubernetes API"

@@ -53,7 +53,7 @@ def test_kube_error_keeps_the_message_of_a_real_server(answer: dict[str, Any]) -
     error = errors.from_answer(answer["status"], raw, answer["headers"])
     assert type(error) is CLASSES[answer["status"]]
     if isinstance(body, str):
-        assert error.message == f"HTTP {answer['status']}, and no Status of a Kubernetes API"
+        assert error.message == f"HTTP {answer['status']}, which is not a Status of the Kubernetes API"
         return
     assert error.reason == body.get("reason", "")
     assert error.message[:299] == body["message"][:299]
@@ -96,7 +96,7 @@ def test_kube_error_redacts_tokens(text: str) -> None:
 )
 def test_kube_error_never_shows_a_body_that_is_not_a_status(body: bytes, kind: str) -> None:
     error = errors.from_answer(502, body, {"Content-Type": kind})
-    assert error.message == "HTTP 502, and no Status of a Kubernetes API"
+    assert error.message == "HTTP 502, which is not a Status of the Kubernetes API"
     assert (error.reason, error.details) == ("", errors.Details())
 
 

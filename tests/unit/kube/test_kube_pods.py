@@ -31,7 +31,7 @@ PLAIN = {"Content-Type": "text/plain"}
         (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
         (
             Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
-            Blocked("HTTP 429 (42 bytes of text/plain), and no Status of a Kubernetes API", 1.0),
+            Blocked("HTTP 429 (42 bytes of text/plain), which is not a Status of the Kubernetes API", 1.0),
         ),
         (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
         (Reply(404, status(404, "NotFound", 'pods "a" not found')), PodGone()),

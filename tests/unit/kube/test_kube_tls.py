@@ -222,7 +222,7 @@ def test_kube_function_refuses_names_that_resolve_to_itself() -> None:
     with HttpScript([NODE]) as server:
         credential = KubeCredential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
         cluster = KubeClient(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)
-        with pytest.raises(errors.Unavailable, match="never connected to") as caught:
+        with pytest.raises(errors.Unavailable, match="address is not allowed") as caught:
             cluster.get("/n")
     assert server.requests == []
     assert caught.value.lasting

@@ -49,7 +49,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
     "no-contexts": (changed("contexts", None), f"{PLACE}: current-context", "'main' is not among contexts", "none"),
     "lost-user": (changed("users", []), f"{PLACE}: contexts[0].context.user", "'me' is not among users", "none"),
     "lost-cluster": (changed("clusters", [{"name": "a"}]), f"{PLACE}: contexts[0].context.cluster", "'there'", ": a"),
-    "twice": (changed("users", kubeconfig()["users"] * 2), f"{PLACE}: users[1].name", "is there twice", "of its own"),
+    "twice": (changed("users", kubeconfig()["users"] * 2), f"{PLACE}: users[1].name", "is given twice", "of its own"),
     "not-a-mapping": (changed("users", [{"name": "me", "user": "x"}]), USER, "is not a mapping", "as kubectl does"),
     "exec": (
         with_user(exec={"command": "kubelogin"}),
@@ -69,7 +69,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
     "impersonation": (with_user(token=TOKEN, **{"as": "root"}), f"{USER}.as", "acts as another", "create token"),
     "no-credential": (with_user(), USER, "has no credential", "create token"),
     "token-number": (with_user(token=12345678), f"{USER}.token", "is not text", "quotes"),
-    "token-lines": (with_user(token="a b"), f"{USER}.token", "characters that no token has", "one line"),
+    "token-lines": (with_user(token="a b"), f"{USER}.token", "invalid characters", "one line"),
     "token-file": (
         changed("users", [{"name": "me", "user": {"tokenFile": "t"}}]),
         f"{USER}.tokenFile",

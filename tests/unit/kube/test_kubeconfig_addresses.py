@@ -175,10 +175,10 @@ LOOPBACK = (
 def test_kubeconfig_loopback_is_allowed_in_commands_only(host: str, scheme: str) -> None:
     server = f"{scheme}://{host}:9001"
     assert read(server).server == server
-    with pytest.raises(BadInput, match="is this machine") as caught:
+    with pytest.raises(BadInput, match="is a loopback address") as caught:
         read(server, hosted=True)
     assert caught.value.place.endswith(".server")
-    with pytest.raises(BadInput, match="is this machine"):
+    with pytest.raises(BadInput, match="is a loopback address"):
         read(proxy_url=server, hosted=True)
 
 

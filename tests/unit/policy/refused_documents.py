@@ -194,10 +194,10 @@ THE_PROVIDERS: list[Case] = [
     (
         with_providers("{clusterapis: {}}"),
         "p.yaml:5: spec.providers.clusterapis",
-        "is no provider",
+        "is not a provider",
         "did you mean clusterapi?",
     ),
-    (with_providers("{aws: {}}"), "p.yaml:5: spec.providers.aws", "is no provider", "known: alicloud"),
+    (with_providers("{aws: {}}"), "p.yaml:5: spec.providers.aws", "is not a provider", "known: alicloud"),
     (
         with_providers("{clusterapi: {namespaces: a}}"),
         "p.yaml:5: spec.providers.clusterapi.namespaces",
@@ -267,7 +267,7 @@ THE_PROVIDERS: list[Case] = [
     (
         with_providers("{clusterapi: {labels: a=b, autoDiscovery: 'clusterapi:'}}"),
         "p.yaml:5: spec.providers.clusterapi.labels",
-        "cannot stand beside autoDiscovery",
+        "cannot be combined with autoDiscovery",
         "into the specs",
     ),
     (

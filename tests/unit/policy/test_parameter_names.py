@@ -82,7 +82,7 @@ def test_parameter_names_reader_requests_no_other_parameter() -> None:
 
     mine = ClusterSecrets(read, "prod", ("exoscale",), STRICT)
     assert mine("ssm:/outscaler/prod/exoscale") == "text"
-    with pytest.raises(BadInput, match=r"^parameter /outscaler/other/exoscale: is no secret of cluster prod"):
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/other/exoscale: is not a secret of cluster prod"):
         mine("ssm:/outscaler/other/exoscale")
     assert asked == ["ssm:/outscaler/prod/exoscale"]
 

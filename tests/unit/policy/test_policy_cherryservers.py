@@ -165,7 +165,7 @@ def test_cherryservers_settings_tables_have_exactly_the_providers_settings() -> 
         (
             f"{{{REST}, nodeGroupDefs: {{default: {{cloudinit: YQ==, cloudInit: a}}}}}}",
             "nodeGroupDefs.default.cloudInit",
-            "beside",
+            "conflicts with",
         ),
         (f"{{{REST}, nodeGroupDefs: {{'-x': {{plan: x}}}}}}", "nodeGroupDefs.-x", "cannot name a pool"),
         (

@@ -65,7 +65,7 @@ def test_huaweicloud_minimal_settings_suffice() -> None:
 def test_huaweicloud_unknown_region_is_a_warning() -> None:
     text = with_providers(f"{{huaweicloud: {{{SMALL.replace('cn-north-4', 'xx-moon-1')}}}}}")
     policy, warnings = load(text, place="p.yaml")
-    assert [warning for warning in warnings if "'xx-moon-1' is no region of CCE" in warning]
+    assert [warning for warning in warnings if "'xx-moon-1' is not a known region of CCE" in warning]
     assert policy.providers["huaweicloud"]["region"] == "xx-moon-1"
 
 

@@ -102,6 +102,6 @@ def test_policy_balancing_labels_override_ignored_labels_with_a_warning() -> Non
     (told,) = warnings(text)
     assert told == (
         "policy.yaml:11: spec.options.balancingIgnoreLabel: "
-        "has no effect beside balancingLabel, which alone decides likeness"
+        "has no effect together with balancingLabel, which alone decides similarity"
     )
     assert read(text).options.balancing_ignore_label == ("b",)

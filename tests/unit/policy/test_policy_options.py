@@ -94,7 +94,9 @@ def test_command_line_settings_repeat_no_warning_of_the_policy() -> None:
     override(policy, ["maxNodesTotal=7"], warn=told.append)
     assert told == []
     override(policy, ["balancingIgnoreLabel=b"], warn=told.append)
-    assert told == ["--option: balancingIgnoreLabel: has no effect beside balancingLabel, which alone decides likeness"]
+    assert told == [
+        "--option: balancingIgnoreLabel: has no effect together with balancingLabel, which alone decides similarity"
+    ]
 
 
 SETTINGS: dict[str, tuple[str, object]] = {

@@ -108,7 +108,7 @@ def test_secret_names_reader_requests_no_other_name_cached_or_not() -> None:
     mine = ClusterSecrets(Reader(), "prod", ("exoscale",), STRICT)
     assert (mine("outscaler/prod/exoscale"), mine.fresh("outscaler/prod/exoscale")) == ("cached", "fresh")
     for read in (mine, mine.fresh):
-        with pytest.raises(BadInput, match="is no secret of cluster prod"):
+        with pytest.raises(BadInput, match="is not a secret of cluster prod"):
             read("outscaler/other/exoscale")
     assert asked == ["outscaler/prod/exoscale"] * 2
     plain = ClusterSecrets(lambda name: f"read {name}", "prod", ("exoscale",), STRICT)

@@ -273,7 +273,7 @@ def sets(**sizes: int) -> list[Json]:
         (sets(a=3, b=0), ""),  # all of one set, although all are outdated
         (sets(a=0, b=3), ""),
         (sets(a=2, b=1), "MachineSet a"),
-        (sets(a=1, b=1, c=1), "waits for somebody to delete them"),
+        (sets(a=1, b=1, c=1), "they must be deleted manually"),
     ],
 )
 def test_capi_on_delete_deployment_is_not_blocked_forever(found: list[Json], held: str, version: str) -> None:

@@ -76,7 +76,7 @@ def test_capi_authoritative_without_a_management_cluster_names_what_is_missing()
 @each_row("authoritative", [False, True])
 def test_capi_missing_access_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
     _, access = ways(c=True, k=False, a=authoritative, i=False)
-    with pytest.raises(BadInput, match="names no way to the cluster") as raised:
+    with pytest.raises(BadInput, match="does not say how to reach the cluster") as raised:
         connect(access, str, clock=lambda: 0.0)
     assert "inClusterKubeconfigSecret" in raised.value.remedy
 

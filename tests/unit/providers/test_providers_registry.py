@@ -42,7 +42,7 @@ def test_registry_builds_a_provider_by_its_name() -> None:
 
 @each_row(
     ("name", "problem"),
-    [("aws", "is no provider"), ("", "no provider")],
+    [("aws", "is not a provider"), ("", "is not a provider")],
 )
 def test_registry_refuses_an_unknown_name_and_lists_the_known_ones(name: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:

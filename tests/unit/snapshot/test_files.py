@@ -318,7 +318,7 @@ def test_files_unsaved_kind_is_a_gap_but_nodes_and_pods_are_required(tmp_path: P
 @pytest.mark.parametrize(
     ("groups", "place", "words"),
     [
-        pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "no provider", id="unknown-provider"),
+        pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "not a provider", id="unknown-provider"),
         pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
         pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
         pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),

@@ -45,7 +45,7 @@ def test_import_finds_objects_among_others_and_names_the_others(kind: str) -> No
     text = "\n---\n".join(json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5))
     found = sort_out({"f": text})
     assert [source.content for source in found.objects] == [one, one]
-    assert found.others == ("f: ConfigMap", "f: an object without a kind", "f: something that is no object")
+    assert found.others == ("f: ConfigMap", "f: an object without a kind", "f: something that is not an object")
 
 
 def test_import_list_items_may_take_their_kind_from_the_list() -> None:
@@ -75,7 +75,7 @@ def test_import_list_items_may_take_their_kind_from_the_list() -> None:
             "k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
             "f:17: is more than 200000 values once",
         ),
-        ("maxNodesTotal: &a [*a]", "f:1: is an alias that stands inside its own anchor"),
+        ("maxNodesTotal: &a [*a]", "f:1: is an alias inside its own anchor"),
     ],
 )
 def test_import_refuses_unusable_files_in_one_sentence(text: str, says: str) -> None:

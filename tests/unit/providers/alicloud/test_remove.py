@@ -216,7 +216,7 @@ def test_alicloud_remove_refused_for_a_single_instance_fails_with_its_code() -> 
     ("state", "more", "word"),
     [
         ("Protected", {}, "protected"),
-        ("InService", {"creation_type": "Attached"}, "attached by hand"),
+        ("InService", {"creation_type": "Attached"}, "attached manually"),
     ],
 )
 def test_alicloud_remove_keeps_user_protected_instances_only(state: str, more: dict[str, str], word: str) -> None:

@@ -120,7 +120,7 @@ def test_alicloud_settings_duplicate_group_is_refused_in_every_place() -> None:
         ({"credentialsSecret": "", "oidcProviderArn": "acs:ram::1:p"}, "providers.alicloud.roleArn: is missing"),
         ({"credentialsSecret": "", "oidcTokenSecret": "t", "roleArn": "r"}, "providers.alicloud.oidcProviderArn"),
         ({"credentialsSecret": "", "oidcProviderArn": "p", "roleArn": "r"}, "providers.alicloud.oidcTokenSecret"),
-        ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: stands beside"),
+        ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: conflicts with"),
         ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
         ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
         ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),

@@ -48,7 +48,7 @@ def test_cloudinit_token_is_needed_only_by_scripts_that_use_it() -> None:
     for field in ("BootstrapTokenID", "BootstrapTokenSecret"):
         asking = definition(f"cloudinit={encoded('{{.' + field + '}}')}")
         assert needs_token(asking)
-        assert "there is none" in refused(lambda asking=asking: user_data(asking, None))  # type: ignore[misc]
+        assert "none is configured" in refused(lambda asking=asking: user_data(asking, None))  # type: ignore[misc]
 
 
 @each_row(

@@ -138,7 +138,7 @@ def test_cherry_unknown_key_fails_the_whole_file_by_its_line(line: str, problem:
         ("ssh-key-ids=1,2", "number 1 is '1,2'"),
         ("ssh-key-ids=2147483648", "number 1 is"),
         ("ssh-key-ids=", "number 1"),
-        ("plan=é", "plan has other than plain letters"),
+        ("plan=é", "plan contains special characters"),
         ("cluster-name=a b", "cannot name a cluster"),
     ],
 )
@@ -234,7 +234,7 @@ def test_cherry_definition_mapping_is_equivalent_to_the_file() -> None:
         ({"apiServer": "x"}, "bad.apiServer", "apiServerEndpoint"),
         ({"plans": "x"}, "bad.plans", "did you mean plan"),
         ({"plan": ["a", "b"]}, "bad.plan", "is a list"),
-        ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "beside"),
+        ({"cloudInit": "a", "cloudinit": "YQ=="}, "bad.cloudinit", "conflicts with"),
         ({"plan": {"a": 1}}, "nodeGroupDefs", "is not a mapping"),
     ],
 )

@@ -99,7 +99,9 @@ def test_exoscale_provider_operation_on_an_unknown_group_does_not_crash() -> Non
     for verb, each in asked()[1]:
         outcome = getattr(provider(api), verb)(each)
         assert (
-            outcome.facts["removed"] == 1 if each.spec.kind is OperationKind.DELETE_NODES else outcome.error_class == "NotFound"
+            outcome.facts["removed"] == 1
+            if each.spec.kind is OperationKind.DELETE_NODES
+            else outcome.error_class == "NotFound"
         )
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
 

@@ -176,7 +176,7 @@ def test_exoscale_provider_settings_invalid_entry_is_refused(entry: GroupPolicy,
         ({"environment": "evil/"}, "providers.exoscale.environment"),
         (
             {"environment": "api", "endpoint": "https://a.example"},
-            "providers.exoscale.environment: stands beside endpoint",
+            "providers.exoscale.environment: conflicts with endpoint",
         ),
         ({"endpoint": "http://api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint: is not an https address"),
         ({"endpoint": "api-ch-gva-2.exoscale.com/v2"}, "providers.exoscale.endpoint"),

@@ -92,14 +92,14 @@ def test_huawei_session_token_belongs_to_a_temporary_key() -> None:
         ('{"secretKey": "hush"}', "accessKey is missing"),
         ('{"accessKey": "a", "secretKey": " "}', "secretKey is missing"),
         ('{"accessKey": 1, "secretKey": "hush"}', "not text"),
-        ('{"accessKey": "a b", "secretKey": "hush"}', "blanks"),
+        ('{"accessKey": "a b", "secretKey": "hush"}', "special characters"),
         ('{"accessKey": "a", "access-key": "b", "secretKey": "hush"}', "given twice"),
         ('{"accessKey": "a", "secretKey": "hush", "apiKey": "hush"}', "apiKey is not known"),
         ('{"hush-hush-hush-hush": "a"}', "a field is not known"),
         ("[Other]\naccess-key=a\nsecret-key=hush", "section"),
         ("[Global]", "neither JSON nor lines"),
         ("{" * 5000, "not complete JSON"),
-        ('{"accessKey": "ü"}', "blanks"),
+        ('{"accessKey": "ü"}', "special characters"),
     ],
 )
 def test_huawei_unusable_secret_is_refused_without_showing_it(text: str, problem: str) -> None:
@@ -214,7 +214,7 @@ def test_huawei_iam_request_for_temporary_keys() -> None:
         (said(400, {"error_code": "IAM.0011", "error_msg": "bad"}), Unauthorized, "IAM.0011"),
         (said(200, {"credential": {"access": "a"}}), Unauthorized, "holds no credentials"),
         (said(200, {}), Unauthorized, "holds no credentials"),
-        (said(200, []), Unauthorized, "no object"),
+        (said(200, []), Unauthorized, "not an object"),
         (said(200, {"credential": {"access": "a", "secret": "b", "securitytoken": "c\nd"}}), Unauthorized, "holds no"),
     ],
 )
