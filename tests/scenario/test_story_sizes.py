@@ -141,7 +141,7 @@ def test_failed_hand_over_leaves_the_pass_with_the_small_function(
     caplog.clear()
     assert where(world, 2) == [SMALL, SMALL]
     code = {"throttled": "TooManyRequestsException", "missing": "ResourceNotFoundException"}[how]
-    lines = [record for record in caplog.records if "not handed over" in record.getMessage()]
+    lines = [record for record in caplog.records if "large function not invoked" in record.getMessage()]
     assert len(lines) == 2
     assert all(line.levelname == "WARNING" and code in str(vars(line)) for line in lines)
     world.post([EVENT])

@@ -78,7 +78,7 @@ def test_management_cluster_uses_the_same_secrets_and_wait_limit(given: list[Pro
         _asked(made)
         there = cast(KubeClient, given[0].connect(WAY))
         assert b'"Namespace' in there.request("GET", "/api/v1/namespaces")
-        with pytest.raises(BadInput, match="no way to the cluster"):
+        with pytest.raises(BadInput, match="how to reach the cluster"):
             given[0].connect(KubernetesAccess())
 
 
