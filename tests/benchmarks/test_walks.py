@@ -9,8 +9,8 @@ def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:
     path = traced(OPERATION, to_the_vendor).path
     begin = next(number for number, place in enumerate(path) if place.endswith(":run_step"))
     assert path[begin : begin + 4] == [
-        "execute/run.py:run_step",  # kind -> definition
-        "execute/grow.py:scale_up",  # definition -> step
+        "operations/registry.py:run_step",  # kind -> definition
+        "operations/steps/scale_up.py:scale_up",  # definition -> step
         "providers/clusterapi/provider.py:ClusterApi.grow",  # step -> provider
-        "providers/clusterapi/resize.py:grow",  # provider -> the vendor's own change
+        "providers/clusterapi/scale_up.py:grow",  # provider -> the vendor's own change
     ]

@@ -115,4 +115,4 @@ def test_provider_partial_failure_still_brings_the_other_machines(yard: Operatio
     failed = [each for each in seen.instances if each.error]
     assert len(running) >= 3
     assert len(running) + len(failed) <= 4
-    assert len(running) == 4 or failed or getattr(outcome, "cls", "") == "OutOfStock"
+    assert len(running) == 4 or failed or getattr(outcome, "error_class", "") == "OutOfStock"

@@ -286,7 +286,7 @@ THE_PROVIDERS: list[Case] = [
         with_providers("{clusterapi: {syncMachineLabels: ['(']}}"),
         "p.yaml:5: spec.providers.clusterapi.syncMachineLabels[0]",
         "is not a regular expression",
-        "mend it",
+        "correct it",
     ),
     (
         with_providers("{huaweicloud: {region: [a]}}"),

@@ -279,7 +279,7 @@ def test_alicloud_group_outside_the_policy_is_never_changed() -> None:
     assert api.calls == []
 
 
-SHRINKS = [(3, 3, "Done"), (4, 4, "Done"), (5, 5, "Done"), (2, 5, "InvalidRequest")]
+SHRINKS = [(3, 3, "Succeeded"), (4, 4, "Succeeded"), (5, 5, "Succeeded"), (2, 5, "InvalidRequest")]
 
 
 @each_row(("to_size", "left", "expected"), SHRINKS)

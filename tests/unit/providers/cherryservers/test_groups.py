@@ -341,5 +341,5 @@ def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) ->
         remove(1, number).spec.targets if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES) else (),
     )
     outcome = provider(cloud).poll(asked)
-    assert getattr(outcome, "cls", "") == "InvalidRequest"
+    assert getattr(outcome, "error_class", "") == "InvalidRequest"
     assert cloud.writes() == []
