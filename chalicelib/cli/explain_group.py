@@ -83,7 +83,9 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         data,
         _facts(verdict, known, scene.case.now),
         (
-            Table(("group", "new node", "pods each", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
+            Table(
+                ("group", "new node", "pods per node", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"
+            ),
             Table(
                 ("pods", "why not"),
                 tuple((some(pods), sentences(reasons)) for pods, reasons in refused),

@@ -163,7 +163,7 @@ def _could_have_been(plan: Plan, chosen: str) -> Table:
         for each in plan.groups
         if each.group != chosen and (each.option_nodes or each.skipped is not None)
     )
-    return Table(("group", "could have been, or why not"), rows, title="Other groups")
+    return Table(("group", "best option, or why not"), rows, title="Other groups")
 
 
 def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:

@@ -110,20 +110,20 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         for r in plan.removals
     ]
     tables = (
-        _table("Node groups", ("group", "size", "min..max", "change", "for", "could have been"), _groups(plan)),
-        _table("Where on new nodes", ("group", "new node", "pods each", "pods"), placements.rows_of_new(plan)),
+        _table("Node groups", ("group", "size", "min..max", "change", "pods", "best option"), _groups(plan)),
+        _table("Placement on new nodes", ("group", "new node", "pods per node", "pods"), placements.rows_of_new(plan)),
         _table("Pods that get no node", ("pods", "group", "why"), _left(plan)),
         _table(
-            "Pods that fit on nodes that exist or are on their way",
+            "Pods that fit on existing or upcoming nodes",
             ("node", "pods", "which"),
             placements.rows_of_existing(plan),
         ),
         _table("Pods that compete for places", ("places", "for pods", "which"), placements.rows_of_contests(plan)),
-        _table("Pods not looked at", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
+        _table("Ignored pods", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
         rule_output.rules_table(plan.rules),
         rule_output.headroom_table(plan.headroom),
         _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),
-        _table("Nodes that stay", ("node", "rule", "why"), _stay(plan)),
+        _table("Blocked removals", ("node", "rule", "why"), _stay(plan)),
         _table("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         _table(
             "Could not be read",

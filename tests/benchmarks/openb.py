@@ -29,7 +29,8 @@ from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
 PRICES = NodePrices(cpu=1.0, memory=0.125, gpu=10.0)
-#: : The file of pods, the price of the linear relaxation (bench/README.md), and the number of pods that fit on no
+#: : : The file of pods, the price of the linear relaxation (from the reference data), and the number of pods that fit
+#: on no
 #: machine.
 INPUTS = {
     "default-whole-open": ("openb_pod_list_default.csv", 199_266, 0),

@@ -1,6 +1,7 @@
 """Duration of a whole plan, as ratios measured in one run: to decoding the same JSON, and to upstream's CPU seconds.
 
-Upstream's figures (bench/README.md) are CPU seconds of its first loop on the same inputs. Ours cover the whole backlog
+Upstream's figures (from the reference data) are CPU seconds of its first loop on the same inputs. Ours cover the whole
+backlog
 to completion, everything except reading. The limits are for a machine with two cores, best of three; they are asserted
 with a margin for a busy machine, and docs/performance.md lists the measured values.
 """

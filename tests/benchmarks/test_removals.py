@@ -1,7 +1,7 @@
 """Time to find every unneeded node and the number found, compared with upstream without its limits.
 
 The inputs are half empty (40% requested on average, five levels from 20 to 60%), with budgets on 30% of the ReplicaSets
-and a pod that blocks a drain on 4% of the nodes (bench/README.md, Scale-down). Upstream's figures are wall seconds of
+and a pod that blocks a drain on 4% of the nodes (from the reference data). Upstream's figures are wall seconds of
 its best run and the most nodes that any of its runs found; ours are CPU seconds of a whole plan. The limits are for a
 machine with two cores and are asserted with a margin for a busy machine.
 """

@@ -51,7 +51,9 @@ def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunn
 
         assert world.deaths() == [place]
         _exactly_four_nodes_came(world)
-        planned = {operation["spec"]["id"] for memory in world.passes for operation in memory["shop"].get("operations", ())}
+        planned = {
+            operation["spec"]["id"] for memory in world.passes for operation in memory["shop"].get("operations", ())
+        }
         assert len(planned) == 1
 
     stage.play(tell, grain=30.0)

@@ -32,7 +32,7 @@ from chalicelib.providers.huaweicloud.node_template import UNPROMISED
 from tests.unit.test_docs import ROOT, rows
 from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, policy, spans
 
-PAGE = PAGES / "huaweicloud.md"
+PAGE = PAGES.parent.parent / "docs/providers/huaweicloud.md"
 TEXT = PAGE.read_text("utf-8")
 FEATURES = ROOT / "docs" / "features.md"
 HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n"

@@ -39,7 +39,7 @@ from chalicelib.providers.http import VendorResponse
 from tests.unit.test_docs import DECISIONS, ROOT, rows
 
 PAGES = ROOT / "docs" / "providers"
-EXO, CHERRY = PAGES / "exoscale.md", PAGES / "cherryservers.md"
+EXO, CHERRY = ROOT / "docs/providers/exoscale.md", ROOT / "docs/providers/cherryservers.md"
 ERRORS, DEFECTS = "Error mapping", "Differences from upstream"
 
 each_page = pytest.mark.parametrize("page", [EXO, CHERRY], ids=lambda page: page.stem)

@@ -20,7 +20,7 @@ TOTAL_CAPACITY = "TotalCapacity"
 def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
     """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
 
-    A group without a desired capacity wants what it has, so there is never anything to lower (§5).
+    A group without a desired capacity has a target equal to its instances, so there is never anything to lower.
     """
     if operation.spec.to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")

@@ -5,7 +5,8 @@ gets its Node's id where upstream would use a placeholder or nothing, because an
 without a drain. For the same reason a Machine with a nodeRef, or with an uncertain Node, is blocked (provider_ids.py):
 it may be a Node of another cluster.
 
-Since CAPI 1.11 no controller sets the phase Failed. Conditions still report that a machine will not be created, but
+Since Cluster API v1.11 no controller sets the phase Failed. Conditions still report that a machine will not be created,
+but
 they also report temporary problems. They are used only after the duration in the settings, and never for a Machine with
 a Node.
 """

@@ -1,9 +1,9 @@
-"""Absolute sizes, written only over the size that the plan was made for (clusterapi.md §4.1, §4.2, §4.4, D13, D14).
+"""Writes absolute sizes, and only over the size that the operation was planned for.
 
-GET scale ── to_size ──► done         (an earlier attempt got through)
-    │ └───── other  ──► conflict     (somebody else's number stands)
+GET scale ── to_size ──► done         (an earlier attempt succeeded)
+    │ └───── other  ──► conflict     (another writer's size stays)
  from_size
-    └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
+    └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► again, at most three times
 """
 
 from __future__ import annotations

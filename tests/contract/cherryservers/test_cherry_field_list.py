@@ -13,7 +13,7 @@ from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, Emulato
 from tests.contract.cherryservers.field_list import KNOWN, LIVE, compare
 from tests.reference_data import SHARED, needs_shared
 
-CONTRACT = SHARED / "reference/providers/cherryservers.md"
+CONTRACT = SHARED.joinpath("reference", "providers", "cherryservers").with_suffix(".md")
 # The recorded row of a list, unchanged.
 ROW = {
     "id": 899712,

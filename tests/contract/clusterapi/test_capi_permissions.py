@@ -98,7 +98,14 @@ def test_capi_role_suffices_and_each_of_its_rules_is_used(rules: list[RbacRule],
     said, server = told(rules, settings)
     assert [each for each in server.requests if each.status == 403] == []
     assert said[0].endswith(" []")
-    assert [each.partition("(")[0] for each in said[1:]] == ["Succeeded", "Succeeded", "Succeeded", "Failed", "InProgress", "Failed"]
+    assert [each.partition("(")[0] for each in said[1:]] == [
+        "Succeeded",
+        "Succeeded",
+        "Succeeded",
+        "Failed",
+        "InProgress",
+        "Failed",
+    ]
     used = _used(server)
     assert [rule for rule in rules if (rule.verbs[0], rule.resources[0]) not in used] == []
 

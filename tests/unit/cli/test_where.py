@@ -59,10 +59,10 @@ def test_placements_of_twenty_thousand_pods_stay_readable() -> None:
     )
     text = plan_output.as_blocks(made, TIMES)
     assert sum(len(block.rows) for block in text if isinstance(block, Table)) < 60
-    rows = tables(made)["Where on new nodes"].rows
+    rows = tables(made)["Placement on new nodes"].rows
     assert {row[0] for row in rows} == {"g-0", "g-1", "g-2"}
     assert rows[-1][1].endswith("to 2000")
-    assert tables(made)["Nodes that stay"].rows == (
+    assert tables(made)["Blocked removals"].rows == (
         ("n-00000, n-00001, n-00002 and 4997 more", "NotAutoscaled", "node is in no autoscaled group"),
     )
 

@@ -1,4 +1,4 @@
-"""Minimum scan interval of a cluster (docs/rules.md, rule A1.6)."""
+"""Minimum scan interval of a cluster (docs/rules.md)."""
 
 from __future__ import annotations
 

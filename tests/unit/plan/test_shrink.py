@@ -225,4 +225,4 @@ def test_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:
     plan, after = build.decide(known)
     assert not plan.health.healthy
     assert stays(plan)["n"] == "ClusterUnhealthy"
-    assert after.nodes["n"].unneeded_since == OLD, "demands.md 9: a sick pass wipes no timer"
+    assert after.nodes["n"].unneeded_since == OLD, "a pass over an unhealthy cluster keeps all timers"

@@ -17,9 +17,11 @@ from tests.cases import each_row
 from tests.reference_data import SHARED, needs_shared
 from tests.unit.policy.policy_documents import with_options
 
-# Words in the first column of the flag reference (options.md) that are not flags.
+REFERENCE = SHARED.joinpath("reference", "core", "options").with_suffix(".md")
+
+# Words in the first column of the flag reference that are not flags.
 _NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}
-# Abbreviations in options.md, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
+# Abbreviations in the flag reference, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
 _SHORTENED = {
     "provisioning-request-max-backoff-time",
     "provisioning-request-max-backoff-cache-size",
@@ -30,8 +32,8 @@ _SHORTENED = {
 
 
 def upstream_flags() -> set[str]:
-    """Returns the first columns of the tables in options.md."""
-    text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
+    """Returns the first columns of the tables in the flag reference."""
+    text = (REFERENCE).read_text(encoding="utf-8")
     tables = text[text.index("## 2.") : text.index("## 11.")]
     cells = re.findall(r"^\| ([^|]+) \|", tables, re.MULTILINE)
     words = {word for cell in cells for word in re.findall(r"(?<![\w-])[a-z][a-z0-9-]*(?![\w.])", cell)}
@@ -49,7 +51,7 @@ def test_policy_options_have_a_row_for_every_upstream_flag() -> None:
 @pytest.mark.shared
 @needs_shared
 def test_policy_options_defaults_equal_upstreams() -> None:
-    text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
+    text = (REFERENCE).read_text(encoding="utf-8")
     stated = dict(re.findall(r"^\| ([a-z][a-z0-9-]+) \| ([^|]+?) \|", text, re.MULTILINE))
     for row in ROWS.values():
         if row.status is Status.IN_FORCE:

@@ -85,4 +85,4 @@ def test_every_blocking_drain_rule_has_an_expected_explanation() -> None:
         "NotSafeToEvictAnnotation",
         "UnmovableKubeSystemPod",
         "NotEnoughPdb",
-    }, "scale-down.md §6"
+    }, "every rule that blocks a drain"

@@ -32,7 +32,7 @@ from tests.unit.plan.scaling_rules.rule_harness import (
     why,
 )
 
-# R, A in millicores, T in percent, N, nodes to add: the example table for CCE rule A3.6.
+# R, A in millicores, T in percent, N, nodes to add: the example table of automatic increases in docs/rules.md.
 TABLE = [
     (13000, 3920, 60, 5, 1),
     (14112, 3920, 60, 5, 2),

@@ -170,7 +170,7 @@ def test_alicloud_signed_content_is_not_repeated_in_errors() -> None:
     assert isinstance(error("X", 200), Unknown)
 
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "providers" / "alicloud.md").read_text("utf-8")
+PAGE = (Path(__file__).resolve().parents[4] / "docs/providers/alicloud.md").read_text("utf-8")
 
 
 def test_docs_alicloud_error_mapping_lists_every_code() -> None:

@@ -240,9 +240,9 @@ def _calls() -> Iterator[tuple[str, str, ast.Call]]:
 @each_row(
     ("danger", "method", "wanted"),
     [
-        ("CCE_DANGER_1", "'POST'", ["iam.py", "write_requests.py"]),
-        ("CCE_DANGER_2", "'PUT'", []),
-        ("CCE_DANGER_3", "'DELETE'", ["write_requests.py"]),
+        ("a missing total", "'POST'", ["iam.py", "write_requests.py"]),
+        ("an update", "'PUT'", []),
+        ("a deletion", "'DELETE'", ["write_requests.py"]),
     ],
 )
 def test_CCE_DANGER_1_to_3_each_change_is_sent_from_one_place(danger: str, method: str, wanted: list[str]) -> None:
