@@ -7,7 +7,6 @@ modules.
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import sys
@@ -19,9 +18,12 @@ def main(task: str, given: str) -> None:
     sys.path.insert(0, task)
     sys.dont_write_bytecode = True
     snapshot, policy, memory, now, seed = pickle.loads(Path(given).read_bytes())
-    plan, _ = importlib.import_module("chalicelib.plan.planner").decide(snapshot, policy, memory, now, seed)
-    encoded = importlib.import_module("msgspec").json.encode(plan).decode()
-    print(json.dumps({"plan": encoded, "modules": sorted(sys.modules)}))
+    import msgspec  # after the path is set
+
+    from chalicelib.plan.planner import plan_cluster
+
+    plan, _ = plan_cluster(snapshot, policy, memory, now, seed)
+    print(json.dumps({"plan": msgspec.json.encode(plan).decode(), "modules": sorted(sys.modules)}))
 
 
 if __name__ == "__main__":
