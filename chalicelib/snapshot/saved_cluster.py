@@ -50,7 +50,7 @@ class _SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     min: int = 0
     max: int = 0
-    size: int = 0
+    size: int | None = None
     provider: str = _PROVIDER
     priority: int = 0
     price: float = 0.0
@@ -143,7 +143,7 @@ def _load(path: Path) -> bytes:
 def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
     """Return the node groups that a manifest lists, with these nodes as their members; raises BadInput."""
     try:
-        raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
+        raws = msgspec.json.decode(_manifest(path), type=_Manifest).nodeGroups
     except msgspec.ValidationError as error:
         raise BadInput(
             path.name,
@@ -164,6 +164,16 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
             raise BadInput(f"{place}.id", f"{group.id!r} is given twice", "give every node group an id of its own")
         found[group.id] = group
     return tuple(found.values())
+
+
+def _manifest(path: Path) -> bytes:
+    if not path.exists():
+        raise BadInput(
+            str(path),
+            "does not exist, so the node groups are unknown",
+            f"draft it from the nodes: outscaler groups {path.parent} > {path}",
+        )
+    return _load(path)
 
 
 def group_of(node: Node) -> str:
@@ -204,12 +214,20 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
     if spec.price < 0:
         raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
     mine = [node for nodes in members.values() for node in nodes if _is_member(node, spec)]
-    if spec.size < 0 or (spec.size > 0 and not mine):
+    machines = len({node.provider_id or f"node {node.name}" for node in mine})  # two Nodes may claim one machine
+    size = machines if spec.size is None else spec.size
+    if size < 0 or (size > 0 and not mine):
         known = ", ".join(sorted(name for name in members if name)) or "none"
         raise BadInput(
             f"{place}.id",
-            f"{spec.id!r} has size {spec.size}, but no node's providerID names it",
+            f"{spec.id!r} has size {size}, but no node's providerID names it",
             f"groups that nodes name: {known}; a group without nodes has size 0",
+        )
+    if size < machines:
+        raise BadInput(
+            f"{place}.size",
+            f"{size} is below the {machines} nodes that are members of {spec.id!r}",
+            f"leave size out to count them, or write at least {machines}",
         )
     try:
         template = _template(spec.template) if spec.template else None
@@ -220,7 +238,7 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         provider=spec.provider,
         min=spec.min,
         max=spec.max,
-        target=spec.size,
+        target=size,
         priority=spec.priority,
         instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
         template=template,
