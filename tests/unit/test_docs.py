@@ -166,7 +166,7 @@ def test_docs_drain_rules_are_listed_in_code_order() -> None:
 
 
 # The predicates for volumes and for other pods have no table in the code: they follow the table of predicates, in the
-# scheduler's order, which test_docs_growth.py exercises.
+# scheduler's order, which test_docs_scale_up.py exercises.
 _AFTER = (
     "VolumeRestrictions",
     "NodeVolumeLimits",
@@ -290,7 +290,7 @@ def test_docs_every_read_kind_is_listed_as_a_gap_or_required() -> None:
     assert {each.kind for each in RESOURCES if not each.required} - controllers <= listed
 
 
-# -- worked examples of docs/decisions.md; those of scale-up are in test_docs_growth.py
+# -- worked examples of docs/decisions.md; those of scale-up are in test_docs_scale_up.py
 
 
 def test_docs_utilization_example_equals_the_planner() -> None:

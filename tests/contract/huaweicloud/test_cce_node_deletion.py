@@ -14,7 +14,7 @@ from chalicelib.providers.errors import Conflict, ProviderError
 from infra.emulators.huaweicloud.models import NOT_INSTALLED, SOLD_OUT
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.huaweicloud.fixtures import drive, order, scalings, seen, shelf, tried
-from tests.contract.huaweicloud.test_cce_change import drive_quietly, leaving, sizes, two_groups
+from tests.contract.huaweicloud.test_cce_scaling import drive_quietly, leaving, sizes, two_groups
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 # -- removal

@@ -57,7 +57,7 @@ class ExoscaleBench:
     """
 
     name = "exoscale"
-    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_change.py)
+    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_scaling.py)
 
     def __init__(
         self,

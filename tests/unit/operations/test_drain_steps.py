@@ -8,7 +8,7 @@ from chalicelib.operations.registry import give_up
 from chalicelib.operations.steps.drain import EVICTIONS_PER_STEP
 from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
-from tests.unit.operations.test_remove_steps import kept
+from tests.unit.operations.test_removal_steps import kept
 
 
 def drained(story: Story, pods: int, **fields: object) -> Operation:

@@ -2,7 +2,7 @@
 
 plan/simulation/pod_topology answers for many pods and all rows at once and drops its sums after every placement. Here
 single pods are checked thousands of times, so the sums per domain are kept and every change is added to them.
-`tests/unit/plan/test_neighbours.py` compares the two.
+`tests/unit/plan/test_removal_pod_topology.py` compares the two.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.scaling_rules import Rule
 from tests.builders import ClusterBuilder, cluster
 from tests.unit.plan.scaling_rules.rule_harness import VendorPool, cpu, memory_rule
-from tests.unit.plan.scaling_rules.test_needs import decided
+from tests.unit.plan.scaling_rules.test_removal_guard import decided
 
 PODS = (("100m", "64Mi"), ("500m", "1Gi"), ("1", "6Gi"), ("1900m", "2Gi"), ("3", "9Gi"))
 

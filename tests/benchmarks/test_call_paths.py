@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.walks import OPERATION, to_the_vendor, traced
+from tests.benchmarks.call_paths import OPERATION, to_the_vendor, traced
 
 
 def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:

@@ -14,8 +14,8 @@ from chalicelib.snapshot.live_cluster import RULE_OBJECTS, read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
-from tests.unit.snapshot.test_files import _node, _read, _write
-from tests.unit.snapshot.test_live_snapshot import NOW, LiveSnapshotApi, observe
+from tests.unit.snapshot.test_live_cluster import NOW, LiveSnapshotApi, observe
+from tests.unit.snapshot.test_saved_cluster import _node, _read, _write
 
 
 def rule_object(name: str, **spec: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from infra.emulators.aws_faults import Strike, busy, lost_answer
 from infra.emulators.controllers.objects import deployment, machine_deployment
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.local_world import LocalWorld
-from tests.unit.emulators.test_world_played import POLICY
+from tests.unit.emulators.test_local_world import POLICY
 
 OPTIONS = POLICY + "  options: {scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 1m}\n"
 PODS = "/api/v1/pods"

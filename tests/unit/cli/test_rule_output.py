@@ -21,8 +21,8 @@ from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject
 from chalicelib.model.scaling_rules import ScaleUp as MayGrow
 from chalicelib.model.snapshot import Snapshot
-from tests.unit.snapshot.test_files import _group, _node, _write
-from tests.unit.snapshot.test_rule_objects import rule_object
+from tests.unit.snapshot.test_horizontal_node_autoscalers import rule_object
+from tests.unit.snapshot.test_saved_cluster import _group, _node, _write
 
 AT = 1795245654.0  # 2026-11-21T07:20:54Z
 TIMES = {"decode": 0.0, "plan": 0.0}

@@ -9,7 +9,7 @@ from chalicelib.dispatch.messages import ReconcileMessage, encode
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.reconciler.reconciler import handle
 from tests.functional.operations.harness import POLICY, OperationHarness
-from tests.functional.operations.test_passes_quiet import Costs
+from tests.functional.operations.test_reconcile_idle_cost import Costs
 
 ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
 RULES = "horizontalnodeautoscalers"

@@ -14,7 +14,7 @@ from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.cherryservers.node_registration import CherryRegistrationOptions
 from infra.emulators.policy_permissions import LOOPBACK
 from tests.functional.operations.harness import OperationHarness
-from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
+from tests.functional.operations.test_reconcile_idle_cost import Costs, a_large_cluster, a_tick
 
 POOLS, SIZE = 20, 3
 

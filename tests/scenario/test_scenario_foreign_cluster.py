@@ -17,7 +17,7 @@ from infra.emulators.kube.store import ObjectStore
 from infra.emulators.local_world import LocalWorld
 from tests.contract.clusterapi import objects
 from tests.scenario.policies import document
-from tests.scenario.test_story_management import PROVIDER, SECRET, StoryManagement
+from tests.scenario.test_scenario_management_cluster import PROVIDER, SECRET, StoryManagement
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m", "maxNodeProvisionTime": "5m"}
 NAME, SPACE, MACHINE = f"{GROUP}/cluster-name", f"{GROUP}/cluster-namespace", f"{GROUP}/machine"

@@ -14,7 +14,7 @@ from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions
 from infra.emulators.policy_permissions import LOOPBACK
 from tests.functional.operations.harness import OperationHarness
-from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
+from tests.functional.operations.test_reconcile_idle_cost import Costs, a_large_cluster, a_tick
 
 GROUPS, SIZE = 16, 3
 

@@ -1,5 +1,5 @@
-"""Drain rules: which pods may be evicted, which block their node, and by which rule. The drain/ folder tests disruption
-budgets and explanations."""
+"""Drain rules: which pods may be evicted, which block their node, and by which rule. Other files of this folder test
+disruption budgets and explanations."""
 
 from __future__ import annotations
 

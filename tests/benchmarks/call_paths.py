@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.walks`: the way of a message through the code, for a pass and for an operation.
+"""`python -m tests.benchmarks.call_paths`: the way of a message through the code, for a pass and for an operation.
 
 An emulated cluster scales up, and two walks are traced with `sys.setprofile`. A pass begins with `handle` of a
 reconcile message and ends where that function returns. An operation begins with `handle` of an act message and ends

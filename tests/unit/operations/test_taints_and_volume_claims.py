@@ -11,7 +11,7 @@ from chalicelib.model.policy import Options
 from chalicelib.operations.poll_backoff import PollBackoff
 from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
-from tests.unit.operations.test_remove_steps import kept
+from tests.unit.operations.test_removal_steps import kept
 
 HARD = TO_BE_DELETED
 

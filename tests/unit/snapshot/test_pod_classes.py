@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.snapshot.test_files import _node, _pod, _read, _write
+from tests.unit.snapshot.test_saved_cluster import _node, _pod, _read, _write
 
 _ENV = {
     "containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}], "resources": {"requests": {"cpu": "1"}}}]

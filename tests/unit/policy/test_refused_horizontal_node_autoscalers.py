@@ -8,7 +8,7 @@ from typing import Any
 
 from chalicelib.policy.horizontal_node_autoscaler import read_object
 from tests.cases import each_row
-from tests.unit.policy.test_horizontal import POOL, SOURCE, bent
+from tests.unit.policy.test_horizontal_node_autoscaler import POOL, SOURCE, bent
 
 REFUSED: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     (

@@ -29,7 +29,7 @@ def refusal(stage: OperationHarness) -> Operation:
     return stage.remove("g-1")
 
 
-# The first point of each type; tests/unit/operations/test_killed_steps.py covers all of them without store and cluster.
+# The first point of each type. tests/unit/operations/test_crashed_steps.py covers all, without store and cluster.
 PLACES = {
     growth: ("act:claimed", "grow:called", "grow:polled", "act:stepped", "act:recorded", "act:sent", "act:woken"),
     drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),

@@ -114,7 +114,7 @@ def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: S
     stage.play(tell, grain=GRAIN, pace=SLOW)
 
 
-# Every point at which the world has changed and the table has not; tests/unit/operations/test_killed_steps.py covers
+# Every point at which the world has changed and the table has not; tests/unit/operations/test_crashed_steps.py covers
 # all instants of each.
 @pytest.mark.parametrize(
     "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]

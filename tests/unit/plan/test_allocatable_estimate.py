@@ -7,7 +7,7 @@ import msgspec
 from chalicelib.model.memory import LearntTemplate
 from chalicelib.model.node import Node
 from tests.builders import NOW, cluster, node
-from tests.unit.plan.test_template import of
+from tests.unit.plan.test_node_templates import of
 
 # -- allocatable of a template
 

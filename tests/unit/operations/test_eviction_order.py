@@ -13,7 +13,7 @@ from chalicelib.operations.steps.eviction_order import grace_of, phase_of, phase
 from tests.cases import each_row
 from tests.unit.operations.harness import START, Story, remove
 from tests.unit.operations.test_drain_steps import drained, evicted
-from tests.unit.operations.test_remove_steps import kept
+from tests.unit.operations.test_removal_steps import kept
 
 GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000_000_000, 10)))
 

@@ -16,12 +16,12 @@ from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Transient, Unknown
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.contract.provider_fixtures.memory import SECRETS, MemoryBench
-from tests.contract.suite import test_suite_grow as growing
+from tests.contract.suite import test_suite_failing_calls as failing_calls
 from tests.contract.suite import test_suite_large as large
-from tests.contract.suite import test_suite_observe as observing
-from tests.contract.suite import test_suite_remove as removing
-from tests.contract.suite import test_suite_secrets as hiding
-from tests.contract.suite import test_suite_trouble as troubled
+from tests.contract.suite import test_suite_observe as observations
+from tests.contract.suite import test_suite_remove as removals
+from tests.contract.suite import test_suite_scale_up as scale_up
+from tests.contract.suite import test_suite_secrets as secrets
 from tests.contract.suite.operations import OperationDriver
 from tests.contract.suite.provider_fixture import Trouble
 from tests.contract.suite.recording_provider import Ear
@@ -111,34 +111,37 @@ class _Tells(_Bench):
 
 
 CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[OperationDriver], None]]] = {
-    "buys twice": (lambda: _Bench(_BuysAgain), growing.test_provider_repeated_scale_up_buys_nothing_more),
-    "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_provider_two_interleaved_functions_buy_once),
+    "buys twice": (lambda: _Bench(_BuysAgain), scale_up.test_provider_repeated_scale_up_buys_nothing_more),
+    "buys twice, in turns": (lambda: _Bench(_BuysAgain), scale_up.test_provider_two_interleaved_functions_buy_once),
     "past the maximum": (
         lambda: _Bench(_KnowsNoMaximum),
-        growing.test_provider_scale_up_past_the_maximum_is_refused_before_any_write,
+        scale_up.test_provider_scale_up_past_the_maximum_is_refused_before_any_write,
     ),
     "another machine": (
         lambda: _Bench(_TakesTheOldest),
-        partial(removing.test_provider_removes_exactly_the_named_machines, which=(2,)),
+        partial(removals.test_provider_removes_exactly_the_named_machines, which=(2,)),
     ),
     "another group's": (
         lambda: _Bench(_TakesTheOldest),
-        removing.test_provider_removal_of_another_groups_machine_is_refused_before_any_write,
+        removals.test_provider_removal_of_another_groups_machine_is_refused_before_any_write,
     ),
     "below the minimum": (
         lambda: _Bench(_AsksNoMinimum),
-        removing.test_provider_removal_below_the_minimum_is_refused_before_any_write,
+        removals.test_provider_removal_below_the_minimum_is_refused_before_any_write,
     ),
-    "not its own": (lambda: _Bench(_SeesOthers), observing.test_provider_does_not_read_a_group_of_another_cluster),
+    "not its own": (lambda: _Bench(_SeesOthers), observations.test_provider_does_not_read_a_group_of_another_cluster),
     "a call per node": (_CallsPerNode, large.test_provider_reads_two_thousand_machines_without_a_call_for_each),
     "repeats": (
         _Repeats,
-        partial(troubled.test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once, kind=Trouble.HANGS),
+        partial(
+            failing_calls.test_provider_scale_up_with_unknown_result_has_its_class_and_is_sent_once, kind=Trouble.HANGS
+        ),
     ),
     "wrong class": (
         _SaysUnknown,
         partial(
-            troubled.test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED
+            failing_calls.test_provider_removal_with_unknown_result_has_its_class_and_harms_no_other,
+            kind=Trouble.THROTTLED,
         ),
     ),
 }
@@ -154,5 +157,5 @@ def test_provider_suite_fails_for_each_defective_cloud(case: str) -> None:
 def test_provider_suite_detects_a_secret_in_an_error() -> None:
     ear = Ear()
     with _Tells() as bench:
-        hiding.test_provider_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
+        secrets.test_provider_wrong_credential_is_unauthorized_and_changes_nothing(OperationDriver(bench, ear))
         assert ear.leaked(bench.secrets())

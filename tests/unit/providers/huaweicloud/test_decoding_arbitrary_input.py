@@ -26,7 +26,7 @@ from tests.unit.providers.huaweicloud.scripted_api import (
     many,
     said,
 )
-from tests.unit.providers.huaweicloud.test_api import answer, bent
+from tests.unit.providers.huaweicloud.test_decoding import answer, bent
 
 # -- arbitrary input
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.models import CceDurations
 from infra.emulators.local_world import LocalWorld
-from tests.contract.huaweicloud.test_cce_world import CceWorldFixture
+from tests.contract.huaweicloud.test_cce_end_to_end import CceWorldFixture
 
 
 def test_CCE_A9_3_pool_with_endless_installation_yields_after_fifteen_minutes() -> None:
