@@ -167,7 +167,7 @@ def hard(made: tuple[Lists, Any]) -> list[tuple[str, str]]:
 @needs_shared
 @pytest.mark.shared
 @pytest.mark.parametrize("seeds", PARTS, ids=str)
-def test_all_unneeded_nodes_can_be_removed_one_after_the_other(seeds: range) -> None:
+def test_all_unneeded_nodes_can_be_removed_sequentially(seeds: range) -> None:
     make = generator().make_down
     assert {seed: found for seed in seeds if (found := wrong(*make(seed)))} == {}
 

@@ -71,7 +71,7 @@ def test_only_queues_of_providers_named_in_policies_are_polled(
     assert _polled(aws) == {"reconcile", "act_exoscale"}
 
 
-def test_queue_with_messages_is_polled_until_it_is_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_queue_with_messages_is_polled_until_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
     deploy(built, tmp_path / "built")
     client, sqs = aws.client("lambda"), aws.client("sqs")
     for one in client.list_event_source_mappings()["EventSourceMappings"]:

@@ -75,7 +75,7 @@ def test_secret_is_read_once_in_ten_minutes_without_wrong_signatures(cold: AppCl
     assert bill.calls[READ] <= 2
 
 
-def test_known_secret_stays_in_force_while_aws_does_not_return_it(cold: AppClient) -> None:
+def test_known_secret_stays_in_use_while_aws_does_not_return_a_newer_one(cold: AppClient) -> None:
     name = _cluster(cold)
     assert _post(cold, name, HMAC) == 202
 

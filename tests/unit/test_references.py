@@ -135,7 +135,7 @@ def test_no_file_cites_a_rule_by_a_private_number() -> None:
     assert not found, told(found)
 
 
-def test_every_link_of_a_page_leads_somewhere() -> None:
+def test_every_link_of_a_page_has_a_target() -> None:
     found = offenders(lost_links, ".md")
     assert not found, told(found)
 
@@ -152,7 +152,7 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         "(see\n# providers/no-such-vendor.md)",
     ],
 )
-def test_a_citation_that_leads_nowhere_is_found(text: str) -> None:
+def test_citation_without_a_target_is_found(text: str) -> None:
     assert list(lost_pages(text, "chalicelib/plan/__init__.py"))
 
 
@@ -167,22 +167,22 @@ def test_a_citation_that_leads_nowhere_is_found(text: str) -> None:
         "https://example.org/no-such-page.md",
     ],
 )
-def test_a_citation_that_leads_somewhere_is_accepted(text: str) -> None:
+def test_citation_with_a_target_is_accepted(text: str) -> None:
     assert not list(lost_pages(text, "chalicelib/plan/__init__.py"))
 
 
 @pytest.mark.parametrize(
     "text", ["as A6.3 says", "demands.md 25", "rule B3", "defects C12", "EXO_DEFECT_8", "ALI_DEFECT_4"]
 )
-def test_a_private_number_is_found(text: str) -> None:
+def test_private_rule_number_is_found(text: str) -> None:
     assert list(private_rules(text))
 
 
 @pytest.mark.parametrize("text", ["python3.12", "Kubernetes 1.36", "2.5.1", "a T4 GPU", "case 3"])
-def test_a_version_is_not_a_private_number(text: str) -> None:
+def test_version_is_not_a_private_rule_number(text: str) -> None:
     assert not list(private_rules(text))
 
 
-def test_a_lost_link_is_found() -> None:
+def test_link_without_a_target_is_found() -> None:
     assert list(lost_links("[here](no-such-page.md)", "docs/decisions.md")) == ["no-such-page.md"]
     assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/decisions.md")) == ["#no-such-anchor"]

@@ -69,7 +69,7 @@ def test_alicloud_size_includes_protected_and_waiting_instances(bench: AlicloudB
     assert len(bench.machines(group)) == 4
 
 
-def test_alicloud_group_is_never_grown_beyond_its_own_lower_maximum(bench: AlicloudBench) -> None:
+def test_alicloud_scale_up_never_exceeds_the_groups_own_lower_maximum(bench: AlicloudBench) -> None:
     group = bench.add_group("g", size=2, most=10)
     bench.cloud.groups[group].max = 3
     assert seen(bench, group).max == 3

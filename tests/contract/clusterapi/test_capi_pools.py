@@ -74,7 +74,7 @@ def nodes_left(there: Management) -> list[str]:
     return sorted(each["metadata"]["name"] for each in there.store.list("nodes"))
 
 
-def test_capi_pool_grows_and_shrinks_through_the_scale_subresource() -> None:
+def test_capi_pool_is_resized_through_the_scale_subresource() -> None:
     with management() as there:
         backed(there, 2)
         provider = there.provider()

@@ -83,7 +83,7 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
 
-def test_CCE_DANGER_3_deletion_is_replaced_if_told_not_to_lower_the_size(
+def test_CCE_DANGER_3_deletion_without_a_lower_size_is_replaced(
     desk: ProjectClient,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
@@ -100,7 +100,7 @@ def test_CCE_DANGER_3_deletion_is_replaced_if_told_not_to_lower_the_size(
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "no"}, status=400)
 
 
-def test_cce_emulator_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient) -> None:
+def test_cce_emulator_scales_up_several_groups_in_balance_and_scales_down_one(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=4)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 8, "default", "az2", scalePolicy="AZBalance")

@@ -132,7 +132,7 @@ def test_CCE_20_errors_are_decoded_in_each_form(bench: HuaweiBench, form: str, f
 
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_QUOTA, "QuotaExceeded"), (SOLD_OUT, "OutOfStock")])
-def test_CCE_20_condition_turns_missing_nodes_into_placeholders(
+def test_CCE_20_condition_makes_missing_nodes_placeholders(
     bench: HuaweiBench, fate: CceProvisioningFate, cls: str
 ) -> None:
     group = bench.add_group("a", size=1)

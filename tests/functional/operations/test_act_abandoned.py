@@ -15,9 +15,7 @@ from tests.functional.operations.harness import POLICY, OperationHarness
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
-def test_operation_of_a_cluster_that_is_off_or_in_shadow_is_abandoned_without_changes(
-    stage: OperationHarness, mode: str
-) -> None:
+def test_operation_of_an_off_or_shadow_cluster_is_abandoned_without_changes(stage: OperationHarness, mode: str) -> None:
     stage.group(2)
     stage.policy(mode)
     operation = stage.planned(OperationKind.SCALE_UP, from_size=2, to_size=4)

@@ -117,7 +117,7 @@ def test_group_ownership_of_a_cluster_that_is_off_expires_after_a_week(
     assert _owner(second) == second.name
 
 
-def test_first_of_two_clusters_that_name_a_group_keeps_it_indefinitely(
+def test_first_of_two_clusters_that_name_a_group_owns_the_group_indefinitely(
     two: tuple[OperationHarness, OperationHarness],
 ) -> None:
     first, second = two

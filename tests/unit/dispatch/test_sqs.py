@@ -63,6 +63,6 @@ def test_sqs_missing_queue_raises_not_sent_with_its_code(aws: LocalAws) -> None:
     assert "NonExistentQueue" in failed.value.code
 
 
-def test_sqs_without_any_queue_there_is_no_sender() -> None:
+def test_sqs_sender_is_missing_without_any_queue() -> None:
     with pytest.raises(BadInput, match="OUTSCALER_QUEUE_RECONCILE is not set"):
         SqsSender.from_environment({"OUTSCALER_QUEUE_RECONCILE": ""})

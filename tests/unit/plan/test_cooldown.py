@@ -79,7 +79,7 @@ def test_node_stays_until_its_own_and_the_clusters_cooldowns_end() -> None:
     assert why(pool.pick(Memory(last_scale_up=NOW - 1))) == {ReasonCode.NODE_COOLDOWN, ReasonCode.IN_COOLDOWN}
 
 
-def test_node_created_in_the_future_by_a_skewed_clock_is_protected_only_by_a_cooldown() -> None:
+def test_node_created_in_the_future_by_clock_skew_is_protected_only_by_a_cooldown() -> None:
     pool = SelectionBuilderPool().group("g", 1, node={"created": NOW + 60})
     assert goes(pool.pick()) == ["g-e00"]
 

@@ -184,7 +184,7 @@ def test_leaving_node_is_the_last_choice_for_a_template() -> None:
     assert of_snapshot(cluster().group("g").snapshot()) is None, "nothing is known of it"
 
 
-def test_node_with_a_startup_taint_is_no_template_and_one_with_a_status_taint_is() -> None:
+def test_node_with_a_startup_taint_is_not_a_template_but_one_with_a_status_taint_is() -> None:
     for taint, source in (
         ("startup-taint.cluster-autoscaler.kubernetes.io/x", "provider"),
         ("mine/x", "provider"),

@@ -42,13 +42,13 @@ def test_node_being_simulated_counts_as_a_spread_domain_until_it_is_gone() -> No
     assert "topology spread" in sentence(plan.unremovable[0].reason)
 
 
-def test_simulated_node_is_no_spread_domain_for_pods_that_honor_taints() -> None:
+def test_simulated_node_is_not_a_spread_domain_for_pods_that_honor_taints() -> None:
     plan = _plan(_spread("Honor"))
     assert plan.unneeded
     assert set(_sent(plan).values()).isdisjoint(plan.unneeded)
 
 
-def test_removed_node_is_no_spread_domain_in_later_simulations() -> None:
+def test_removed_node_is_not_a_spread_domain_in_later_simulations() -> None:
     """Later simulations run without the removed node; a zone with only that node no longer counts."""
     build = cluster().node("b1", "4", "16Gi", group="g", zone="b")
     for name in ("n2", "n3"):

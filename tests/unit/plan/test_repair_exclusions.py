@@ -74,7 +74,7 @@ def test_group_with_more_instances_than_its_target_is_not_decreased() -> None:
         assert build.plan(seen(build, HOUR)).repairs == ()
 
 
-def test_instance_in_two_groups_is_deleted_from_neither() -> None:
+def test_instance_in_two_groups_is_not_deleted() -> None:
     build, known = late(1)
     build.group("h", target=1)
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=build.groups[-2].instances)
@@ -82,7 +82,7 @@ def test_instance_in_two_groups_is_deleted_from_neither() -> None:
 
 
 @pytest.mark.parametrize("name", ["m-0", "other"])
-def test_node_with_the_instances_name_is_matched_to_it(name: str) -> None:
+def test_node_with_an_instances_name_is_matched_to_that_instance(name: str) -> None:
     build, known = late(1)
     build.node(name, provider_id=f"elsewhere://{name}", labels={"node-role.kubernetes.io/control-plane": ""})
     assert bool(build.plan(known).repairs) is (name == "other")

@@ -93,7 +93,7 @@ def _zone_and_host(labels: Mapping[str, str]) -> ClusterBuilder:
     return build.pending(1, "1", owner="x", spread=(even(ZONE, X), even(HOSTNAME_LABEL, X)))
 
 
-def test_node_that_lacks_one_of_two_topology_keys_counts_for_neither() -> None:
+def test_node_that_lacks_one_of_two_topology_keys_counts_for_no_constraint() -> None:
     assert _zone_and_host({}).plan().fits_existing
     held = _zone_and_host({ZONE: "b"}).plan()
     assert tally(held)[SKEW] == 1, "with a zone, the third host's name is a domain with no pod, and h1 would be 2 ahead"
@@ -238,7 +238,7 @@ def test_pods_are_spread_over_groups_of_three_zones() -> None:
     assert growth(plan) == {"a": (2, 3), "b": (2, 3), "c": (2, 3)}
 
 
-def test_zone_without_nodes_is_no_spread_domain_and_is_not_opened() -> None:
+def test_zone_without_nodes_is_not_a_spread_domain_and_gets_no_node() -> None:
     """As in the scheduler: while only zone a has nodes, it may have any number."""
     assert growth(_zones("ab").pending(8, "1", **_by_zone()).plan()) == {"a": (4, 8)}
 

@@ -140,5 +140,5 @@ def test_capi_failure_message_keeps_its_class(version: str) -> None:
         ("", "", "Unknown"),
     ],
 )
-def test_capi_words_for_stock_and_quota(reason: str, message: str, cls: str) -> None:
+def test_capi_messages_about_stock_and_quota_are_recognized(reason: str, message: str, cls: str) -> None:
     assert failure_class(reason, message) == cls

@@ -17,7 +17,7 @@ def says(folder: Path, *, now: int, peak: int) -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="reads Linux's /proc")
-def test_memory_gauge_peak_includes_short_allocations_of_a_pass() -> None:
+def test_memory_usage_peak_includes_short_allocations_of_a_pass() -> None:
     gauge = Gauge()
     gauge.begin()
     calm = gauge.end()
@@ -30,7 +30,7 @@ def test_memory_gauge_peak_includes_short_allocations_of_a_pass() -> None:
     assert busy.most >= calm.most + MEGABYTES * 0.9
 
 
-def test_memory_gauge_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> None:
+def test_memory_usage_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path)
     says(tmp_path, now=80, peak=80)
     gauge.begin()
@@ -44,21 +44,21 @@ def test_memory_gauge_peak_of_earlier_passes_is_uncertain(tmp_path: Path) -> Non
     assert (second.least, second.most) == (180, 400)
 
 
-def test_memory_gauge_resets_the_peak_before_each_pass(tmp_path: Path) -> None:
+def test_memory_usage_peak_is_reset_before_each_pass(tmp_path: Path) -> None:
     says(tmp_path, now=80, peak=80)
     Gauge(tmp_path).begin()
     assert (tmp_path / "clear_refs").read_text() == "5"
 
 
 @pytest.mark.parametrize("text", ["", "VmHWM: many kB\nVmRSS: 1 kB", "VmRSS:\t100 kB", "\xff\xfe"])
-def test_memory_gauge_unreadable_status_measures_nothing(tmp_path: Path, text: str) -> None:
+def test_memory_usage_is_unknown_with_an_unreadable_status_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "status").write_text(text, "latin-1")
     gauge = Gauge(tmp_path)
     gauge.begin()
     assert gauge.end() is None
 
 
-def test_memory_gauge_without_proc_measures_nothing(tmp_path: Path) -> None:
+def test_memory_usage_is_unknown_without_proc(tmp_path: Path) -> None:
     gauge = Gauge(tmp_path / "missing")
     gauge.begin()
     assert gauge.end() is None

@@ -212,7 +212,7 @@ def test_live_snapshot_reads_the_config_map_named_in_the_options() -> None:
     assert taken.priorities == PriorityConfig("1: [b]", ((1, ("b",)),))
 
 
-def test_live_snapshot_malformed_claim_is_a_gap_that_names_it() -> None:
+def test_live_snapshot_malformed_claim_is_a_gap_that_names_the_claim() -> None:
     bad = plain("bad", resources={"requests": {"storage": "1.5Gii"}})
     items = {"kind": "PersistentVolumeClaimList", "metadata": {}, "items": [*OBJECTS["PersistentVolumeClaim"], bad]}
     taken, _ = snapshot(LiveSnapshotApi(PersistentVolumeClaim=[Reply(body=items)]))
@@ -272,7 +272,7 @@ def test_live_snapshot_does_not_depend_on_the_order_of_answers() -> None:
     assert late == first
 
 
-def test_live_snapshot_malformed_object_is_a_gap_that_names_it() -> None:
+def test_live_snapshot_malformed_object_is_a_gap_that_names_the_object() -> None:
     wrong = {"kind": "NodeList", "metadata": {}, "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}]}
     taken, _ = snapshot(LiveSnapshotApi(Node=[Reply(body=wrong)]))
     assert [n.name for n in taken.nodes if n.allocatable] == ["n1"]

@@ -65,7 +65,7 @@ def test_files_node_name_does_not_change_the_requests_of_its_daemonset_pods(tmp_
     assert len(snapshot.classes) == 1, "a DaemonSet has one class, however many nodes there are"
 
 
-def test_files_label_next_to_spec_node_name_is_not_mistaken_for_it(tmp_path: Path) -> None:
+def test_saved_pod_label_next_to_spec_node_name_is_not_used_as_node_name(tmp_path: Path) -> None:
     def bound(name: str, wants: str, on: str) -> dict[str, Any]:
         pod = _pod(name)
         return {**pod, "spec": {"nodeSelector": {"nodeName": wants}, **pod["spec"], "nodeName": on}}

@@ -73,7 +73,7 @@ def test_unreadable_pod_blocks_its_node(spec: Any) -> None:
         (b'{"nodeName": "n1"' + b"[" * 5_000, "n1"),
     ],
 )
-def test_unreadable_object_names_its_node_as_long_as_it_is_legible(raw: bytes, node: str) -> None:
+def test_unreadable_object_names_its_node_if_the_node_name_is_legible(raw: bytes, node: str) -> None:
     assert unreadable_objects.of(raw).node == node
 
 

@@ -39,20 +39,20 @@ def test_rows_of_an_earlier_release_are_read() -> None:
     assert tuple(to_operation(row) for row in RECORDED.rows) == OPERATIONS
 
 
-def test_a_large_save_keeps_its_bytes() -> None:
+def test_large_save_keeps_its_bytes() -> None:
     save = bytes.fromhex(RECORDED.save)
     assert msgspec.msgpack.encode(Staged((), tuple(map(to_document, OPERATIONS)))) == save
     assert tuple(map(from_document, msgspec.msgpack.decode(save, type=Staged).operations)) == OPERATIONS
 
 
-def test_a_saved_memory_keeps_its_bytes(tmp_path: pathlib.Path) -> None:
+def test_saved_memory_keeps_its_bytes(tmp_path: pathlib.Path) -> None:
     memory = Memory(operations=OPERATIONS[:3], first_seen=5.0, unregistered={"i": 1.0})
     write(tmp_path / "memory.json", memory)
     assert (tmp_path / "memory.json").read_text() == RECORDED.memory
     assert read(tmp_path / "memory.json") == memory
 
 
-def test_a_document_has_exactly_the_fields_of_spec_and_status() -> None:
+def test_operation_document_has_exactly_the_fields_of_spec_and_status() -> None:
     assert sorted(OperationDocument.__struct_fields__) == sorted(
         (*OperationSpec.__struct_fields__, *OperationStatus.__struct_fields__)
     )

@@ -177,7 +177,7 @@ def test_schema_row_key_cannot_be_a_cluster_name() -> None:
         )
 
 
-def test_schema_of_this_release_is_the_first() -> None:
+def test_schema_version_of_the_current_release_is_the_first() -> None:
     """A change that an older release would misread raises it; docs/architecture.md "Table schema" lists those
     changes."""
     assert SCHEMA == 1

@@ -237,7 +237,7 @@ def test_staged_save_decided_between_pages_makes_a_list_start_again(bench: Store
     assert len(listed) == len(many) + GROUPS
 
 
-def test_staged_save_readers_never_see_a_part_of_it(bench: StoreFixture) -> None:
+def test_staged_save_is_never_read_in_part(bench: StoreFixture) -> None:
     small(bench)
     done = Event()
 

@@ -113,7 +113,7 @@ def test_every_metric_rule_of_the_pool_counts_and_only_requests_are_measured() -
     assert len(goes(build)) == 4
 
 
-def test_groups_of_a_pool_are_measured_together_and_a_group_rule_keeps_only_its_group() -> None:
+def test_pool_groups_are_measured_together_and_a_group_rule_keeps_only_its_group() -> None:
     pool = VendorPool("p", "web")
     build = nodes(cluster(), "p/a", "3", "3", pool=pool)
     nodes(build, "p/b", empty=2, pool=pool)

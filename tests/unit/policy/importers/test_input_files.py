@@ -39,7 +39,7 @@ def test_import_finds_settings_in_every_wrapper(held: Any, write: Any) -> None:
 
 
 @each_row("kind", ["HorizontalNodeAutoscaler", "horizontalnodeautoscaler"])
-def test_import_finds_objects_among_others_and_names_the_others(kind: str) -> None:
+def test_import_finds_supported_objects_and_names_ignored_objects(kind: str) -> None:
     one = {**RULES, "kind": kind}
     listed = {"kind": "HorizontalNodeAutoscalerList", "items": [one]}
     text = "\n---\n".join(json.dumps(each) for each in (one, {"kind": "ConfigMap"}, None, listed, {"a": 1}, 5))

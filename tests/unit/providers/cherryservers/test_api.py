@@ -189,7 +189,7 @@ def test_cherry_api_deletion_needs_no_content_type() -> None:
     ],
     ids=str,
 )
-def test_cherry_api_change_refused_in_words_is_refused_whatever_its_status(
+def test_cherry_api_change_with_a_refusal_text_is_refused_whatever_its_status(
     body: dict[str, object], error: type[Exception]
 ) -> None:
     """A server that was recorded as deleted would not count for an hour."""

@@ -36,7 +36,7 @@ def test_cloudinit_known_vector_matches_byte_for_byte() -> None:
     assert with_script(SCRIPT) == VECTOR
 
 
-def test_cloudinit_without_a_script_there_is_no_user_data() -> None:
+def test_cloudinit_user_data_is_empty_without_a_script() -> None:
     assert user_data(definition(), None) == ""
     assert not needs_token(definition())
 

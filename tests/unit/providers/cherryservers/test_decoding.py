@@ -168,7 +168,7 @@ def test_cherry_decoding_row_that_cannot_be_counted_fails_the_list(row: object) 
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_a_body_that_is_not_json_is_never_an_empty_list(body: bytes, error: type[Exception]) -> None:
+def test_answer_that_is_not_json_is_never_an_empty_list(body: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         read_list(answer(body), CherryServer)
 

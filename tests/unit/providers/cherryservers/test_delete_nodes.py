@@ -248,7 +248,7 @@ def test_cherry_remove_names_an_undeletable_server_and_deletes_the_others() -> N
     assert cloud.deleted == [1001, 1002]
 
 
-def test_cherry_remove_refused_because_another_writer_was_first_is_no_failure() -> None:
+def test_cherry_remove_refused_because_another_writer_was_first_is_not_a_failure() -> None:
     cloud = world()
     cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is being deleted")]
     cloud.server = lambda number: cloud.all[number].__class__(number, state="terminating")  # type: ignore[method-assign]

@@ -67,7 +67,7 @@ def test_cherry_order_refusal_is_classified_by_status_and_text(
 
 @each_row("call", [READ, GIVE_BACK])
 @each_row(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
-def test_cherry_error_words_classify_only_orders(call: str, status: int, cls: type[ProviderError]) -> None:
+def test_cherry_error_texts_classify_only_orders(call: str, status: int, cls: type[ProviderError]) -> None:
     assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
 
 
@@ -84,7 +84,7 @@ def test_cherry_error_words_classify_only_orders(call: str, status: int, cls: ty
     ],
     ids=str,
 )
-def test_cherry_error_keeps_the_vendors_words_in_every_form(body: object) -> None:
+def test_cherry_error_keeps_the_vendors_message_in_every_form(body: object) -> None:
     assert str(error(400, body)) == f"{ORDER}: 400 Bad hostname"
 
 

@@ -142,7 +142,7 @@ def test_cherry_scale_up_does_not_count_a_tagged_control_plane() -> None:
     assert isinstance(drive(cloud, grow(2, 4, plan="q")), Failed)
 
 
-def test_cherry_scale_up_of_a_pool_grown_meanwhile_stops_at_its_maximum() -> None:
+def test_cherry_scale_up_of_a_pool_grown_by_others_stops_at_its_maximum() -> None:
     cloud = world(8)
     asked = claimed(grow(8, 10))
     announced = continued(asked, provider(cloud).grow(asked))

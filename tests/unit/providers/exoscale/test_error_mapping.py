@@ -116,7 +116,7 @@ def test_exoscale_refusal_that_mentions_limits_is_a_quota_error(status: int, sai
         (412, "changed", GET, "Conflict"),
     ],
 )
-def test_exoscale_text_that_resembles_a_limit_is_no_quota_error(status: int, said: str, call: str, cls: str) -> None:
+def test_exoscale_text_that_resembles_a_limit_is_not_a_quota_error(status: int, said: str, call: str, cls: str) -> None:
     error = error_for(answer(status, {"message": said}, call))
     assert error.error_class == cls
 

@@ -55,7 +55,7 @@ def test_exoscale_clusters_and_quota_are_not_read_unless_needed() -> None:
     assert api.calls == ["pools", "instances"]
 
 
-def test_exoscale_no_nodes_and_no_pools_are_no_error() -> None:
+def test_exoscale_zone_without_nodes_and_pools_is_not_an_error() -> None:
     assert provider(FakeExoscaleApi()).observe([]).groups == ()
 
 
@@ -82,7 +82,7 @@ def test_exoscale_machine_id_is_spelled_like_its_node() -> None:
     ],
 )
 @each_row("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
-def test_exoscale_foreign_node_is_no_error(provider_id: str, taint: str) -> None:
+def test_exoscale_foreign_node_is_not_an_error(provider_id: str, taint: str) -> None:
     api = both()
     strange = msgspec.structs.replace(node("other", provider_id), labels={taint: ""} if taint else {})
     groups = seen(api, nodes=[strange, *api.nodes()[1:]])

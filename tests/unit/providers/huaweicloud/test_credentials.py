@@ -380,7 +380,7 @@ def test_huawei_ambiguous_project_needs_an_operator(answer: Reply, match: str) -
     assert isinstance(raised.value, OutscalerError)
 
 
-def test_huawei_key_forbidden_to_look_up_the_project_says_so() -> None:
+def test_huawei_key_without_permission_to_read_the_project_is_named() -> None:
     for status in (403, 404):
         answers = [said(status, {"error": {"code": status, "message": "no"}})] * 2
         with HttpScript(answers) as server, pytest.raises(Unauthorized, match="the project of cn-north-4"):
