@@ -40,10 +40,10 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield store
 
 
-def remember(store: Store, brake: BreakerState) -> None:
+def remember(store: Store, breaker: BreakerState) -> None:
     lease = store.leases.acquire(NAME, "pass", 60)
     before = store.memory.load(NAME)
-    store.memory.save(NAME, before, Memory(breaker=brake), (), lease)
+    store.memory.save(NAME, before, Memory(breaker=breaker), (), lease)
     store.leases.release(lease)
 
 

@@ -75,7 +75,7 @@ def captured() -> Snapshot:
 
 
 @cache
-def floor() -> tuple[SimulatedCluster, dict[str, int]]:
+def simulated_capture() -> tuple[SimulatedCluster, dict[str, int]]:
     """The captured nodes without any placement, and the class of every pod."""
     snapshot = captured()
     world = build_cluster_state(snapshot, Policy(name="shop-busy"), Memory(), snapshot.taken_at)
@@ -89,7 +89,7 @@ def floor() -> tuple[SimulatedCluster, dict[str, int]]:
 @pytest.mark.shared
 @pytest.mark.parametrize("pod", sorted(refused()))
 def test_every_pod_is_rejected_with_the_schedulers_reasons_and_numbers(pod: str) -> None:
-    here, class_of = floor()
+    here, class_of = simulated_capture()
     real = np.arange(len(here.table)) < here.real
     ours = {text(reason): count for reason, count in here.tally(class_of[pod], real)}
     assert (here.real, ours) == refused()[pod]

@@ -89,11 +89,11 @@ def test_removal_selection_never_exceeds_a_limit(
         "cores_total": (limits["cores"], 10**6),
         "memory_total": (limits["memory"] * 2**30, 2**60),
     }
-    picked = pool.pick(memory, brake=allowed, **options)
-    world = pool.world(memory, brake=allowed, **options)
+    picked = pool.pick(memory, max_disruption=allowed, **options)
+    world = pool.world(memory, max_disruption=allowed, **options)
 
     assert sorted([*goes(picked), *picked.held]) == sorted(each.node.name for each in pool.candidates), "all are told"
-    assert picked == pool.pick(memory, brake=allowed, **options)
+    assert picked == pool.pick(memory, max_disruption=allowed, **options)
     per_group = Counter(each.group for each in picked.chosen)
     atomic = {group for group in per_group if world.groups[group].group.options.zero_or_max}
     for group, count in per_group.items():
@@ -120,13 +120,13 @@ def test_removal_selection_never_exceeds_a_limit(
         assert sum(node.capacity["memory"] for node in left) >= limits["memory"] * 2**30
 
     if not limits["released"]:
-        _within_the_brake(picked.chosen, allowed, taken, picked.brake, atomic)
+        _within_max_disruption(picked.chosen, allowed, taken, picked.brake, atomic)
     if picked.brake.tripped_at:
         assert picked.chosen == ()
         assert picked.paused is not None
 
 
-def _within_the_brake(
+def _within_max_disruption(
     chosen: tuple[Any, ...],
     allowed: MaxDisruption,
     taken: tuple[tuple[float, int, int], ...],

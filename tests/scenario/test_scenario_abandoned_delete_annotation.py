@@ -7,12 +7,12 @@ from infra.emulators.controllers import objects
 from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 
-@story(grain=10.0)
-def test_abandoned_removal_leaves_no_delete_annotation_on_the_machine(world: StoryWorld) -> None:
+@scenario(grain=10.0)
+def test_abandoned_removal_leaves_no_delete_annotation_on_the_machine(world: ScenarioWorld) -> None:
     """The API accepts the annotation and rejects every change of a size. The removal fails and is rolled back. If the
     annotation stayed, a user who later lowers the group's size would lose this node."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))

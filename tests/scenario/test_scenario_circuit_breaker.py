@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
 
-@story(quick=True, grain=20.0)
+@scenario(quick=True, grain=20.0)
 def test_mass_removal_trips_the_breaker_across_restarts_until_its_release(
-    world: StoryWorld,
+    world: ScenarioWorld,
 ) -> None:
     """A user deletes the Deployment that fills the cluster."""
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
@@ -28,8 +28,8 @@ def test_mass_removal_trips_the_breaker_across_restarts_until_its_release(
 
     assert world.size("workers") == 8
     assert world.operations() == ()
-    brake = world.memory().breaker
-    assert (brake.wanted, brake.tripped_at > 0.0) == (7, True)
+    breaker = world.memory().breaker
+    assert (breaker.wanted, breaker.tripped_at > 0.0) == (7, True)
     held = {verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]}
     assert "DisruptionBrake" in held
     assert world.last_plan()["paused"]["params"] == {"nodes": 7, "of": 8, "share": 0.25}
@@ -48,8 +48,8 @@ def test_mass_removal_trips_the_breaker_across_restarts_until_its_release(
     assert {end["state"] for end in world.ended("remove")} == {"succeeded"}
 
 
-@story(quick=True, grain=20.0)
-def test_plan_below_the_share_removes_a_few_nodes_at_a_time(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_plan_below_the_share_removes_a_few_nodes_at_a_time(world: ScenarioWorld) -> None:
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
     world.seed(objects.machine_deployment("workers", 8, 1, 9))
     world.minutes(1.5)

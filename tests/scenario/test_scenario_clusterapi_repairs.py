@@ -11,14 +11,14 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.objects import clone
 from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
-from tests.scenario.runner import ScenarioRunner, story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import ScenarioRunner, scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 GROUP = "MachineDeployment/default/{}"
 QUICK = {"maxNodeProvisionTime": "4m"}
 
 
-def _sizes(world: StoryWorld, group: str) -> Callable[[], list[int]]:
+def _sizes(world: ScenarioWorld, group: str) -> Callable[[], list[int]]:
     """Returns a function that gives every size requested of the group since then."""
     seen, told = [world.size(group)], world.kube.subscribe("machinedeployments", fields.GROUP)
 
@@ -32,7 +32,7 @@ def _sizes(world: StoryWorld, group: str) -> Callable[[], list[int]]:
     return sizes
 
 
-def _joined_and_not(world: StoryWorld, size: int, least: int, dead: int = 1) -> tuple[set[str], set[str]]:
+def _joined_and_not(world: ScenarioWorld, size: int, least: int, dead: int = 1) -> tuple[set[str], set[str]]:
     """The group's machines that are nodes, and those that never will be."""
     world.apply_policy(document(options={**QUICK, "enforceNodeGroupMinSize": True, "scaleDownUnneededTime": "10h"}))
     world.cluster.capi.fail_next("default/workers", "never-joins", dead)
@@ -48,7 +48,7 @@ def test_machine_that_never_joins_is_replaced_at_the_minimum_size(stage: Scenari
     """Also covers kubernetes/autoscaler issue 6795: despite duplicates and crashes, the size is lowered by exactly one
     machine."""
 
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         joined, dead = _joined_and_not(world, 3, 3)
         sizes = _sizes(world, "workers")
         if trouble == "duplicates":
@@ -68,8 +68,8 @@ def test_machine_that_never_joins_is_replaced_at_the_minimum_size(stage: Scenari
     stage.play(tell, quick=True, grain=20.0)
 
 
-@story(quick=True, grain=20.0)
-def test_machine_that_never_joins_is_only_deleted_above_the_minimum(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_machine_that_never_joins_is_only_deleted_above_the_minimum(world: ScenarioWorld) -> None:
     joined, _ = _joined_and_not(world, 4, 1, dead=2)
     sizes = _sizes(world, "workers")
 
@@ -87,7 +87,7 @@ def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
     """A v1beta1 Machine reports its failure; for v1beta2 only the elapsed time shows it."""
     names = ("first", "second", "third")
 
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         world.apply_policy(
             document(
                 scan="20s",
@@ -123,8 +123,8 @@ def test_third_group_is_scaled_up_in_the_pass_that_finds_two_without_stock(
     stage.play(tell, quick=True, grain=10.0)
 
 
-@story(quick=True, grain=20.0)
-def test_unreadable_group_blocks_no_other_group(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_unreadable_group_blocks_no_other_group(world: ScenarioWorld) -> None:
     """A typing error in one group's bounds; other groups continue to scale up and down."""
     world.apply_policy(document(options={**QUICK, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
     odd = clone(objects.machine_deployment("odd", 2, 1, 5))

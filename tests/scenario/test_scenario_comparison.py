@@ -1,4 +1,4 @@
-"""Checks the comparison itself: a story with different results in the two modes must be reported."""
+"""Checks the comparison itself: a scenario with different results in the two modes must be reported."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
 from tests.scenario.runner import ScenarioRunner
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.scenario_world import ScenarioWorld
 
 
-def _told(pods: int, world: StoryWorld) -> None:
+def _told(pods: int, world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
@@ -31,7 +31,7 @@ def test_second_mode_reports_a_decision_that_differs(aws: LocalAws, tmp_path: Pa
 def test_restarted_mode_creates_a_runtime_for_every_invocation(aws: LocalAws) -> None:
     made: dict[bool, int] = {}
     for forgetful in (False, True):
-        with StoryWorld(aws, forgetful=forgetful) as world:
+        with ScenarioWorld(aws, forgetful=forgetful) as world:
             _told(5, world)
             made[forgetful] = world.runtimes
             invocations = len(world.invocations)

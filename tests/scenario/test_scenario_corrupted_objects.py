@@ -42,7 +42,7 @@ class Intruder:
 
 
 @dataclass(frozen=True)
-class StorySpoiltCluster:
+class ScenarioCorruptedCluster:
     """The world, the account, and its two scaling groups, the preferred one first."""
 
     world: LocalWorld
@@ -63,7 +63,7 @@ class StorySpoiltCluster:
 
 
 @pytest.fixture
-def shop() -> Iterator[StorySpoiltCluster]:
+def shop() -> Iterator[ScenarioCorruptedCluster]:
     account = AlicloudAccount()
     with LocalWorld(quick=True, clouds=(account,)) as world:
         tags = {f"{_TAGS}label/tier": "burst", f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
@@ -83,10 +83,10 @@ def shop() -> Iterator[StorySpoiltCluster]:
         )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(_BEFORE)
-        yield StorySpoiltCluster(world, account, first, second)
+        yield ScenarioCorruptedCluster(world, account, first, second)
 
 
-def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: StorySpoiltCluster) -> None:
+def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: ScenarioCorruptedCluster) -> None:
     intruder = Intruder()
     shop.world.line.edit = intruder
     assert shop.served() == (2, 0)
@@ -97,7 +97,7 @@ def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: StorySpoiltClu
 
 @pytest.mark.parametrize("spoilt", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}])
 def test_corrupted_scaling_group_leaves_the_other_group_usable(
-    shop: StorySpoiltCluster, spoilt: dict[str, object]
+    shop: ScenarioCorruptedCluster, spoilt: dict[str, object]
 ) -> None:
     def edit(body: bytes) -> bytes:
         found = json.loads(body)

@@ -8,14 +8,14 @@ from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.objects import KubeObject
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 SELECTED = "volume.kubernetes.io/selected-node"
 
 
-def _idle_node(world: StoryWorld, **options: Any) -> str:
+def _idle_node(world: ScenarioWorld, **options: Any) -> str:
     """Two nodes, one of them empty; returns its name."""
     world.apply_policy(document(options={**OPTIONS, **options}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
@@ -39,8 +39,8 @@ def _claim(name: str, node: str) -> KubeObject:
     }
 
 
-@story(quick=True, grain=20.0)
-def test_claim_being_provisioned_for_a_node_keeps_it(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_claim_being_provisioned_for_a_node_keeps_it(world: ScenarioWorld) -> None:
     """The scheduler has chosen the node and waits minutes for the volume; until then the pod has no node."""
     idle = _idle_node(world)
     world.seed(
@@ -64,8 +64,8 @@ def test_claim_being_provisioned_for_a_node_keeps_it(world: StoryWorld) -> None:
     assert not any("/machines/" in request or "/scale" in request for request in world.writes())
 
 
-@story(quick=True, grain=20.0)
-def test_pod_nominated_to_a_node_keeps_it(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_pod_nominated_to_a_node_keeps_it(world: ScenarioWorld) -> None:
     idle = _idle_node(world)
 
     def nominate() -> None:
@@ -89,7 +89,7 @@ def test_pod_nominated_to_a_node_keeps_it(world: StoryWorld) -> None:
     assert not world.is_marked(idle)
 
 
-def _drainable(world: StoryWorld, *budgets: KubeObject) -> str:
+def _drainable(world: ScenarioWorld, *budgets: KubeObject) -> str:
     """Two nodes with one pod of `web` each and these budgets over it; returns the name of the node that would be
     removed."""
     world.apply_policy(document(options=OPTIONS))
@@ -105,8 +105,8 @@ def _budget(name: str, **bound: Any) -> KubeObject:
     return {**made, "metadata": {**made["metadata"], "name": name}}
 
 
-@story(quick=True, grain=20.0)
-def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(world: ScenarioWorld) -> None:
     """Five thousand failed drains in seven days were reported (Karpenter issue 2219); here there is none in an hour."""
     _drainable(world, _budget("never", max_unavailable=0))
     world.minutes(60)
@@ -118,8 +118,8 @@ def test_budget_that_never_allows_an_eviction_is_named_before_any_taint(world: S
     assert any(budget and "never" in budget for _, budget in rules), held
 
 
-@story(quick=True, grain=20.0)
-def test_pod_under_two_budgets_is_not_evicted(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_pod_under_two_budgets_is_not_evicted(world: ScenarioWorld) -> None:
     """The eviction API always rejects such pods and names no budget."""
     _drainable(world, _budget("one", max_unavailable=1), _budget("two", max_unavailable=1))
     world.minutes(60)
@@ -132,9 +132,9 @@ def test_pod_under_two_budgets_is_not_evicted(world: StoryWorld) -> None:
     assert len(world.nodes()) == 2
 
 
-@story(quick=True, grain=20.0)
+@scenario(quick=True, grain=20.0)
 def test_repeatedly_rejected_drain_is_rolled_back_and_not_retried_in_a_loop(
-    world: StoryWorld,
+    world: ScenarioWorld,
 ) -> None:
     """The budget appears to allow disruptions, but every eviction is rejected."""
     _drainable(world, _budget("web", max_unavailable=1))
@@ -154,8 +154,8 @@ def test_repeatedly_rejected_drain_is_rolled_back_and_not_retried_in_a_loop(
     assert world.pods_ready("web") == 2
 
 
-@story(quick=True, grain=20.0)
-def test_node_that_cannot_be_drained_blocks_no_other_node(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_node_that_cannot_be_drained_blocks_no_other_node(world: ScenarioWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 4, 1, 5))
     world.minutes(1.5)

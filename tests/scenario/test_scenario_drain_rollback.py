@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m"}
 
 
-def _one_node_to_be_drained(world: StoryWorld) -> str:
+def _one_node_to_be_drained(world: ScenarioWorld) -> str:
     """Two nodes; the pods of `web` may move from the first to the second. Returns the name of the first."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
@@ -26,8 +26,8 @@ def _one_node_to_be_drained(world: StoryWorld) -> str:
     return name
 
 
-@story(grain=20.0)
-def test_drain_blocked_by_a_budget_is_rolled_back_at_its_deadline(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_drain_blocked_by_a_budget_is_rolled_back_at_its_deadline(world: ScenarioWorld) -> None:
     """The owner sets the allowed disruptions to zero just before the evictions."""
     name = _one_node_to_be_drained(world)
     world.when_step("evict", lambda: world.budget("web-budget", {"maxUnavailable": 0}))
@@ -60,8 +60,8 @@ def test_drain_blocked_by_a_budget_is_rolled_back_at_its_deadline(world: StoryWo
     assert world.pods_ready("web") == 2
 
 
-@story(grain=20.0)
-def test_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_pod_bound_between_taint_and_recheck_keeps_its_node(world: ScenarioWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
@@ -81,8 +81,8 @@ def test_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -
     assert not any("/machines/" in request for request in world.writes())
 
 
-@story(grain=20.0)
-def test_drained_pod_runs_elsewhere_before_its_node_is_removed(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_drained_pod_runs_elsewhere_before_its_node_is_removed(world: ScenarioWorld) -> None:
     name = _one_node_to_be_drained(world)
 
     world.step_until(lambda: bool(world.ended("remove")), limit=300)

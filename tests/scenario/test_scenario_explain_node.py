@@ -17,7 +17,7 @@ from infra.emulators.controllers.kubelet import KubeletTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.scenario_world import ScenarioWorld
 
 Said = pytest.CaptureFixture[str]
 OPTIONS = {"scaleDownUnneededTime": "5m", "scaleDownDelayAfterAdd": "1m"}
@@ -25,10 +25,10 @@ SLOW = Pace(kubelets=KubeletTimes(stop=600.0))  # pods use their full terminatio
 EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
-class StoryExplainedApiClient:
+class ScenarioApiClient:
     """An operator at a terminal, with the cluster's kubeconfig, the policy, and the functions' memory."""
 
-    def __init__(self, world: StoryWorld, folder: Path, text: str, capsys: Said) -> None:
+    def __init__(self, world: ScenarioWorld, folder: Path, text: str, capsys: Said) -> None:
         self._world, self._folder, self._capsys = world, folder, capsys
         (folder / "kubeconfig").write_text(world.server.kubeconfig())
         (folder / "policy.yaml").write_text(text)
@@ -62,14 +62,14 @@ class StoryExplainedApiClient:
         return answer
 
 
-def _verdicts(world: StoryWorld) -> dict[str, str]:
+def _verdicts(world: ScenarioWorld) -> dict[str, str]:
     return {each["node"]: each["reason"]["code"] for each in world.last_plan().get("unremovable", ())}
 
 
 def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
     """A pod that must stay, a full node, a node without a group, one whose timer runs, and one being drained."""
     text = document(options=OPTIONS)
-    with StoryWorld(aws, grain=20.0, pace=SLOW) as world:
+    with ScenarioWorld(aws, grain=20.0, pace=SLOW) as world:
         world.apply_policy(text)
         world.seed(objects.machine_deployment("workers", 4, 1, 6), objects.node("stranger", cpu="1"))
         world.minutes(1.5)
@@ -79,7 +79,7 @@ def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, t
         world.seed(held)
         world.seed(objects.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120))
         world.minutes(2)
-        desk = StoryExplainedApiClient(world, tmp_path, text, capsys)
+        desk = ScenarioApiClient(world, tmp_path, text, capsys)
         on = {pod["metadata"]["labels"]["app"]: pod["spec"]["nodeName"] for pod in world.kube.list("pods")}
         decided = _verdicts(world)
 
@@ -109,7 +109,7 @@ def test_explain_agrees_with_the_functions_on_a_running_cluster(aws: LocalAws, t
 
 def test_explain_node_with_scale_down_disabled_names_the_remedy(aws: LocalAws, tmp_path: Path, capsys: Said) -> None:
     text = document(options={**OPTIONS, "scaleDownUnneededTime": "1m"})
-    with StoryWorld(aws, grain=20.0) as world:
+    with ScenarioWorld(aws, grain=20.0) as world:
         world.apply_policy(text)
         world.seed(objects.machine_deployment("workers", 2, 1, 5))
         world.step(100)
@@ -120,7 +120,7 @@ def test_explain_node_with_scale_down_disabled_names_the_remedy(aws: LocalAws, t
         world.minutes(6)
         assert world.nodes() == (stays,)
 
-        answer = StoryExplainedApiClient(world, tmp_path, text, capsys).explain(stays)
+        answer = ScenarioApiClient(world, tmp_path, text, capsys).explain(stays)
 
         assert answer["reason"]["code"] in {"ScaleDownDisabledAnnotation", "NodeGroupMinSizeReached"}
         assert answer["says"][1].startswith("What helps: take the annotation")

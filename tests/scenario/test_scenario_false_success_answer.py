@@ -7,14 +7,14 @@ from infra.emulators.controllers.capi import fields
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 PAGE = KubeFault(method="PATCH", path="/machines/", status=200, body=b"<html>a proxy's page</html>")
 
 
-@story(grain=10.0)
-def test_delete_annotation_lost_in_a_proxy_costs_no_other_machine(world: StoryWorld) -> None:
+@scenario(grain=10.0)
+def test_delete_annotation_lost_in_a_proxy_costs_no_other_machine(world: ScenarioWorld) -> None:
     """The annotation was never set, but the answer was 200. A size lowered on this basis would remove an arbitrary
     machine: here one whose node a user has protected."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))

@@ -7,13 +7,13 @@ import pytest
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import ScenarioRunner, story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import ScenarioRunner, scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 
 @pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
 def test_forbidden_resource_is_missing_data_and_the_pass_continues(stage: ScenarioRunner, plural: str) -> None:
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
@@ -36,8 +36,8 @@ def test_forbidden_resource_is_missing_data_and_the_pass_continues(stage: Scenar
     stage.play(tell, grain=20.0)
 
 
-@story(grain=20.0)
-def test_credentials_rotated_between_two_calls_are_read_again(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_credentials_rotated_between_two_calls_are_read_again(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
@@ -53,8 +53,8 @@ def test_credentials_rotated_between_two_calls_are_read_again(world: StoryWorld)
     assert world.token.removeprefix("rotated-") not in world.lines.getvalue()
 
 
-@story(grain=20.0)
-def test_single_rejected_credential_has_no_consequence(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_single_rejected_credential_has_no_consequence(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)

@@ -17,7 +17,7 @@ from infra.emulators.kube.store import ObjectStore
 from infra.emulators.local_world import LocalWorld
 from tests.contract.clusterapi import objects
 from tests.scenario.policies import document
-from tests.scenario.test_scenario_management_cluster import PROVIDER, SECRET, StoryManagement
+from tests.scenario.test_scenario_management_cluster import PROVIDER, SECRET, ScenarioManagement
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m", "maxNodeProvisionTime": "5m"}
 NAME, SPACE, MACHINE = f"{GROUP}/cluster-name", f"{GROUP}/cluster-namespace", f"{GROUP}/machine"
@@ -87,7 +87,7 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 @pytest.mark.parametrize("namesake", [False, True], ids=["another name", "the same name"])
 def test_shared_management_cluster_loses_no_machine_of_another_cluster(lie: dict[str, str], namesake: bool) -> None:
-    management, name = StoryManagement(), "prod" if namesake else "victim"
+    management, name = ScenarioManagement(), "prod" if namesake else "victim"
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
         world.apply_policy(document(providers={"clusterapi": APART}, options=OPTIONS))
@@ -106,7 +106,7 @@ def test_shared_management_cluster_loses_no_machine_of_another_cluster(lie: dict
 
 def test_stored_policy_without_the_clusters_name_changes_nothing() -> None:
     """The version that stored it took the name from the Nodes, all of which are annotated with the victim's."""
-    management = StoryManagement()
+    management = ScenarioManagement()
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
         add_victim(management.store, "victim")

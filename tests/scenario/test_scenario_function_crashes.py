@@ -6,21 +6,21 @@ import pytest
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import ScenarioRunner, story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import ScenarioRunner, scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 TOLD = ("/events", "/configmaps")  # published events
 WORKERS = "MachineDeployment/default/workers"
 
 
-def _pods_wait_for_three_nodes(world: StoryWorld) -> None:
+def _pods_wait_for_three_nodes(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
     world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
 
-def _exactly_four_nodes_came(world: StoryWorld) -> None:
+def _exactly_four_nodes_came(world: ScenarioWorld) -> None:
     """Checks that one scale-up was requested of the cluster, once, with as many Machines."""
     assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
     assert len(world.writes(*TOLD)) == 1, world.writes(*TOLD)
@@ -29,8 +29,8 @@ def _exactly_four_nodes_came(world: StoryWorld) -> None:
     assert world.operations() == ()
 
 
-@story(grain=30.0)
-def test_act_killed_twice_between_call_and_record_buys_once(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_act_killed_twice_between_call_and_record_buys_once(world: ScenarioWorld) -> None:
     _pods_wait_for_three_nodes(world)
     world.kill_at("grow:called", times=2)
 
@@ -43,7 +43,7 @@ def test_act_killed_twice_between_call_and_record_buys_once(world: StoryWorld) -
 
 @pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved", "reconcile:sent"])
 def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunner, place: str) -> None:
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         _pods_wait_for_three_nodes(world)
         world.kill_at(place, function="reconcile")
 
@@ -61,7 +61,7 @@ def test_killed_reconcile_is_continued_without_a_second_plan(stage: ScenarioRunn
 
 @pytest.mark.parametrize("place", ["act:claimed", "act:recorded", "taint:called", "delete:called"])
 def test_act_killed_in_a_removal_removes_the_node_once(stage: ScenarioRunner, place: str) -> None:
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
         world.seed(objects.machine_deployment("workers", 2, 1, 5))
         world.kill_at(place, function="act_clusterapi")

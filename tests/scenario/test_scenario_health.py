@@ -9,8 +9,8 @@ import pytest
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {
     "scaleDownUnneededTime": "8m",
@@ -22,7 +22,7 @@ SICK, WELL = "MachineDeployment/default/sick", "MachineDeployment/default/well"
 ZONE = "topology.kubernetes.io/zone"
 
 
-def _decided(world: StoryWorld) -> list[Any]:
+def _decided(world: ScenarioWorld) -> list[Any]:
     """The content of every decision, without the names derived from the whole cluster."""
     return [
         (
@@ -38,7 +38,7 @@ def _decided(world: StoryWorld) -> list[Any]:
 
 def _a_day(strangers_unready: int) -> list[Any]:
     """Scales up and down again, next to ten nodes without a group, of which that many are unready."""
-    with StoryWorld(None, quick=True, grain=20.0) as world:
+    with ScenarioWorld(None, quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
         world.seed(
             objects.machine_deployment("well", 1, 1, 5),
@@ -64,7 +64,7 @@ def test_unready_nodes_without_a_group_never_change_a_plan(unready: int) -> None
     assert any(removals for _, _, removals, *_ in well)
 
 
-def _two_groups(world: StoryWorld) -> list[str]:
+def _two_groups(world: ScenarioWorld) -> list[str]:
     """A group of eight idle nodes and one of a single busy node; the idle ones have been unneeded for some minutes."""
     world.apply_policy(document(options=OPTIONS))
     world.seed(
@@ -79,8 +79,8 @@ def _two_groups(world: StoryWorld) -> list[str]:
     return idle
 
 
-@story(quick=True, grain=20.0)
-def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(world: ScenarioWorld) -> None:
     idle = _two_groups(world)
     counted = {name: world.clock() - known.unneeded_since for name, known in world.last_known_nodes().items()}
     assert 100.0 < min(counted.values()) < 480.0
@@ -112,8 +112,8 @@ def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(wo
     assert world.size("sick") == 1
 
 
-@story(quick=True, grain=20.0)
-def test_unhealthy_zone_freezes_only_the_groups_in_it(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_unhealthy_zone_freezes_only_the_groups_in_it(world: ScenarioWorld) -> None:
     """Two groups in the zone, one of which is healthy by itself."""
     world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "1m"}))
     world.seed(

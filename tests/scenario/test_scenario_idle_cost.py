@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import Requests, StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import Requests, ScenarioWorld
 
 
-@story(grain=60.0)
-def test_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: StoryWorld) -> None:
+@scenario(grain=60.0)
+def test_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: ScenarioWorld) -> None:
     """Of 200 nodes 20 belong to a group and are unneeded, so their timers are confirmed in every pass."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
     world.seed(

@@ -12,8 +12,8 @@ from infra.emulators.controllers.capi.nodes import MachineClass
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.kube.objects import KubeObject, clone
 from tests.scenario.policies import document
-from tests.scenario.runner import ScenarioRunner, story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import ScenarioRunner, scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 GPU, LABEL = "nvidia.com/gpu", {"cluster-api/accelerator": "t4"}
 PLAIN = {"cpu": "8", "memory": "32Gi", "pods": "110"}
@@ -30,7 +30,7 @@ def _gpu_pods(count: int) -> KubeObject:
     return made
 
 
-def _groups(world: StoryWorld, **more: Any) -> None:
+def _groups(world: ScenarioWorld, **more: Any) -> None:
     world.seed(
         objects.machine_deployment("base", 1, 1, 1),
         objects.machine_deployment(
@@ -40,11 +40,11 @@ def _groups(world: StoryWorld, **more: Any) -> None:
     world.minutes(2)
 
 
-def _joined(world: StoryWorld) -> list[str]:
+def _joined(world: ScenarioWorld) -> list[str]:
     return [name for name in world.nodes() if name.startswith("gpu-")]
 
 
-def _change(world: StoryWorld, name: str, change: Any) -> None:
+def _change(world: ScenarioWorld, name: str, change: Any) -> None:
     node = clone(world.node(name))
     change(node)
     world.kube.update("nodes", node)
@@ -56,12 +56,12 @@ def _gets_its_device(node: KubeObject) -> None:
         node["status"][key][GPU] = "1"
 
 
-def _bought(world: StoryWorld) -> list[tuple[int, int]]:
+def _bought(world: ScenarioWorld) -> list[tuple[int, int]]:
     return [(end["from"], end["to"]) for end in world.ended("grow")]
 
 
-@story(quick=True, grain=20.0, pace=DRIVERLESS)
-def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0, pace=DRIVERLESS)
+def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     _groups(world)
     world.seed(_gpu_pods(2))
@@ -85,9 +85,9 @@ def test_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world
     assert not world.ended("remove")
 
 
-@story(quick=True, grain=20.0, pace=DRIVERLESS)
+@scenario(quick=True, grain=20.0, pace=DRIVERLESS)
 def test_missing_device_delays_a_purchase_only_for_its_start_up_time(
-    world: StoryWorld,
+    world: ScenarioWorld,
 ) -> None:
     """The start-up time is the limit: a broken node must not block its pod forever."""
     world.apply_policy(document(options={"maxNodeStartupTime": "5m"}))
@@ -112,7 +112,7 @@ def test_nodes_with_a_startup_taint_are_not_bought_again(stage: ScenarioRunner, 
     capacity = {**PLAIN, GPU: "1"}
     pace = Pace(machines=CapiControllerSettings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))
 
-    def tell(world: StoryWorld) -> None:
+    def tell(world: ScenarioWorld) -> None:
         world.apply_policy(document(options=options))
         _groups(world)
         world.seed(_gpu_pods(1))

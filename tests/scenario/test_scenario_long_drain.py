@@ -16,7 +16,7 @@ from infra.emulators.controllers.manager import Pace
 from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
 from tests.scenario.runner import ScenarioRunner
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.scenario_world import ScenarioWorld
 
 GRACE = 600
 PODS = 50
@@ -27,11 +27,11 @@ GRAIN = 20.0
 ACT = "act_clusterapi"
 
 
-class StoryLongDrainRecorder:
+class ScenarioDrainRecorder:
     """A world with a node to be drained, and the effects of its functions on it. durations: of the act function's
     invocations, in virtual seconds, which pass for a function only while it waits."""
 
-    def __init__(self, world: StoryWorld) -> None:
+    def __init__(self, world: ScenarioWorld) -> None:
         self.world = world
         self.durations: list[float] = []
         self._watch()
@@ -91,15 +91,15 @@ class StoryLongDrainRecorder:
 
 
 @pytest.fixture
-def drained() -> Iterator[StoryLongDrainRecorder]:
+def drained() -> Iterator[ScenarioDrainRecorder]:
     """The fast world just before the removal is planned, and one that drops all state between its functions."""
-    with StoryWorld(None, grain=GRAIN, pace=SLOW, forgetful=True) as world:
-        yield StoryLongDrainRecorder(world)
+    with ScenarioWorld(None, grain=GRAIN, pace=SLOW, forgetful=True) as world:
+        yield ScenarioDrainRecorder(world)
 
 
 def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: ScenarioRunner) -> None:
-    def tell(world: StoryWorld) -> None:
-        told = StoryLongDrainRecorder(world)
+    def tell(world: ScenarioWorld) -> None:
+        told = ScenarioDrainRecorder(world)
         assert len(told.pods[told.node]) == PODS
         told.until_over()
         told.removed_exactly_once()
@@ -120,7 +120,7 @@ def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: S
     "place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded", "act:sent"]
 )
 def test_killed_long_drain_removes_the_node_once_and_evicts_each_pod_once(
-    drained: StoryLongDrainRecorder, place: str
+    drained: ScenarioDrainRecorder, place: str
 ) -> None:
     drained.world.kill_at(place, function=ACT, times=2)
 
@@ -133,7 +133,7 @@ def test_killed_long_drain_removes_the_node_once_and_evicts_each_pod_once(
 
 @pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay", "delete", "confirm"])
 def test_drain_killed_at_every_step_before_its_record_has_the_same_result(
-    drained: StoryLongDrainRecorder, step: str
+    drained: ScenarioDrainRecorder, step: str
 ) -> None:
     drained.world.when_step(step, lambda: drained.world.kill_at("act:stepped", function=ACT))
 
@@ -144,7 +144,7 @@ def test_drain_killed_at_every_step_before_its_record_has_the_same_result(
     assert max(drained.evictions().values()) == 1
 
 
-def test_duplicate_messages_of_a_drain_do_nothing_twice(drained: StoryLongDrainRecorder) -> None:
+def test_duplicate_messages_of_a_drain_do_nothing_twice(drained: ScenarioDrainRecorder) -> None:
     drained.world.queues.tamper = twice
 
     drained.until_over()
@@ -167,7 +167,7 @@ class _Skewed(ManualClock):
         self._clock.advance(seconds)
 
 
-def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
+def _skew(world: ScenarioWorld, offsets: Iterator[float]) -> None:
     """Each function runs on a machine whose clock is off by the next of these seconds."""
     account: Any = world._account
     build: Callable[[], Any] = world.new_runtime
@@ -190,7 +190,7 @@ def _skew(world: StoryWorld, offsets: Iterator[float]) -> None:
     ],
 )
 def test_functions_with_clocks_a_minute_apart_drain_exactly_once(
-    drained: StoryLongDrainRecorder, offsets: tuple[float, ...]
+    drained: ScenarioDrainRecorder, offsets: tuple[float, ...]
 ) -> None:
     _skew(drained.world, itertools.cycle(offsets))
 
@@ -201,7 +201,7 @@ def test_functions_with_clocks_a_minute_apart_drain_exactly_once(
     assert len(drained.durations) <= 60
 
 
-def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: StoryLongDrainRecorder) -> None:
+def test_drain_abandoned_in_the_ninth_minute_leaves_no_taint(drained: ScenarioDrainRecorder) -> None:
     """The owner protects the node in the middle of the drain."""
     world = drained.world
     world.step_until(lambda: bool(drained.evictions()), limit=600, every=GRAIN)

@@ -23,7 +23,7 @@ PROVIDER = {"kubeconfigSecret": SECRET, "clusterName": "ours", "namespace": "def
 OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 
 
-class StoryManagement:
+class ScenarioManagement:
     """The management cluster as something beside the world's own (infra/emulators/cloud_account.py)."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
@@ -49,7 +49,7 @@ class StoryManagement:
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["one-process", "restarted"])
 def test_separate_management_cluster_scales_up_and_drains(forgetful: bool) -> None:
-    management = StoryManagement()
+    management = ScenarioManagement()
     with LocalWorld(quick=True, forgetful=forgetful, clouds=(management,)) as world:
         objects.apply(
             management.store,

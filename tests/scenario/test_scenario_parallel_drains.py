@@ -7,15 +7,15 @@ from typing import Any
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 HOUR = 3600.0
 OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m", "unremovableNodeRecheckTimeout": "1m"}
 OLD = "old"
 
 
-def _nodes_with_a_pod_each(world: StoryWorld, count: int, **spec: Any) -> None:
+def _nodes_with_a_pod_each(world: ScenarioWorld, count: int, **spec: Any) -> None:
     """That many hardly used nodes with one small pod each, and bigger ones that can hold all of these pods."""
     world.seed(objects.machine_deployment(OLD, count, 0, count))
     world.minutes(2)
@@ -30,16 +30,16 @@ def _nodes_with_a_pod_each(world: StoryWorld, count: int, **spec: Any) -> None:
     world.apply_policy(document(options={**OPTIONS, "maxDrainParallelism": 10}, **spec))
 
 
-def _marked(world: StoryWorld) -> int:
+def _marked(world: ScenarioWorld) -> int:
     return sum(world.is_marked(name) for name in world.nodes())
 
 
-def _left(world: StoryWorld) -> list[str]:
+def _left(world: ScenarioWorld) -> list[str]:
     return [name for name in world.nodes() if name.startswith(f"{OLD}-")]
 
 
-@story(quick=True, grain=20.0)
-def test_twenty_parallel_drains_use_one_hours_limit_and_the_rest_wait(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_twenty_parallel_drains_use_one_hours_limit_and_the_rest_wait(world: ScenarioWorld) -> None:
     _nodes_with_a_pod_each(world, 24, maxDisruption={"nodesPerHour": 20})
     began, most = world.clock(), 0
     while len(_left(world)) > 4 and world.clock() - began < HOUR:
@@ -66,8 +66,8 @@ def test_twenty_parallel_drains_use_one_hours_limit_and_the_rest_wait(world: Sto
     assert world.operations() == ()
 
 
-@story(quick=True, grain=20.0)
-def test_policy_may_still_limit_drains_to_one_at_a_time(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_policy_may_still_limit_drains_to_one_at_a_time(world: ScenarioWorld) -> None:
     _nodes_with_a_pod_each(world, 4)
     world.apply_policy(document(options={**OPTIONS, "maxDrainParallelism": 1}))
     began, most = world.clock(), 0

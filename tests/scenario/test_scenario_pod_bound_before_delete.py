@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 
-@story(grain=10.0)
-def test_node_is_rechecked_after_its_deletion_was_delayed(world: StoryWorld) -> None:
+@scenario(grain=10.0)
+def test_node_is_rechecked_after_its_deletion_was_delayed(world: ScenarioWorld) -> None:
     """The function dies after all checks, with only the deletion left. Minutes pass until another one continues, and a
     pod is bound to the node: no read saw it, but it exists long before the deletion."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))

@@ -7,15 +7,15 @@ import pytest
 from chalicelib.model.errors import InputErrors
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {"scaleDownUnneededTime": "2m"}
 WORKERS = "MachineDeployment/default/workers"
 
 
-@story(grain=20.0)
-def test_shadow_mode_plans_and_explains_without_changes(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_shadow_mode_plans_and_explains_without_changes(world: ScenarioWorld) -> None:
     world.apply_policy(document(mode="shadow", options=OPTIONS))
     world.seed(objects.machine_deployment("workers", 3, 1, 5), objects.machine_deployment("big", 0, 0, 3, "16"))
     world.minutes(2.5)
@@ -39,8 +39,8 @@ def test_shadow_mode_plans_and_explains_without_changes(world: StoryWorld) -> No
     assert world.size("big") == 2
 
 
-@story(grain=20.0)
-def test_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_new_policy_is_in_force_at_the_next_tick(world: ScenarioWorld) -> None:
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
     world.seed(objects.machine_deployment("workers", 3, 1, 5))
     world.minutes(5.5)
@@ -58,8 +58,8 @@ def test_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
     assert min(since) == 360.0 + world.passed_at()[0], "the timers were not begun anew"
 
 
-@story(grain=20.0)
-def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(world: ScenarioWorld) -> None:
     first = world.apply_policy(document(options=OPTIONS))
     bad = document(options={"scaleDownUnneededTime": "soon", "expandr": ["least-waste"]})
 
@@ -77,8 +77,8 @@ def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(worl
     assert len(world.nodes()) == 1
 
 
-@story(grain=20.0)
-def test_stored_document_unreadable_by_this_release_stops_only_its_cluster(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_stored_document_unreadable_by_this_release_stops_only_its_cluster(world: ScenarioWorld) -> None:
     """As after a rollback to a release older than the document."""
     other = world.add_neighbour("garage")
     world.apply_policy(document("garage", options=OPTIONS))

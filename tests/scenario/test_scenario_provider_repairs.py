@@ -9,13 +9,13 @@ from infra.emulators.controllers import objects
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.builders import node as template
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 STOCK = InstanceError("OutOfStock", "Stockout", "no machine of this type is left")
 
 
-def _cloud(world: StoryWorld) -> InMemoryProvider:
+def _cloud(world: ScenarioWorld) -> InMemoryProvider:
     """One full node; `cheap` wastes less than `spare`."""
     world.cloud = cloud = InMemoryProvider()
     cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
@@ -25,9 +25,9 @@ def _cloud(world: StoryWorld) -> InMemoryProvider:
     return cloud
 
 
-@story(grain=60.0)
+@scenario(grain=60.0)
 def test_failed_machine_is_deleted_while_the_next_group_is_scaled_up(
-    world: StoryWorld,
+    world: ScenarioWorld,
 ) -> None:
     world.apply_policy(document())
     cloud = _cloud(world)
@@ -44,8 +44,8 @@ def test_failed_machine_is_deleted_while_the_next_group_is_scaled_up(
     assert (failed.cls, failed.code, failed.attempt) == ("OutOfStock", "Stockout", 1)
 
 
-@story(grain=60.0)
-def test_scale_up_without_any_result_lowers_the_target_again(world: StoryWorld) -> None:
+@scenario(grain=60.0)
+def test_scale_up_without_any_result_lowers_the_target_again(world: ScenarioWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "4m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "phantom")
@@ -60,8 +60,8 @@ def test_scale_up_without_any_result_lowers_the_target_again(world: StoryWorld) 
     assert world.group_memory("cheap").request is None
 
 
-@story(grain=60.0)
-def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(world: StoryWorld) -> None:
+@scenario(grain=60.0)
+def test_machine_that_cannot_be_deleted_is_retried_later_and_blocks_nothing(world: ScenarioWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "2m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "dead")

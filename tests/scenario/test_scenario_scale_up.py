@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 WORKERS = "MachineDeployment/default/workers"
 
 
-@story()
-def test_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: StoryWorld) -> None:
+@scenario()
+def test_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)

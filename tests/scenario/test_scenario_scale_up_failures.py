@@ -10,13 +10,13 @@ from infra.emulators.fake_provider import InMemoryProvider
 from infra.emulators.kube.faults import KubeFault
 from tests.builders import node as template
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 CHEAP, SPARE = "MachineDeployment/default/cheap", "MachineDeployment/default/spare"
 
 
-def _cloud(world: StoryWorld) -> InMemoryProvider:
+def _cloud(world: ScenarioWorld) -> InMemoryProvider:
     """Two groups, of which `cheap` wastes less, and one full node."""
     world.cloud = cloud = InMemoryProvider()
     cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
@@ -26,14 +26,14 @@ def _cloud(world: StoryWorld) -> InMemoryProvider:
     return cloud
 
 
-def _backoff(world: StoryWorld, group: str) -> Backoff:
+def _backoff(world: ScenarioWorld, group: str) -> Backoff:
     found = world.group_memory(group).backoff
     assert found is not None
     return found
 
 
-@story(grain=60.0)
-def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world: StoryWorld) -> None:
+@scenario(grain=60.0)
+def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world: ScenarioWorld) -> None:
     """5, 10, 20, 30 and again 30 minutes, across process restarts; forgotten after three hours without a failure."""
     world.apply_policy(document())
     cloud = _cloud(world)
@@ -79,8 +79,8 @@ def test_group_out_of_stock_is_backed_off_and_the_next_group_is_scaled_up(world:
     assert world.group_memory("cheap").backoff is None
 
 
-@story(grain=10.0)
-def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world: StoryWorld) -> None:
+@scenario(grain=10.0)
+def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -109,8 +109,8 @@ def test_rejected_resize_names_its_reason_and_the_next_group_is_scaled_up(world:
     assert "exceeded quota" in _backoff(world, CHEAP).message
 
 
-@story(grain=20.0)
-def test_instance_that_never_joins_times_out_and_another_group_is_used(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_instance_that_never_joins_times_out_and_another_group_is_used(world: ScenarioWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
     world.seed(
         objects.machine_deployment("base", 1, 1, 1, "1"),
@@ -142,8 +142,8 @@ def test_instance_that_never_joins_times_out_and_another_group_is_used(world: St
     assert world.machines("cheap") == []
 
 
-@story(grain=20.0)
-def test_throttled_call_is_retried_when_the_server_says_and_is_not_a_failure(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_throttled_call_is_retried_when_the_server_says_and_is_not_a_failure(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)

@@ -7,16 +7,16 @@ from chalicelib.model.policy_permissions import Deployment
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m"}
 SHARED = "outscaler/shared/kubeconfig"
 WORKERS = "MachineDeployment/default/workers"
 
 
-@story(grain=20.0)
-def test_unreadable_cluster_loses_no_node_and_disturbs_no_other_cluster(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_unreadable_cluster_loses_no_node_and_disturbs_no_other_cluster(world: ScenarioWorld) -> None:
     other = world.add_neighbour("garage")
     for name in ("shop", "garage"):
         world.apply_policy(document(name, options=OPTIONS))
@@ -44,9 +44,9 @@ def test_unreadable_cluster_loses_no_node_and_disturbs_no_other_cluster(world: S
     assert set(since) - set(world.nodes())
 
 
-@story(grain=20.0, deployment=Deployment(loopback=True, shared_secrets=frozenset({SHARED})))
+@scenario(grain=20.0, deployment=Deployment(loopback=True, shared_secrets=frozenset({SHARED})))
 def test_group_of_two_clusters_is_scaled_by_the_first_and_the_second_reports_it(
-    world: StoryWorld,
+    world: ScenarioWorld,
 ) -> None:
     """A second policy under another name points at the same cluster, as in two deployments of one team by mistake."""
     world.put_secret(SHARED, world.server.kubeconfig())
@@ -60,7 +60,7 @@ def test_group_of_two_clusters_is_scaled_by_the_first_and_the_second_reports_it(
     _shopping_stands_back(world)
 
 
-def _shopping_stands_back(world: StoryWorld) -> None:
+def _shopping_stands_back(world: ScenarioWorld) -> None:
     """Of two policies that want one group, `shop` owns it, and `shopping` reports that."""
     world.scale("web", 12)
     world.minutes(4)
@@ -72,8 +72,8 @@ def _shopping_stands_back(world: StoryWorld) -> None:
     assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster shop")}
 
 
-@story(grain=20.0)
-def test_policies_with_separate_secrets_for_one_cluster_share_group_ownership(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_policies_with_separate_secrets_for_one_cluster_share_group_ownership(world: ScenarioWorld) -> None:
     """The second team has its own kubeconfig, as in any management cluster of several teams."""
     world.put_secret("outscaler/shopping/kubeconfig", f"# of another team\n{world.server.kubeconfig()}")
     world.apply_policy(document("shop"))
@@ -87,8 +87,8 @@ def test_policies_with_separate_secrets_for_one_cluster_share_group_ownership(wo
     _shopping_stands_back(world)
 
 
-@story(grain=20.0)
-def test_ownership_recorded_under_a_secrets_name_is_still_respected(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_ownership_recorded_under_a_secrets_name_is_still_respected(world: ScenarioWorld) -> None:
     """It was recorded by a version that identified groups by the secret's name; the owner has not changed since."""
     former = ("clusterapi", f"outscaler/shop/kubeconfig#{WORKERS}")
     assert world.store.group_ownership.claim_groups("garage", [former]) == {}

@@ -9,31 +9,31 @@ from infra.emulators.controllers.capi.machines import MachineTimes
 from infra.emulators.controllers.manager import Pace
 from infra.emulators.virtual_sqs import Message, last, late, lost, twice, untouched
 from tests.scenario.policies import WEBHOOK, document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 
-def _pods_arrive(world: StoryWorld) -> None:
+def _pods_arrive(world: ScenarioWorld) -> None:
     world.apply_policy(document(webhook=WEBHOOK))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
     world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
 
-def _wake(world: StoryWorld) -> None:
+def _wake(world: ScenarioWorld) -> None:
     message = ReconcileMessage("shop", Cause.WEBHOOK.value, world.clock())
     world.redeliver("reconcile", encode(message).decode())
 
 
-def _four_nodes_came(world: StoryWorld) -> None:
+def _four_nodes_came(world: ScenarioWorld) -> None:
     assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
     assert len(world.writes("/events", "/configmaps")) == 1
     assert len(world.nodes()) == world.size("workers") == 4
     assert world.pending() == ()
 
 
-@story(grain=30.0)
-def test_every_duplicated_message_has_no_second_effect(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_every_duplicated_message_has_no_second_effect(world: ScenarioWorld) -> None:
     world.queues.tamper = twice
     _pods_arrive(world)
 
@@ -45,8 +45,8 @@ def test_every_duplicated_message_has_no_second_effect(world: StoryWorld) -> Non
     assert len(scheduled) == len(set(scheduled)), "the second of two scheduled messages asks for nothing"
 
 
-@story(grain=30.0)
-def test_reordered_scan_messages_have_the_same_result(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_reordered_scan_messages_have_the_same_result(world: ScenarioWorld) -> None:
     """Three scans a minute, each tick's arriving in reverse order, and the newest waiting message is always served
     first."""
     world.queues.pick = last
@@ -67,8 +67,8 @@ def _backwards(message: Message) -> list[Message]:
     return list(late(50.0)(message) if message.visible_at == message.sent_at else untouched(message))
 
 
-@story(grain=30.0)
-def test_operation_messages_five_minutes_late_have_no_effect(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_operation_messages_five_minutes_late_have_no_effect(world: ScenarioWorld) -> None:
     """The sweeper has sent the operation again by then; the late message finds it finished."""
     world.queues.tamper = lambda message: (late(300.0) if message.queue.startswith("act") else untouched)(message)
     _pods_arrive(world)
@@ -83,8 +83,8 @@ def test_operation_messages_five_minutes_late_have_no_effect(world: StoryWorld) 
     assert world.calls("act_clusterapi") == 2
 
 
-@story(grain=30.0)
-def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
@@ -103,8 +103,8 @@ def test_lost_scan_messages_are_replaced_when_the_queued_marker_expires(world: S
     assert len(world.passes) > before
 
 
-@story(grain=30.0)
-def test_second_of_two_simultaneous_reconciles_is_requeued(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_second_of_two_simultaneous_reconciles_is_requeued(world: ScenarioWorld) -> None:
     """The lease admits one of them. The other was a wake-up and may carry a newer event, so it is retried."""
     _pods_arrive(world)
     world.at("reconcile:observed", lambda: _wake(world))
@@ -118,8 +118,8 @@ def test_second_of_two_simultaneous_reconciles_is_requeued(world: StoryWorld) ->
     assert len({line["token"] for line in world.log if line["message"] == "pass"}) == len(world.passes)
 
 
-@story(grain=30.0)
-def test_reconcile_without_its_lease_cannot_act(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_reconcile_without_its_lease_cannot_act(world: ScenarioWorld) -> None:
     """It is paused until its lease has expired and then resumes, while another pass has planned."""
     _pods_arrive(world)
 
@@ -135,8 +135,8 @@ def test_reconcile_without_its_lease_cannot_act(world: StoryWorld) -> None:
     assert [line["error"] for line in fenced] == ["Fenced"]
 
 
-@story(grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0))))
-def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: StoryWorld) -> None:
+@scenario(grain=30.0, pace=Pace(machines=CapiControllerSettings(times=MachineTimes(provision=240.0))))
+def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: ScenarioWorld) -> None:
     """The snapshot still has the old size. What the operation has written since must not be treated as fulfilled."""
     world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)
     world.apply_policy(document())
@@ -156,8 +156,8 @@ def test_scale_up_that_ends_while_a_pass_reads_is_not_forgotten(world: StoryWorl
     assert len(world.nodes()) == world.size("workers") == 6, "18 pods, three to a node, and no node more"
 
 
-@story(grain=30.0)
-def test_thousand_events_at_once_cause_one_pass(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_thousand_events_at_once_cause_one_pass(world: ScenarioWorld) -> None:
     _pods_arrive(world)
     event = {
         "apiVersion": "v1",

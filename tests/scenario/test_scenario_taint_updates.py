@@ -8,17 +8,17 @@ from typing import Any
 from infra.emulators.controllers import objects
 from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 HARD = "ToBeDeletedByClusterAutoscaler"
 SOFT = "DeletionCandidateOfClusterAutoscaler"
 OPERATION, CORDONED = "outscaler.dev/operation", "outscaler.dev/cordoned"
 LATER = {"scaleDownUnneededTime": "2h"}
-"""No removal within any of these stories."""
+"""No removal within any of these scenarios."""
 
 
-def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
+def _two_nodes(world: ScenarioWorld, **options: Any) -> list[str]:
     """Two nodes; returns their names."""
     world.apply_policy(document(options={**LATER, **options}))
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
@@ -26,7 +26,7 @@ def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
     return sorted(world.nodes())
 
 
-def _mark(world: StoryWorld, name: str, value: str, **notes: str) -> None:
+def _mark(world: ScenarioWorld, name: str, value: str, **notes: str) -> None:
     """The taint and annotations that a removal leaves when its function dies in the middle."""
     node = clone(world.node(name))
     taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != SOFT]
@@ -35,7 +35,7 @@ def _mark(world: StoryWorld, name: str, value: str, **notes: str) -> None:
     world.kube.update("nodes", node)
 
 
-def _soft(world: StoryWorld) -> set[str]:
+def _soft(world: ScenarioWorld) -> set[str]:
     """Nodes with the soft taint."""
     return {
         name
@@ -44,12 +44,12 @@ def _soft(world: StoryWorld) -> set[str]:
     }
 
 
-def _writes_to_nodes(world: StoryWorld) -> int:
+def _writes_to_nodes(world: ScenarioWorld) -> int:
     return sum("/nodes/" in request for request in world.writes())
 
 
-@story(grain=30.0)
-def test_taint_of_a_finished_operation_is_removed_by_the_next_pass(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_taint_of_a_finished_operation_is_removed_by_the_next_pass(world: ScenarioWorld) -> None:
     left, other = _two_nodes(world)
     _mark(world, left, str(int(world.clock())), **{OPERATION: "remove-of-yesterday", CORDONED: "true"})
 
@@ -61,8 +61,8 @@ def test_taint_of_a_finished_operation_is_removed_by_the_next_pass(world: StoryW
     assert not world.is_marked(other)
 
 
-@story(grain=60.0)
-def test_taint_of_another_program_stays_as_long_as_a_removal_may_take(world: StoryWorld) -> None:
+@scenario(grain=60.0)
+def test_taint_of_another_program_stays_as_long_as_a_removal_may_take(world: ScenarioWorld) -> None:
     left, _ = _two_nodes(world)
     _mark(world, left, str(int(world.clock())))
 
@@ -73,8 +73,8 @@ def test_taint_of_another_program_stays_as_long_as_a_removal_may_take(world: Sto
     assert not world.is_marked(left)
 
 
-@story(grain=30.0)
-def test_unneeded_nodes_have_the_soft_taint_until_they_are_needed(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_unneeded_nodes_have_the_soft_taint_until_they_are_needed(world: ScenarioWorld) -> None:
     nodes = set(_two_nodes(world))
     world.minutes(2)
     assert _soft(world) == nodes
@@ -93,8 +93,8 @@ def test_unneeded_nodes_have_the_soft_taint_until_they_are_needed(world: StoryWo
     assert set(world.nodes()) == nodes
 
 
-@story(grain=30.0)
-def test_soft_taints_are_removed_when_the_option_is_off(world: StoryWorld) -> None:
+@scenario(grain=30.0)
+def test_soft_taints_are_removed_when_the_option_is_off(world: ScenarioWorld) -> None:
     nodes = set(_two_nodes(world))
     world.minutes(2)
     assert _soft(world) == nodes

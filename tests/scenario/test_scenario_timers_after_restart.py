@@ -11,14 +11,14 @@ from typing import Any
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
 from tests.scenario.policies import document, refusal
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 GROUP = "MachineDeployment/default/{}"
 OPTIONS = {"maxNodeProvisionTime": "8m", "scaleDownUnneededTime": "10m", "scaleDownDelayAfterAdd": "1m"}
 
 
-def _over_time(world: StoryWorld, what: Any) -> set[float]:
+def _over_time(world: ScenarioWorld, what: Any) -> set[float]:
     """Its values in the memory after each pass, where there are any."""
     found = set()
     for memory in world.passes:
@@ -29,8 +29,8 @@ def _over_time(world: StoryWorld, what: Any) -> set[float]:
     return found
 
 
-@story(quick=True, grain=20.0)
-def test_timers_backoff_requests_and_first_seen_times_survive_any_restart(world: StoryWorld) -> None:
+@scenario(quick=True, grain=20.0)
+def test_timers_backoff_requests_and_first_seen_times_survive_any_restart(world: ScenarioWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
     world.seed(
         objects.machine_deployment("base", 2, 1, 2),

@@ -21,7 +21,7 @@ OPTIONS = {"expander": ["priority", "least-waste"], "scaleDownUnneededTime": "2m
 
 
 @dataclass(frozen=True)
-class StoryTwoCloudsCluster:
+class ScenarioTwoProvidersCluster:
     """The world, the account, and the two scaling groups in order of preference."""
 
     world: LocalWorld
@@ -44,7 +44,7 @@ class StoryTwoCloudsCluster:
 
 
 @pytest.fixture(params=[False, True], ids=["one-process", "restarted"])
-def shop(request: pytest.FixtureRequest) -> Iterator[StoryTwoCloudsCluster]:
+def shop(request: pytest.FixtureRequest) -> Iterator[ScenarioTwoProvidersCluster]:
     account = AlicloudAccount()
     with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
         machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
@@ -64,10 +64,10 @@ def shop(request: pytest.FixtureRequest) -> Iterator[StoryTwoCloudsCluster]:
         )
         world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(180)
-        yield StoryTwoCloudsCluster(world, account, first, second)
+        yield ScenarioTwoProvidersCluster(world, account, first, second)
 
 
-def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: StoryTwoCloudsCluster) -> None:
+def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: ScenarioTwoProvidersCluster) -> None:
     shop.account.cloud.spoil(shop.first.id, NO_STOCK, times=100)
     shop.reports(2)
 
@@ -86,7 +86,7 @@ def test_group_out_of_stock_is_replaced_by_another_in_the_same_pass(shop: StoryT
 
 
 @pytest.mark.parametrize("place", ["grow:called", "grow:polled", "act:stepped", "act:recorded"])
-def test_death_around_a_purchase_buys_nothing_twice(shop: StoryTwoCloudsCluster, place: str) -> None:
+def test_death_around_a_purchase_buys_nothing_twice(shop: ScenarioTwoProvidersCluster, place: str) -> None:
     shop.world.kill_at(place, function="act_alicloud")
     shop.reports(3)
 
@@ -97,7 +97,7 @@ def test_death_around_a_purchase_buys_nothing_twice(shop: StoryTwoCloudsCluster,
     assert not shop.world.operations()
 
 
-def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: StoryTwoCloudsCluster) -> None:
+def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: ScenarioTwoProvidersCluster) -> None:
     shop.account.server.faults.next(VendorFault.SERVER_ERROR, times=-1)
     shop.reports(1)
     shop.world.seed(objects.deployment("web", replicas=3, cpu="2"))
@@ -110,7 +110,7 @@ def test_unavailable_cloud_does_not_stop_the_second_cloud(shop: StoryTwoCloudsCl
     assert any("alicloud" in json.dumps(gap) for gap in gaps)
 
 
-def test_burst_instances_are_deleted_by_id_and_workers_stay(shop: StoryTwoCloudsCluster) -> None:
+def test_burst_instances_are_deleted_by_id_and_workers_stay(shop: ScenarioTwoProvidersCluster) -> None:
     shop.reports(2)
     shop.world.step(300)
     assert len(shop.burst_nodes()) == 2

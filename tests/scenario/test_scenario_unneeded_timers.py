@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 
-@story(grain=20.0)
-def test_unneeded_timers_survive_a_restart(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_unneeded_timers_survive_a_restart(world: ScenarioWorld) -> None:
     """Unneeded for more than ten minutes, over eleven passes: the node is removed in the twelfth, not earlier."""
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 2, 1, 5))
@@ -36,8 +36,8 @@ def test_unneeded_timers_survive_a_restart(world: StoryWorld) -> None:
     assert [end["nodes"] for end in world.ended("remove")] == [idle]
 
 
-@story(grain=20.0)
-def test_cooldown_after_a_scale_up_survives_a_restart(world: StoryWorld) -> None:
+@scenario(grain=20.0)
+def test_cooldown_after_a_scale_up_survives_a_restart(world: ScenarioWorld) -> None:
     """Long-unneeded nodes stay for exactly ten minutes after the last scale-up."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
     world.seed(objects.machine_deployment("workers", 1, 1, 5))

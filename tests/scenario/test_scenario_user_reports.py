@@ -9,19 +9,19 @@ import yaml
 
 from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.runner import story
-from tests.scenario.scenario_world import StoryWorld
+from tests.scenario.runner import scenario
+from tests.scenario.scenario_world import ScenarioWorld
 
 GROUP = "MachineDeployment/default/workers"
 
 
-def status(world: StoryWorld) -> Any:
+def status(world: ScenarioWorld) -> Any:
     """The status as tools read it."""
     found = world.kube.peek("configmaps", "cluster-autoscaler-status", "kube-system")
     return yaml.load(found["data"]["status"], Loader=yaml.BaseLoader) if found is not None and "data" in found else None
 
 
-def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
+def events(world: ScenarioWorld, kind: str) -> list[tuple[str, str, bool]]:
     """Reason, message, and whether it has its object's uid (or a Node's name), of the events about such objects, in
     order of arrival."""
     found = [
@@ -35,7 +35,7 @@ def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
     )
 
 
-def grows(world: StoryWorld) -> None:
+def grows(world: ScenarioWorld) -> None:
     """Adds twelve pods to a cluster of one node; three more nodes are bought."""
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
@@ -44,8 +44,8 @@ def grows(world: StoryWorld) -> None:
     world.minutes(1)
 
 
-@story()
-def test_scale_up_is_visible_in_the_status_pod_events_and_counters(world: StoryWorld) -> None:
+@scenario()
+def test_scale_up_is_visible_in_the_status_pod_events_and_counters(world: ScenarioWorld) -> None:
     grows(world)
 
     found = status(world)
@@ -66,8 +66,8 @@ def test_scale_up_is_visible_in_the_status_pod_events_and_counters(world: StoryW
     assert all(uid for _, _, uid in events(world, "ConfigMap") + events(world, "Pod"))
 
 
-@story()
-def test_pass_that_dies_while_reporting_is_followed_by_one_that_reports(world: StoryWorld) -> None:
+@scenario()
+def test_pass_that_dies_while_reporting_is_followed_by_one_that_reports(world: ScenarioWorld) -> None:
     world.kill_at("reconcile:sent", function="reconcile")
     grows(world)
     world.minutes(4)
@@ -78,8 +78,8 @@ def test_pass_that_dies_while_reporting_is_followed_by_one_that_reports(world: S
     assert world.store.journal.ledger(world.name).counts == {"scaled_up_nodes_total": 3.0}
 
 
-@story()
-def test_shadow_cluster_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
+@scenario()
+def test_shadow_cluster_is_not_written_to_and_has_metrics(world: ScenarioWorld) -> None:
     world.apply_policy(document(mode="shadow", metrics="full"))
     world.seed(objects.machine_deployment("workers", 1, 1, 8), objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(3)
@@ -89,8 +89,8 @@ def test_shadow_cluster_is_not_written_to_and_has_metrics(world: StoryWorld) -> 
     assert {"cluster_autoscaler_nodes_count", "cluster_autoscaler_cluster_safe_to_autoscale"} <= names
 
 
-@story()
-def test_status_configmap_is_not_written_when_disabled(world: StoryWorld) -> None:
+@scenario()
+def test_status_configmap_is_not_written_when_disabled(world: ScenarioWorld) -> None:
     world.apply_policy(document(options={"writeStatusConfigmap": False}))
     world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(3)

@@ -67,7 +67,7 @@ def test_docs_repair_backoff_delays_equal_the_code() -> None:
 def test_docs_hourly_disruption_limit_example() -> None:
     at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
     before = Memory(breaker=BreakerState(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
-    picked = SelectionBuilderPool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
+    picked = SelectionBuilderPool().group("g", 3).pick(before, max_disruption=MaxDisruption(nodes_per_hour=5))
     assert len(goes(picked)) == 2
     room = Reason.of(ReasonCode.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
     assert picked.held == {"g-e02": room}
@@ -75,14 +75,16 @@ def test_docs_hourly_disruption_limit_example() -> None:
 
 def test_docs_percentage_disruption_limit_example() -> None:
     pool = SelectionBuilderPool().group("g", 30, others=10)
-    picked = pool.pick(brake=MaxDisruption(share=0.25))
+    picked = pool.pick(max_disruption=MaxDisruption(share=0.25))
     assert goes(picked) == []
     assert why(picked) == {ReasonCode.DISRUPTION_BRAKE}
     assert "30 of 40 nodes at once, share 25%" in sentence(picked.held["g-e00"])
     on = Memory(breaker=picked.brake)
-    assert goes(pool.pick(on, only=["g-e00"], brake=MaxDisruption(share=0.25))) == []
+    assert goes(pool.pick(on, only=["g-e00"], max_disruption=MaxDisruption(share=0.25))) == []
     released = msgspec.structs.replace(on, released_until=NOW + 3600)
-    assert len(goes(pool.pick(released, brake=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism
+    assert (
+        len(goes(pool.pick(released, max_disruption=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism
+    )
 
 
 def test_docs_example_of_a_paused_unneeded_timer() -> None:

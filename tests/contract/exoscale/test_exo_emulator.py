@@ -10,7 +10,7 @@ from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, E
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.fixtures import ZoneClient
 
-NOBODY = "e5000000-0000-4000-8000-000000009999"
+UNKNOWN_ID = "e5000000-0000-4000-8000-000000009999"
 
 
 def _web(desk: ZoneClient, size: int = 2) -> tuple[Nodepool, str]:
@@ -158,7 +158,7 @@ def test_exoscale_emulator_refuses_an_invalid_size(body: object, status: int) ->
     assert pool.size == 1
 
 
-@pytest.mark.parametrize("ids", [[], [NOBODY], ["../x"], "text", None])
+@pytest.mark.parametrize("ids", [[], [UNKNOWN_ID], ["../x"], "text", None])
 def test_exoscale_emulator_refuses_an_empty_eviction(ids: object) -> None:
     desk = ZoneClient()
     pool = desk.zone.add_pool("own", size=2)
@@ -177,12 +177,12 @@ def test_exoscale_emulator_hidden_pool_changes_only_through_its_nodepool(desk: Z
 @pytest.mark.parametrize(
     "path",
     [
-        f"/instance/{NOBODY}",
-        f"/instance-pool/{NOBODY}",
-        f"/sks-cluster/{NOBODY}",
-        f"/operation/{NOBODY}",
-        f"/instance-type/{NOBODY}",
-        f"/sks-cluster/{NOBODY}/nodepool/{NOBODY}",
+        f"/instance/{UNKNOWN_ID}",
+        f"/instance-pool/{UNKNOWN_ID}",
+        f"/sks-cluster/{UNKNOWN_ID}",
+        f"/operation/{UNKNOWN_ID}",
+        f"/instance-type/{UNKNOWN_ID}",
+        f"/sks-cluster/{UNKNOWN_ID}/nodepool/{UNKNOWN_ID}",
         "/quota/nothing",
     ],
 )
@@ -292,7 +292,7 @@ def test_exoscale_emulator_deleted_pool_vanishes_after_a_while(desk: ZoneClient)
 @pytest.mark.parametrize("form", ["message", "error", "problem", "text"])
 def test_exoscale_emulator_error_bodies_have_all_vendor_forms(desk: ZoneClient, form: str) -> None:
     desk.front.form = form
-    answer = desk.send("GET", f"/instance/{NOBODY}")
+    answer = desk.send("GET", f"/instance/{UNKNOWN_ID}")
     assert answer.status == 404
     told = {
         "message": lambda body: json.loads(body)["message"],
@@ -300,7 +300,7 @@ def test_exoscale_emulator_error_bodies_have_all_vendor_forms(desk: ZoneClient, 
         "problem": lambda body: json.loads(body)["detail"],
         "text": lambda body: body.decode(),
     }[form](answer.body)
-    assert NOBODY in told
+    assert UNKNOWN_ID in told
 
 
 def test_exoscale_emulator_rate_limit_states_when_to_retry(desk: ZoneClient) -> None:

@@ -104,10 +104,10 @@ def test_exoscale_sdk_sees_an_operation_fail(drive: Drive) -> None:
 
 
 def test_exoscale_sdk_raises_its_own_errors(drive: Drive) -> None:
-    nobody = "e5000000-0000-4000-8000-000000009999"
+    unknown_id = "e5000000-0000-4000-8000-000000009999"
     pool = drive.zone.add_pool("own", size=1)
     with pytest.raises(drive.errors.ExoscaleAPIClientException) as missing:
-        drive.client.get_instance(id=nobody)
+        drive.client.get_instance(id=unknown_id)
     assert missing.value.response.status_code == 404
     with pytest.raises(drive.errors.ExoscaleAPIClientException) as wrong:
         drive.make(KEY, "another-secret", url=drive.server.root).list_instances()

@@ -52,7 +52,7 @@ class ExoscaleBench:
     """See Bench. Tests of Exoscale alone may also set up zone and server directly.
 
     standalone: groups are Instance Pools without an SKS Nodepool. settings: policy settings in addition to those that a
-    bench needs; operations: the operations that the keys' role allows, None for all; shelf: the cache that its
+    bench needs; operations: the operations that the keys' role allows, None for all; shared_cache: the cache that its
     providers share.
     """
 
@@ -78,7 +78,7 @@ class ExoscaleBench:
         self.checker = checker()
         self.server.front.watches.append(self.checker.watch)
         self.settings: dict[str, str] = {}
-        self.shelf: Cache = NullCache()
+        self.shared_cache: Cache = NullCache()
         self._standalone, self._operations, self._theirs = standalone, operations, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
@@ -173,7 +173,11 @@ class ExoscaleBench:
         """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
+            deployment=LOOPBACK,
+            sleep=self._sleep,
+            chance=lambda: 0.5,
+            rate_limiter=self._pacer,
+            cache=self.shared_cache,
         )
         return Connection(
             "ours",

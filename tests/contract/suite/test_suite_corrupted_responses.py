@@ -75,7 +75,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[SuiteSpoiltFixture]:
             for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)
         ]
         if bench.name == "cherryservers":
-            bench.shelf.get = lambda key: None  # every observation is also planned
+            bench.shared_cache.get = lambda key: None  # every observation is also planned
         nodes = bench.nodes()
         yield SuiteSpoiltFixture(bench, ids, nodes, bench.provider().observe(nodes))
 

@@ -58,6 +58,6 @@ def test_quiet_tick_with_twenty_scaling_groups_writes_five_items_at_most(
         with Costs(stage) as costs:
             a_tick(stage)
         assert costs.items <= 5
-        assert costs.reads <= 27, "the shelf's two rows beside what a tick reads anyway"
+        assert costs.reads <= 27, "two cache rows in addition to the reads of every tick"
         calls = [call.action for call in account.server.log[before:]]
         assert sorted(calls) == ["DescribeScalingGroups"] + ["DescribeScalingInstances"] * GROUPS

@@ -60,5 +60,5 @@ def test_quiet_tick_with_twenty_pools_makes_one_call_and_writes_five_items_at_mo
         with Costs(stage) as costs:
             a_tick(stage)
         assert costs.items <= 5
-        assert costs.reads <= 27, "the shelf's two rows beside what a tick reads anyway"
+        assert costs.reads <= 27, "the shared_cache's two rows beside what a tick reads anyway"
         assert [call.action for call in account.server.log[before:]] == ["list_servers"]

@@ -59,7 +59,7 @@ def test_quiet_tick_with_16_nodepools_makes_4_calls_and_writes_5_items_at_most(
         with Costs(stage) as costs:
             a_tick(stage)
         assert costs.items <= 5
-        assert costs.reads <= 27, "the shelf's rows beside what a tick reads anyway"
+        assert costs.reads <= 27, "cache rows in addition to the reads of every tick"
         calls = {call.operation for call in account.server.log[before:]}
         assert len(account.server.log) - before <= 4
         assert (

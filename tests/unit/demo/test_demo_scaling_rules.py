@@ -116,7 +116,7 @@ def test_demo_refused_rule_object_is_not_a_success() -> None:
     assert len(ledger.rules_wrong) == 1
 
 
-class StoryRulesRecorder:
+class DemoRulesRecorder:
     """A project with a pool of two flavours, the preferred one sold out, and its observer."""
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class StoryRulesRecorder:
 
 
 def test_demo_counts_huawei_orders_refusals_and_nodes_once_each() -> None:
-    watched = StoryRulesRecorder()
+    watched = DemoRulesRecorder()
     watched.later(1.0)
     assert watched.heard.lines == [], "what is there already is no news"
     watched.scale(2, "m7")

@@ -8,58 +8,62 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.policy import Options
 from tests.cases import each_row
-from tests.unit.operations.harness import Story, remove
+from tests.unit.operations.harness import OperationFixture, remove
 
 
-def goes(story: Story) -> Operation:
+def goes(fixture: OperationFixture) -> Operation:
     """Two nodes, one of them drained."""
-    story.group(3)
+    fixture.group(3)
     keys = tuple(f"default/p-{n}" for n in range(3))
     for key in keys:
-        story.cluster.add_pod(key, "g-1")
+        fixture.cluster.add_pod(key, "g-1")
     return remove("g-1", "g-3", evict={"g-1": keys})
 
 
-def stays(story: Story) -> Operation:
+def stays(fixture: OperationFixture) -> Operation:
     """One empty node, and one blocked by a budget."""
-    operation = goes(story)
-    story.cluster.add_budget("web", ["default/p-1"], room=0)
+    operation = goes(fixture)
+    fixture.cluster.add_budget("web", ["default/p-1"], room=0)
     return operation
 
 
-def refused(story: Story) -> Operation:
+def refused(fixture: OperationFixture) -> Operation:
     """The provider refuses to go below its minimum."""
-    operation = goes(story)
-    story.provider.pools["g"].min = 2
+    operation = goes(fixture)
+    fixture.provider.pools["g"].min = 2
     return operation
 
 
-def long(story: Story) -> Operation:
+def long(fixture: OperationFixture) -> Operation:
     """Fifty pods in two groups, with grace periods of ten minutes, and a budget that delays some of them."""
-    story.options = Options(drain_priority_config=((0, 600), (1000, 600)))
-    story.group(2)
+    fixture.options = Options(drain_priority_config=((0, 600), (1000, 600)))
+    fixture.group(2)
     keys = tuple(f"default/p-{n:02}" for n in range(50))
     for number, key in enumerate(keys):
-        story.cluster.add_pod(key, "g-1", grace=900.0, priority=2000 if number % 3 else 0)
-    story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, priority=2_000_001_000)
+        fixture.cluster.add_pod(key, "g-1", grace=900.0, priority=2000 if number % 3 else 0)
+    fixture.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, priority=2_000_001_000)
     return remove("g-1", evict={"g-1": keys})
 
 
-SCENES: list[Callable[[Story], Operation]] = [goes, stays, refused, long]
+SCENES: list[Callable[[OperationFixture], Operation]] = [goes, stays, refused, long]
 
 
-def run(scene: Callable[[Story], Operation], kill_at: int | None) -> tuple[Story, Succeeded | Failed]:
-    story = Story(polls=2, kill_at=kill_at)
-    return story, story.play(scene(story))
+def run(
+    scene: Callable[[OperationFixture], Operation], kill_at: int | None
+) -> tuple[OperationFixture, Succeeded | Failed]:
+    fixture = OperationFixture(polls=2, kill_at=kill_at)
+    return fixture, fixture.play(scene(fixture))
 
 
-def state(story: Story) -> tuple[object, ...]:
-    nodes = sorted((node.name, node.unschedulable, len(node.taints)) for node in story.cluster.nodes.values())
-    return nodes, sorted(story.provider.deleted), story.provider.pools["g"].target
+def state(fixture: OperationFixture) -> tuple[object, ...]:
+    nodes = sorted((node.name, node.unschedulable, len(node.taints)) for node in fixture.cluster.nodes.values())
+    return nodes, sorted(fixture.provider.deleted), fixture.provider.pools["g"].target
 
 
 @each_row("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_operation_killed_anywhere_and_redelivered_ends_the_same(scene: Callable[[Story], Operation]) -> None:
+def test_operation_killed_anywhere_and_redelivered_ends_the_same(
+    scene: Callable[[OperationFixture], Operation],
+) -> None:
     whole, outcome = run(scene, None)
     assert len(whole.checkpoints) >= 6
     for kill_at in range(len(whole.checkpoints)):
@@ -70,28 +74,28 @@ def test_operation_killed_anywhere_and_redelivered_ends_the_same(scene: Callable
 
 
 @each_row("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_operation_steps_run_twice_change_nothing_more(scene: Callable[[Story], Operation]) -> None:
+def test_operation_steps_run_twice_change_nothing_more(scene: Callable[[OperationFixture], Operation]) -> None:
     whole, outcome = run(scene, None)
-    story = Story(polls=2)
-    operation = scene(story)
+    fixture = OperationFixture(polls=2)
+    operation = scene(fixture)
     ended: object = None
     while not isinstance(ended, Succeeded | Failed):
-        story.step(operation)  # a first executor, overtaken before it could record
-        operation, ended = story.step(operation)
-    assert state(story) == state(whole)
+        fixture.step(operation)  # a first executor, overtaken before it could record
+        operation, ended = fixture.step(operation)
+    assert state(fixture) == state(whole)
     assert type(ended) is type(outcome)
 
 
 def test_removal_leaves_no_taint_on_a_node_that_stays() -> None:
     for kill_at in range(20):
-        story, _ = run(stays, kill_at)
-        assert all(not node.taints and not node.unschedulable for node in story.cluster.nodes.values())
+        fixture, _ = run(stays, kill_at)
+        assert all(not node.taints and not node.unschedulable for node in fixture.cluster.nodes.values())
 
 
 def test_long_drain_killed_anywhere_evicts_no_pod_twice() -> None:
     whole, _ = run(long, None)
     for kill_at in range(len(whole.checkpoints)):
-        story, _ = run(long, kill_at)
-        asked = [name for verb, name in story.cluster.calls if verb == "evict"]
+        fixture, _ = run(long, kill_at)
+        asked = [name for verb, name in fixture.cluster.calls if verb == "evict"]
         assert len(asked) == len(set(asked)) == 51, f"killed at {whole.checkpoints[kill_at]} ({kill_at})"
-        assert story.provider.deleted == ["g-1"]
+        assert fixture.provider.deleted == ["g-1"]

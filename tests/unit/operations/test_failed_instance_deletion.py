@@ -7,7 +7,7 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers import errors
 from infra.emulators.fake_provider import InMemoryProvider
 from tests.cases import each_row
-from tests.unit.operations.harness import Story, grow, make
+from tests.unit.operations.harness import OperationFixture, grow, make
 
 
 class DiscardReleaseRequest(InMemoryProvider):
@@ -23,11 +23,11 @@ class DiscardReleaseRequest(InMemoryProvider):
         return super().release(operation)
 
 
-def _story() -> tuple[Story, DiscardReleaseRequest]:
-    story, provider = Story(), DiscardReleaseRequest()
-    story.provider = provider
+def _story() -> tuple[OperationFixture, DiscardReleaseRequest]:
+    fixture, provider = OperationFixture(), DiscardReleaseRequest()
+    fixture.provider = provider
     provider.add_pool("g", size=2)
-    return story, provider
+    return fixture, provider
 
 
 def _discard(step: str = "", **data: str) -> Operation:
@@ -38,16 +38,16 @@ def _discard(step: str = "", **data: str) -> Operation:
 
 @each_row("left", ["", "{", "null", "[]", '{"cls":1}'])
 def test_delete_instances_with_an_unreadable_reason_still_ends(left: str) -> None:
-    story, provider = _story()
-    outcome = story.play(_discard("release", **{"own.failure": left}))
+    fixture, provider = _story()
+    outcome = fixture.play(_discard("release", **{"own.failure": left}))
     assert isinstance(outcome, Failed)
     assert provider.released == ["g-2"]
 
 
 def test_delete_instances_of_a_dead_attempt_is_rolled_back_once_joined() -> None:
-    story, provider = _story()
-    story.cluster.add_node("g-2")
-    outcome = story.play(_discard("delete"))
+    fixture, provider = _story()
+    fixture.cluster.add_node("g-2")
+    outcome = fixture.play(_discard("delete"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Conflict"
     assert provider.released == ["g-2"]
@@ -55,18 +55,18 @@ def test_delete_instances_of_a_dead_attempt_is_rolled_back_once_joined() -> None
 
 
 def test_delete_instances_refusal_is_the_outcome_after_the_rollback() -> None:
-    story, provider = _story()
+    fixture, provider = _story()
     provider.fail_next("remove", errors.Unauthorized("no"))
-    outcome = story.play(_discard())
+    outcome = fixture.play(_discard())
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "Unauthorized"
     assert provider.released == ["g-2"]
 
 
 def test_delete_instances_counts_a_vanished_machine_as_deleted() -> None:
-    story, provider = _story()
-    story.play(grow(2, 3))
+    fixture, provider = _story()
+    fixture.play(grow(2, 3))
     provider.fail_next("remove", errors.Unauthorized("no"), late=True)
     late = make(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "memory://g-3", "g-3"),))
-    assert isinstance(story.play(late), Succeeded)
+    assert isinstance(fixture.play(late), Succeeded)
     assert provider.deleted == ["g-3"]

@@ -10,157 +10,157 @@ from chalicelib.model.outcome import Failed, InProgress, Succeeded
 from chalicelib.model.policy import Options
 from chalicelib.operations.poll_backoff import PollBackoff
 from tests.cases import each_row
-from tests.unit.operations.harness import START, Story, remove
+from tests.unit.operations.harness import START, OperationFixture, remove
 from tests.unit.operations.test_removal_steps import kept
 
 HARD = TO_BE_DELETED
 
 
 def test_taint_names_its_operation() -> None:
-    story = Story()
-    story.group(1)
-    story.play_until(remove("g-1", id="remove-7"), "recheck")
-    assert story.cluster.nodes["g-1"].operation == "remove-7"
+    fixture = OperationFixture()
+    fixture.group(1)
+    fixture.play_until(remove("g-1", id="remove-7"), "recheck")
+    assert fixture.cluster.nodes["g-1"].operation == "remove-7"
 
 
 def test_one_failed_taint_rolls_back_the_whole_removal_batch() -> None:
-    story = Story()
-    story.group(3)
-    operation = story.play_until(remove("g-1", "g-2", "g-3"), "taint")
+    fixture = OperationFixture()
+    fixture.group(3)
+    operation = fixture.play_until(remove("g-1", "g-2", "g-3"), "taint")
     calls = iter([None, kube.Invalid("admission webhook denied the request", status=400)])
-    put = story.cluster.taint
+    put = fixture.cluster.taint
 
     def fail_second(name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
         if error := next(calls, None):
             raise error
         put(name, taint, operation=operation, cordon=cordon)
 
-    story.cluster.taint = fail_second  # type: ignore[method-assign]
-    outcome = story.play(operation)
+    fixture.cluster.taint = fail_second  # type: ignore[method-assign]
+    outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "ClusterInvalid"
-    assert all(kept(story, name) for name in ("g-1", "g-2", "g-3"))
-    assert all(not node.operation for node in story.cluster.nodes.values())
+    assert all(kept(fixture, name) for name in ("g-1", "g-2", "g-3"))
+    assert all(not node.operation for node in fixture.cluster.nodes.values())
 
 
 def test_removal_skips_a_node_tainted_by_another_operation_meanwhile() -> None:
-    story = Story()
-    story.group(1)
-    operation = story.play_until(remove("g-1"), "recheck")
-    theirs = msgspec.structs.replace(story.cluster.nodes["g-1"], operation="remove-2")
-    story.cluster.nodes["g-1"] = theirs
-    outcome = story.play(operation)
+    fixture = OperationFixture()
+    fixture.group(1)
+    operation = fixture.play_until(remove("g-1"), "recheck")
+    theirs = msgspec.structs.replace(fixture.cluster.nodes["g-1"], operation="remove-2")
+    fixture.cluster.nodes["g-1"] = theirs
+    outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.message == "node g-1: operation remove-2 has marked it meanwhile"
-    assert story.cluster.nodes["g-1"] == theirs
-    assert story.provider.deleted == []
+    assert fixture.cluster.nodes["g-1"] == theirs
+    assert fixture.provider.deleted == []
 
 
 def test_removal_takes_over_leftover_taint_and_cordon_of_another_operation() -> None:
-    story = Story()
-    story.group(1)
-    story.cluster.taint("g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True)
-    operation = story.play_until(remove("g-1"), "recheck")
-    node = story.cluster.nodes["g-1"]
+    fixture = OperationFixture()
+    fixture.group(1)
+    fixture.cluster.taint("g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True)
+    operation = fixture.play_until(remove("g-1"), "recheck")
+    node = fixture.cluster.nodes["g-1"]
     assert (node.operation, node.taint(HARD)) == ("remove-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))))
-    story.cluster.add_pod("default/late", "g-1")
-    assert isinstance(story.play(operation), Failed)
-    assert kept(story, "g-1")
+    fixture.cluster.add_pod("default/late", "g-1")
+    assert isinstance(fixture.play(operation), Failed)
+    assert kept(fixture, "g-1")
 
 
 # This also holds after minutes of draining: a user may remove the taint at any time, and that is obeyed.
 @each_row("change", ["untainted", "disabled", "other machine", "new pod"])
 def test_removal_rechecks_the_node_right_before_the_deletion(change: str) -> None:
-    story = Story()
-    story.group(1)
-    story.cluster.add_pod("default/p", "g-1")
-    operation = story.play_until(remove("g-1", evict={"g-1": ("default/p",)}), "delay")
-    node = story.cluster.nodes["g-1"]
+    fixture = OperationFixture()
+    fixture.group(1)
+    fixture.cluster.add_pod("default/p", "g-1")
+    operation = fixture.play_until(remove("g-1", evict={"g-1": ("default/p",)}), "delay")
+    node = fixture.cluster.nodes["g-1"]
     if change == "untainted":
-        story.cluster.untaint("g-1", HARD, operation=operation.spec.id, uncordon=True)
+        fixture.cluster.untaint("g-1", HARD, operation=operation.spec.id, uncordon=True)
     elif change == "disabled":
-        story.cluster.nodes["g-1"] = msgspec.structs.replace(node, scale_down_disabled=True)
+        fixture.cluster.nodes["g-1"] = msgspec.structs.replace(node, scale_down_disabled=True)
         assert SCALE_DOWN_DISABLED.endswith("scale-down-disabled")
     elif change == "other machine":
-        story.cluster.nodes["g-1"] = msgspec.structs.replace(node, provider_id="memory://another")
+        fixture.cluster.nodes["g-1"] = msgspec.structs.replace(node, provider_id="memory://another")
     else:
-        story.cluster.add_pod("default/fast", "g-1")
-    assert isinstance(story.play(operation), Failed)
-    assert story.provider.deleted == []
+        fixture.cluster.add_pod("default/fast", "g-1")
+    assert isinstance(fixture.play(operation), Failed)
+    assert fixture.provider.deleted == []
 
 
 def test_removal_repeats_an_outdated_recheck_before_the_deletion() -> None:
-    story = Story()
-    story.group(1)
-    operation = story.play_until(remove("g-1"), "delete")
-    story.now += 180.0  # the message was lost, and the sweeper sent another
-    story.cluster.add_pod("default/fast", "g-1")
-    outcome = story.play(operation)
+    fixture = OperationFixture()
+    fixture.group(1)
+    operation = fixture.play_until(remove("g-1"), "delete")
+    fixture.now += 180.0  # the message was lost, and the sweeper sent another
+    fixture.cluster.add_pod("default/fast", "g-1")
+    outcome = fixture.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.message == "node g-1: pod default/fast was bound to it during the drain"
-    assert kept(story, "g-1")
+    assert kept(fixture, "g-1")
 
 
 def test_removal_deletes_the_machine_of_a_node_that_vanished_by_itself() -> None:
-    story = Story()
-    story.group(1)
-    operation = story.play_until(remove("g-1"), "delay")
-    story.cluster.remove_node("g-1")
-    assert isinstance(story.play(operation), Succeeded)
-    assert story.provider.deleted == ["g-1"]
+    fixture = OperationFixture()
+    fixture.group(1)
+    operation = fixture.play_until(remove("g-1"), "delay")
+    fixture.cluster.remove_node("g-1")
+    assert isinstance(fixture.play(operation), Succeeded)
+    assert fixture.provider.deleted == ["g-1"]
 
 
 # kubernetes#125491: provisioning a volume takes minutes while the pod has no node yet.
 def test_removal_keeps_a_node_on_which_a_volume_is_being_provisioned() -> None:
-    story = Story()
-    story.group(2)
-    story.cluster.claims = {"default/data-db-0": "g-1", "default/other": "g-2"}
-    outcome = story.play(remove("g-1"))
+    fixture = OperationFixture()
+    fixture.group(2)
+    fixture.cluster.claims = {"default/data-db-0": "g-1", "default/other": "g-2"}
+    outcome = fixture.play(remove("g-1"))
     assert isinstance(outcome, Failed)
     assert outcome.error_class == "NodeNotEmpty"
     assert outcome.message == (
         "node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is about to be bound"
     )
-    assert kept(story, "g-1")
+    assert kept(fixture, "g-1")
 
 
 @each_row(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
 def test_delay_annotation_postpones_the_deletion_up_to_two_minutes(cleared: float | None, least: float) -> None:
-    story = Story()
-    story.group(1)
-    story.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/x"])
-    operation = story.play_until(remove("g-1"), "delay")
-    began = story.now
+    fixture = OperationFixture()
+    fixture.group(1)
+    fixture.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/x"])
+    operation = fixture.play_until(remove("g-1"), "delay")
+    began = fixture.now
     outcome: object = None
     while not isinstance(outcome, Succeeded | Failed):
-        if cleared is not None and story.now >= began + cleared:
-            node = story.cluster.nodes.get("g-1")
+        if cleared is not None and fixture.now >= began + cleared:
+            node = fixture.cluster.nodes.get("g-1")
             if node is not None:
-                story.cluster.nodes["g-1"] = msgspec.structs.replace(node, delays=())
-        operation, outcome = story.step(operation)
+                fixture.cluster.nodes["g-1"] = msgspec.structs.replace(node, delays=())
+        operation, outcome = fixture.step(operation)
     assert isinstance(outcome, Succeeded)
-    assert least <= story.now - began <= least + 15.0
+    assert least <= fixture.now - began <= least + 15.0
 
 
 def test_removal_detects_a_vendor_that_reports_deletion_without_deleting() -> None:
-    story = Story()
-    story.group(1)
-    story.provider.on_delete = None
-    outcome = story.play(remove("g-1"))
+    fixture = OperationFixture()
+    fixture.group(1)
+    fixture.provider.on_delete = None
+    outcome = fixture.play(remove("g-1"))
     assert isinstance(outcome, Succeeded)
     assert outcome.facts["unconfirmed"] == "g-1"
-    assert [step for step, _ in story.steps].count("confirm") <= 10
+    assert [step for step, _ in fixture.steps].count("confirm") <= 10
 
 
 def test_removal_polls_a_slow_deletion_at_growing_intervals() -> None:
-    story = Story(polls=1000)
-    story.group(1)
-    operation = story.play_until(remove("g-1"), "poll")
-    began = story.now
-    while story.now < began + 600.0:
-        operation, outcome = story.step(operation)
+    fixture = OperationFixture(polls=1000)
+    fixture.group(1)
+    operation = fixture.play_until(remove("g-1"), "poll")
+    began = fixture.now
+    while fixture.now < began + 600.0:
+        operation, outcome = fixture.step(operation)
         assert isinstance(outcome, InProgress)
-    assert [step for step, _ in story.steps].count("poll") <= 25
+    assert [step for step, _ in fixture.steps].count("poll") <= 25
 
 
 # -- waiting across functions
@@ -194,9 +194,9 @@ def test_wait_delays_grow_up_to_the_limit() -> None:
 
 
 def test_removal_without_cordon_records_no_cordon() -> None:
-    story = Story(options=Options(cordon_node_before_terminating=False))
-    story.group(1)
-    story.cluster.add_pod("default/late", "g-1")
-    story.cluster.add_node("g-1", cordoned=True)
-    assert isinstance(story.play(remove("g-1")), Failed)
-    assert story.cluster.nodes["g-1"].unschedulable
+    fixture = OperationFixture(options=Options(cordon_node_before_terminating=False))
+    fixture.group(1)
+    fixture.cluster.add_pod("default/late", "g-1")
+    fixture.cluster.add_node("g-1", cordoned=True)
+    assert isinstance(fixture.play(remove("g-1")), Failed)
+    assert fixture.cluster.nodes["g-1"].unschedulable

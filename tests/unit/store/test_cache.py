@@ -19,8 +19,8 @@ TYPES = b'[{"InstanceTypeId":"ecs.g7.large","CpuCoreCount":2,"MemorySize":8.0}]'
 
 
 def test_cache_value_is_found_by_another_function(bench: StoreFixture) -> None:
-    shelf: Cache = bench.store.cache
-    shelf.put(f"types/{bench.cluster}", TYPES, DAY)
+    cache: Cache = bench.store.cache
+    cache.put(f"types/{bench.cluster}", TYPES, DAY)
     assert bench.fresh().cache.get(f"types/{bench.cluster}") == TYPES
     assert bench.fresh().cache.get(f"types/{bench.cluster}/other") is None
 

@@ -285,16 +285,16 @@ def test_cherry_api_calls_keep_even_intervals() -> None:
 
 
 def test_cherry_api_second_template_within_an_hour_makes_no_call() -> None:
-    shelf, clock = Board(), ScriptedApiClock()
+    shared_cache, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: Reply(200, PLAN)) as server:
         for _ in range(3):
-            plan = open_to(server.url, shelf=shelf, clock=clock).plan("amd-ryzen-9950x")
+            plan = open_to(server.url, shared_cache=shared_cache, clock=clock).plan("amd-ryzen-9950x")
             assert plan is not None
             assert plan.specs.memory.total == 192
             clock.now += 1100
         assert len(server.requests) == 1
         clock.now += 400
-        open_to(server.url, shelf=shelf, clock=clock).plan("amd-ryzen-9950x")
+        open_to(server.url, shared_cache=shared_cache, clock=clock).plan("amd-ryzen-9950x")
         assert [seen.path for seen in server.requests] == ["/v1/plans/amd-ryzen-9950x"] * 2
 
 

@@ -331,7 +331,7 @@ def test_cherry_remove_failure_of_many_names_ten() -> None:
 
 def test_cherry_remove_without_a_cache_may_repeat_but_deletes_no_other_server() -> None:
     cloud = world(stale=50)
-    cloud.shelf.put = lambda *_: None  # type: ignore[method-assign]
+    cloud.shared_cache.put = lambda *_: None  # type: ignore[method-assign]
     assert isinstance(drive(cloud, remove(3, 1000)), Succeeded)
     assert isinstance(drive(cloud, remove(3, 1000)), Succeeded)
     assert cloud.deleted == [1000]

@@ -326,7 +326,7 @@ def test_cherry_observation_writes_nothing() -> None:
     cloud.add(2)
     seen(cloud)
     assert cloud.writes() == []
-    assert cloud.shelf.rows == {}
+    assert cloud.shared_cache.rows == {}
 
 
 @each_row("kind", list(OperationKind))

@@ -32,14 +32,14 @@ def test_exoscale_quota_is_cached_for_five_minutes_and_fresh_where_needed() -> N
     with HttpScript([said(200, {**QUOTA, "usage": number}) for number in range(4, 9)]) as server:
 
         def quota() -> Quota:
-            return api_for(server.url, clock=clock, shelf=board).quota()
+            return api_for(server.url, clock=clock, cache=board).quota()
 
         assert quota() == quota() == Quota("instance", 4, 20)
         clock.now += 299.0
         assert quota().usage == 4
         clock.now += 2.0
         assert quota().usage == 5
-        assert api_for(server.url, clock=clock, shelf=board).quota_now().usage == 6
+        assert api_for(server.url, clock=clock, cache=board).quota_now().usage == 6
         assert quota().usage == 6
         clock.now -= 3600.0
         assert quota().usage == 7
@@ -52,7 +52,7 @@ def test_exoscale_unreadable_quota_uses_the_last_one_for_a_day(reply: Reply) -> 
     with HttpScript([said(200, QUOTA), *[reply] * 20]) as server:
 
         def quota() -> Quota:
-            return api_for(server.url, clock=clock, shelf=board).quota()
+            return api_for(server.url, clock=clock, cache=board).quota()
 
         assert quota().limit == 20
         clock.now += 23 * 3600.0
@@ -80,7 +80,7 @@ def test_exoscale_unreadable_quota_uses_the_last_one_for_a_day(reply: Reply) -> 
 def test_exoscale_partial_quota_is_neither_zero_nor_unlimited(body: Mapping[str, object]) -> None:
     board = Board()
     with HttpScript([said(200, body)]) as server, pytest.raises(Unknown):
-        api_for(server.url, shelf=board).quota()
+        api_for(server.url, cache=board).quota()
     assert board.rows == {}
 
 
@@ -96,7 +96,7 @@ def test_exoscale_types_are_cached_for_a_day_and_unknown_ones_for_an_hour() -> N
     with HttpScript(lambda seen: replies[seen.path.rpartition("/")[2]]) as server:
 
         def types() -> list[bool]:
-            found = api_for(server.url, clock=clock, shelf=board).instance_types([TYPE, other, TYPE])
+            found = api_for(server.url, clock=clock, cache=board).instance_types([TYPE, other, TYPE])
             return [found[each] is not None for each in (TYPE, other)]
 
         assert types() == types() == [True, False]
@@ -114,11 +114,11 @@ def test_exoscale_types_read_before_an_error_are_cached_and_malformed_are_absent
     odd, dead = TYPE.replace("b6", "c7"), TYPE.replace("b6", "d8")
     replies = {TYPE: said(200, MEDIUM), odd: said(200, {"id": odd, "memory": "much"}), dead: said(503)}
     with HttpScript(lambda seen: replies[seen.path.rpartition("/")[2]]) as server:
-        assert api_for(server.url, shelf=board).instance_types([TYPE, odd]).keys() == {TYPE}
+        assert api_for(server.url, cache=board).instance_types([TYPE, odd]).keys() == {TYPE}
         with pytest.raises(Transient):
-            api_for(server.url, shelf=board).instance_types([TYPE, dead])
+            api_for(server.url, cache=board).instance_types([TYPE, dead])
         replies[odd] = said(200, {**MEDIUM, "id": odd, "memory": 10**30})
-        assert api_for(server.url, shelf=board).instance_types([TYPE, odd]).keys() == {TYPE}
+        assert api_for(server.url, cache=board).instance_types([TYPE, odd]).keys() == {TYPE}
         before = len(server.requests)
-        assert api_for(server.url, shelf=board).instance_types([TYPE]).keys() == {TYPE}
+        assert api_for(server.url, cache=board).instance_types([TYPE]).keys() == {TYPE}
         assert len(server.requests) == before

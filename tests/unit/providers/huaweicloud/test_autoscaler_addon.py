@@ -53,7 +53,7 @@ def test_CCE_A1_1_unset_addon_switch_has_the_vendors_default() -> None:
     assert SWITCHES[2] not in found.detail
 
 
-class _Shelf:
+class _MemoryCache:
     def __init__(self) -> None:
         self.rows: dict[str, bytes] = {}
 
@@ -67,12 +67,12 @@ class _Shelf:
 
 @each_row("trouble", [[], [Unauthorized("403")]])
 def test_CCE_A7_addons_are_read_once_an_hour_even_if_forbidden(trouble: list[ProviderError]) -> None:
-    api, shelf, clock = FakeCceApi(), _Shelf(), [1000.0]
+    api, cache, clock = FakeCceApi(), _MemoryCache(), [1000.0]
     api.trouble["addons"] = list(trouble)
     api.installed = (Addon("autoscaler", "running", {}),)
     for now in (1000.0, 1010.0, 4599.0, 4601.0, 900.0):
         clock[0] = now
-        kept = TtlCache(shelf, lambda: "row", Switches, lambda: clock[0])
+        kept = TtlCache(cache, lambda: "row", Switches, lambda: clock[0])
         found = find_rival(api, kept)
         assert (found is None) == (bool(trouble) and now in {1000.0, 1010.0, 4599.0})
     assert len(api.calls) == 3  # a clock that went back must not keep an entry alive forever

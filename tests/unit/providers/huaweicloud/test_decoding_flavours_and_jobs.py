@@ -56,9 +56,9 @@ def test_huawei_api_add_ons_job_and_cluster_phase() -> None:
 
 
 def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
-    clock, shelf = ScriptedApiClock(), Board()
+    clock, cache = ScriptedApiClock(), Board()
     with HttpScript([said(200, {"flavors": [C7]})] * 3) as server:
-        api = api_for(server.url, clock=clock, shelf=shelf)
+        api = api_for(server.url, clock=clock, cache=cache)
         found = api.flavors(AZ)["c7.xlarge.2"]
         assert (found.vcpus, found.memory_mib, found.arch, found.gpu) == (4, 8192, "amd64", None)
         assert (found.sold_out(AZ), found.sold_out("cn-north-4b"), found.sold_out("cn-north-4c")) == (
@@ -68,11 +68,11 @@ def test_huawei_api_flavours_are_read_by_zone_and_cached_for_an_hour() -> None:
         )
         api.flavors(AZ)
         clock.now += 3590
-        assert api_for(server.url, clock=clock, shelf=shelf).flavors(AZ)["c7.xlarge.2"] == found
+        assert api_for(server.url, clock=clock, cache=cache).flavors(AZ)["c7.xlarge.2"] == found
         assert len(server.requests) == 1
         clock.now += 20
-        api_for(server.url, clock=clock, shelf=shelf).flavors(AZ)
-        api_for(server.url, clock=clock, shelf=shelf).flavors("")
+        api_for(server.url, clock=clock, cache=cache).flavors(AZ)
+        api_for(server.url, clock=clock, cache=cache).flavors("")
     assert [dict(seen.query) for seen in server.requests] == [
         {"limit": "1000", "availability_zone": AZ},
         {"limit": "1000", "availability_zone": AZ},
