@@ -160,8 +160,8 @@ def test_validate_json_and_yaml_output_are_equal(tmp_path: Path, capsys: Said) -
 def test_validate_rejects_one_cluster_in_two_files(tmp_path: Path, good: str, capsys: Said) -> None:
     twin = write(tmp_path, "twin.yaml", GOOD)
     assert main(["validate", good, twin]) == 2
-    told = capsys.readouterr().err
-    assert told == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
+    reported = capsys.readouterr().err
+    assert reported == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,13 @@ def _refused_by_the_real_scheduler() -> dict[str, str]:
 @needs_shared
 def test_shop_busy_has_a_verdict_for_every_rejected_pod(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY, "--now", (BUSY / "captured-at").read_text().strip())
-    told = [
+    reported = [
         pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part] for pod in entry["pods"]
     ] + answer["fitsExisting"]
-    assert len(told) == len(set(told)), "nobody is told twice"
+    assert len(reported) == len(set(reported)), "nobody is told twice"
     refused = _refused_by_the_real_scheduler()
     assert len(refused) == 34
-    assert set(refused) <= set(told)
+    assert set(refused) <= set(reported)
     unseen = {entry["code"]: len(entry["pods"]) for entry in answer["notLookedAt"]}
     assert unseen == {"Expendable": 6, "SchedulingGated": 2}
     left = [pod for entry in answer["unschedulable"] for pod in entry["pods"]]

@@ -168,7 +168,7 @@ def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Sa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
         (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
@@ -176,11 +176,11 @@ def test_released_group_can_be_owned_by_another_cluster(store: Store, capsys: Sa
     ],
 )
 def test_invalid_release_of_group_ownership_is_a_named_error(
-    store: Store, capsys: Said, arguments: tuple[str, ...], told: str
+    store: Store, capsys: Said, arguments: tuple[str, ...], reported: str
 ) -> None:
     claim(store, "gone", "ch-gva-2#pool-2")
     assert main(list(arguments)) == 2
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_release_of_group_ownership_is_refused_during_a_pass(store: Store, capsys: Said) -> None:

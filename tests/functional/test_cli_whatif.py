@@ -262,9 +262,9 @@ def test_removed_node_leaves_recreated_pods_pending_and_a_smaller_group(plan: Pl
     ]
     (group,) = [each for each in answer["groups"] if each["group"] == "a"]
     assert group["target"] == 1
-    told = asked_for(answer)
-    assert "shop/api-0" in told
-    assert not {"shop/lone", "shop/logs-0", "shop/static"} & told
+    reported = asked_for(answer)
+    assert "shop/api-0" in reported
+    assert not {"shop/lone", "shop/logs-0", "shop/static"} & reported
     assert "a-0" not in {verdict["node"] for verdict in answer["unremovable"]}
 
 

@@ -112,9 +112,9 @@ def test_open_operation_is_not_carried_out_under_a_stealing_policy(
     assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
     assert ended.status.state is OperationState.ABANDONED
     assert THIEF in ended.status.outcome  # the first error; the log has all of them
-    told = log.getvalue()
-    assert word in told
-    assert ended.spec.id in told
+    reported = log.getvalue()
+    assert word in reported
+    assert ended.spec.id in reported
     node = scene.world.kube.peek("nodes", "node-1")
     assert node is not None
     assert not node["spec"].get("taints")

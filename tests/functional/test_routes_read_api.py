@@ -176,5 +176,5 @@ def test_failed_request_logs_route_and_cluster(desk: AppClient, log: io.StringIO
     install(dataclasses.replace(desk.runtime, store=broken))
     faults.instead("query", busy("ValidationException"))
     assert desk.get(f"/clusters/{name}").status_code == 503
-    [told] = [json.loads(text) for text in log.getvalue().splitlines() if "request failed" in text]
-    assert told["route"] == f"GET /clusters/{name}"
+    [reported] = [json.loads(text) for text in log.getvalue().splitlines() if "request failed" in text]
+    assert reported["route"] == f"GET /clusters/{name}"

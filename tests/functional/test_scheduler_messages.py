@@ -106,11 +106,11 @@ def test_every_rejected_pod_of_the_capture_is_compared() -> None:
 @pytest.mark.shared
 def test_documented_table_of_reasons_equals_the_computed_one() -> None:
     section = DECISIONS.read_text("utf-8").partition("\n## Example: shop-busy\n")[2].partition("\n## ")[0]
-    told = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
+    reported = {name: (int(pods), _counts(said)) for pods, name, said in _ROW.findall(section)}
     groups: dict[str, list[Counts]] = {}
     for pod, (_, counts) in refused().items():
         groups.setdefault(re.sub(r"-[a-z0-9]+-[a-z0-9]+$", "", pod), []).append(counts)
-    assert told == {name: (len(alike), alike[0]) for name, alike in groups.items()}
+    assert reported == {name: (len(alike), alike[0]) for name, alike in groups.items()}
     assert all(counts == alike[0] for alike in groups.values() for counts in alike)
 
 

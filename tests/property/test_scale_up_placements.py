@@ -71,7 +71,7 @@ ONCE_WRONG = (
 )
 
 
-def told(failures: Sequence[Failure]) -> str:
+def reported(failures: Sequence[Failure]) -> str:
     return "\n".join(map(str, failures))
 
 
@@ -81,12 +81,12 @@ def test_plan_placements_are_feasible_for_the_scheduler(part: int) -> None:
     all loaded modules."""
     seeds = range(SEED + part * EACH, SEED + (part + 1) * EACH)
     found = {seed: judged(make(seed), reorder=seed % 5 == 0) for seed in seeds}
-    assert not any(found.values()), told([each for failures in found.values() for each in failures])
+    assert not any(found.values()), reported([each for failures in found.values() for each in failures])
 
 
 def test_former_needless_rejections_and_purchases_do_not_recur() -> None:
     failures = [failure for seed in ONCE_WRONG for failure in judged(make(seed))]
-    assert not failures, told(failures)
+    assert not failures, reported(failures)
 
 
 def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_large_plan_placements_are_feasible_for_the_scheduler(monkeypatch: pytes
     small plans retry all pods to find a needless node, or in queue order."""
     monkeypatch.setattr("chalicelib.plan.scale_up.final_placement._EXACT", 0)
     failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
-    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], told(failures)
+    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], reported(failures)
 
 
 def _keeps_its_promises(draw: random.Random) -> None:
@@ -103,7 +103,7 @@ def _keeps_its_promises(draw: random.Random) -> None:
     if failures:
         folder = Path(tempfile.gettempdir()) / "outscaler-property"  # the last one written is the smallest
         command = " ".join(write(cluster, folder))
-        pytest.fail(f"{told(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
+        pytest.fail(f"{reported(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
 
 
 def test_plan_placements_are_feasible_in_shrinkable_clusters() -> None:
@@ -137,4 +137,4 @@ def test_placements_of_fifty_thousand_plans_are_feasible(capsys: pytest.CaptureF
     kinds = Counter(kind for kind, _ in {(failure.kind, failure.seed) for failure in failures})
     with capsys.disabled():
         print(f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, of which broke a promise: {dict(kinds) or 'none'}")
-    assert not failures, told(failures[:50])
+    assert not failures, reported(failures[:50])

@@ -20,10 +20,10 @@ QUICK = {"maxNodeProvisionTime": "4m"}
 
 def _sizes(world: ScenarioWorld, group: str) -> Callable[[], list[int]]:
     """Returns a function that gives every size requested of the group since then."""
-    seen, told = [world.size(group)], world.kube.subscribe("machinedeployments", fields.GROUP)
+    seen, reported = [world.size(group)], world.kube.subscribe("machinedeployments", fields.GROUP)
 
     def sizes() -> list[int]:
-        for event in told.poll():
+        for event in reported.poll():
             size = event.object["spec"]["replicas"]
             if event.object["metadata"]["name"] == group and size != seen[-1]:
                 seen.append(size)
@@ -141,5 +141,5 @@ def test_unreadable_group_blocks_no_other_group(world: ScenarioWorld) -> None:
 
     assert world.size("workers") == 1
     assert (world.size("odd"), len(world.machines("odd"))) == (2, 2)
-    told = {gap["name"]: gap["detail"] for gap in world.last_plan()["gaps"]}
-    assert "many" in next(detail for name, detail in told.items() if "odd" in name)
+    reported = {gap["name"]: gap["detail"] for gap in world.last_plan()["gaps"]}
+    assert "many" in next(detail for name, detail in reported.items() if "odd" in name)

@@ -13,7 +13,7 @@ from tests.scenario.runner import ScenarioRunner
 from tests.scenario.scenario_world import ScenarioWorld
 
 
-def _told(pods: int, world: ScenarioWorld) -> None:
+def _reported(pods: int, world: ScenarioWorld) -> None:
     world.apply_policy(document())
     world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
@@ -22,17 +22,17 @@ def _told(pods: int, world: ScenarioWorld) -> None:
 
 
 def test_second_mode_reports_a_decision_that_differs(aws: LocalAws, tmp_path: Path) -> None:
-    ScenarioRunner(aws, "told", "one-process", tmp_path).play(lambda world: _told(5, world))
+    ScenarioRunner(aws, "told", "one-process", tmp_path).play(lambda world: _reported(5, world))
 
     with pytest.raises(AssertionError, match=r"passes\[2\] differs between the modes"):
-        ScenarioRunner(aws, "told", "restarted", tmp_path).play(lambda world: _told(9, world))
+        ScenarioRunner(aws, "told", "restarted", tmp_path).play(lambda world: _reported(9, world))
 
 
 def test_restarted_mode_creates_a_runtime_for_every_invocation(aws: LocalAws) -> None:
     made: dict[bool, int] = {}
     for forgetful in (False, True):
         with ScenarioWorld(aws, forgetful=forgetful) as world:
-            _told(5, world)
+            _reported(5, world)
             made[forgetful] = world.runtimes
             invocations = len(world.invocations)
     assert made == {False: 1, True: invocations}

@@ -95,14 +95,16 @@ def test_corrupted_object_of_every_kind_blocks_no_other_pod(shop: ScenarioCorrup
     assert shop.world.size("workers") > 1
 
 
-@pytest.mark.parametrize("spoilt", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}])
+@pytest.mark.parametrize(
+    "corrupted", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}]
+)
 def test_corrupted_scaling_group_leaves_the_other_group_usable(
-    shop: ScenarioCorruptedCluster, spoilt: dict[str, object]
+    shop: ScenarioCorruptedCluster, corrupted: dict[str, object]
 ) -> None:
     def edit(body: bytes) -> bytes:
         found = json.loads(body)
         for each in found.get("ScalingGroups", ()):
-            each.update(spoilt if each["ScalingGroupId"] == shop.first.id else {})
+            each.update(corrupted if each["ScalingGroupId"] == shop.first.id else {})
         return json.dumps(found).encode()
 
     shop.account.server.edit = edit

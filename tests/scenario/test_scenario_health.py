@@ -18,7 +18,7 @@ OPTIONS = {
     "maxNodeProvisionTime": "3m",
     "maxNodeStartupTime": "2m",
 }
-SICK, WELL = "MachineDeployment/default/sick", "MachineDeployment/default/well"
+UNHEALTHY, HEALTHY = "MachineDeployment/default/sick", "MachineDeployment/default/well"
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -57,9 +57,9 @@ def _a_day(strangers_unready: int) -> list[Any]:
 
 @pytest.mark.parametrize("unready", [6, 10])
 def test_unready_nodes_without_a_group_never_change_a_plan(unready: int) -> None:
-    well, sick = _a_day(0), _a_day(unready)
+    well, unhealthy = _a_day(0), _a_day(unready)
 
-    assert sick == well
+    assert unhealthy == well
     assert any(scale_ups for _, scale_ups, *_ in well)
     assert any(removals for _, _, removals, *_ in well)
 
@@ -96,7 +96,7 @@ def test_unhealthy_group_is_frozen_its_timers_pause_and_other_groups_continue(wo
     assert len(world.machines("sick")) == 8
     assert not world.ended("remove")
     assert (world.size("well"), world.pods_ready("web")) == (3, 3)
-    assert world.group_verdict(SICK)["code"] == "NotReadyForScaleUp"
+    assert world.group_verdict(UNHEALTHY)["code"] == "NotReadyForScaleUp"
     held = {verdict["node"]: verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]}
     assert {held[name] for name in idle} == {"NodeGroupUnhealthy"}
 

@@ -99,17 +99,17 @@ def drained() -> Iterator[ScenarioDrainRecorder]:
 
 def test_drain_of_fifty_pods_in_ten_minutes_takes_few_short_invocations(stage: ScenarioRunner) -> None:
     def tell(world: ScenarioWorld) -> None:
-        told = ScenarioDrainRecorder(world)
-        assert len(told.pods[told.node]) == PODS
-        told.until_over()
-        told.removed_exactly_once()
+        reported = ScenarioDrainRecorder(world)
+        assert len(reported.pods[reported.node]) == PODS
+        reported.until_over()
+        reported.removed_exactly_once()
 
         began, ended = (world.ended("remove")[0]["at"] - world.ended("remove")[0]["seconds"], world.clock())
         assert ended - began >= GRACE
-        assert max(told.durations) <= 1.0  # no invocation waits, so none comes near its 60 seconds
-        assert len(told.durations) <= 30  # polling every 5 s for 10 minutes would be 120
-        assert set(told.evictions()) >= set(told.pods[told.node])
-        assert max(told.evictions().values()) == 1
+        assert max(reported.durations) <= 1.0  # no invocation waits, so none comes near its 60 seconds
+        assert len(reported.durations) <= 30  # polling every 5 s for 10 minutes would be 120
+        assert set(reported.evictions()) >= set(reported.pods[reported.node])
+        assert max(reported.evictions().values()) == 1
 
     stage.play(tell, grain=GRAIN, pace=SLOW)
 

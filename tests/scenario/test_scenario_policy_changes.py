@@ -66,9 +66,9 @@ def test_invalid_document_is_rejected_and_the_last_valid_one_stays_in_force(worl
     with pytest.raises(InputErrors) as refused:
         world.apply_policy(bad)
 
-    told = str(refused.value)
-    assert "scaleDownUnneededTime" in told
-    assert "expandr" in told
+    reported = str(refused.value)
+    assert "scaleDownUnneededTime" in reported
+    assert "expandr" in reported
     stored = world.store.policies.current("shop")
     assert stored is not None
     assert stored.version == first

@@ -33,8 +33,8 @@ def test_unreadable_cluster_loses_no_node_and_disturbs_no_other_cluster(world: S
     assert not world.plans_with("removals")
     assert len(other.kube.list("nodes")) == 1
     assert [entry.facts["removed"] for entry in world.journal("garage") if entry.kind == "operation"] == [1, 1]
-    told = [line for line in world.log if line["message"] == "message failed" and line["error"] == "Unavailable"]
-    assert told
+    reported = [line for line in world.log if line["message"] == "message failed" and line["error"] == "Unavailable"]
+    assert reported
     since = {name: known.unneeded_since for name, known in world.last_known_nodes().items()}
 
     world.server.faults.clear()
@@ -68,8 +68,10 @@ def _shopping_stands_back(world: ScenarioWorld) -> None:
     assert world.size("workers") == 4
     assert [end["group"] for end in world.ended("grow")] == [WORKERS, WORKERS]
     assert [entry for entry in world.journal("shopping") if entry.kind == "operation"] == []
-    told = [gap for plan in world.plans_with("gaps", "shopping") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
-    assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster shop")}
+    reported = [
+        gap for plan in world.plans_with("gaps", "shopping") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"
+    ]
+    assert {(gap["name"], gap["detail"]) for gap in reported} == {(WORKERS, "belongs to cluster shop")}
 
 
 @scenario(grain=20.0)
@@ -99,8 +101,8 @@ def test_ownership_recorded_under_a_secrets_name_is_still_respected(world: Scena
     world.minutes(2)
 
     assert world.size("workers") == 1
-    told = [gap for plan in world.plans_with("gaps") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
-    assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster garage")}
+    reported = [gap for plan in world.plans_with("gaps") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
+    assert {(gap["name"], gap["detail"]) for gap in reported} == {(WORKERS, "belongs to cluster garage")}
     assert world.store.group_ownership.owners() == {former: "garage"}
 
     world.store.group_ownership.release("garage", [former])

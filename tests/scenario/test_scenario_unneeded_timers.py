@@ -25,12 +25,12 @@ def test_unneeded_timers_survive_a_restart(world: ScenarioWorld) -> None:
     (removal,) = [plan for plan in world.plans() if plan.get("removals")]
     assert removal["at"] - since == 660.0  # at 600 s it is not *more* than ten minutes yet
     assert [each["node"] for each in removal["removals"]] == [idle]
-    told = {
+    reported = {
         memory["shop"]["nodes"][idle]["unneeded_since"]
         for memory in world.passes
         if idle in memory["shop"].get("nodes", {})
     }
-    assert told == {since}
+    assert reported == {since}
     assert world.machines("workers") == list(world.nodes())
     assert idle not in world.nodes()
     assert [end["nodes"] for end in world.ended("remove")] == [idle]

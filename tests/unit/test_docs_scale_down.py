@@ -58,8 +58,8 @@ def test_docs_repairs_are_listed_in_code_order() -> None:
 
 
 def test_docs_repair_backoff_delays_equal_the_code() -> None:
-    [told] = re.findall(r"retried after ([\d, ]+), then (\d+) minutes", TEXT)
-    assert [float(each) for each in (*told[0].split(","), told[1])] == [
+    [reported] = re.findall(r"retried after ([\d, ]+), then (\d+) minutes", TEXT)
+    assert [float(each) for each in (*reported[0].split(","), reported[1])] == [
         retry_delay(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)
     ]
 

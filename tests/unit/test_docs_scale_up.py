@@ -133,7 +133,7 @@ def _lopsided() -> ClusterBuilder:
 @pytest.mark.parametrize("expander", ["price", "least-cost"])
 def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
     table = DECISIONS.read_text("utf-8").partition("### least-cost\n")[2].partition("\n### ")[0]
-    [told] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
+    [reported] = re.findall(rf"^\| `{expander}` \| (\d+) \| (\d+) \| (\d+) \|$", table, re.MULTILINE)
     policy = Policy(
         name="shop",
         options=Options(expander=(expander,)),
@@ -142,4 +142,4 @@ def test_docs_least_cost_example_of_a_mix(expander: str) -> None:
     plan, _ = plan_cluster(_lopsided().snapshot(), policy, Memory(), NOW, 0)
     grown = {name: nodes for name, (nodes, _) in growth(plan).items()}
     assert sum(pods for _, pods in growth(plan).values()) == 40
-    assert [grown.get("cores", 0), grown.get("memory", 0), sum(grown.values())] == [int(each) for each in told]
+    assert [grown.get("cores", 0), grown.get("memory", 0), sum(grown.values())] == [int(each) for each in reported]

@@ -109,7 +109,7 @@ def private_rules(text: str) -> Iterator[str]:
             yield from (found.group() for found in _PRIVATE.finditer(line))
 
 
-def told(found: dict[str, list[str]]) -> str:
+def reported(found: dict[str, list[str]]) -> str:
     lines = [f"{name}: {', '.join(sorted(set(wrong)))}" for name, wrong in found.items()]
     return f"{sum(map(len, found.values()))} in {len(found)} files\n" + "\n".join(lines)
 
@@ -122,22 +122,22 @@ def offenders(find: object, ending: str = "") -> dict[str, list[str]]:
 
 def test_no_file_cites_a_paragraph_by_its_number() -> None:
     found = offenders(lambda text, _: re.findall("§", text))
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 def test_every_cited_page_and_heading_is_in_the_repository() -> None:
     found = offenders(lost_pages)
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 def test_no_file_cites_a_rule_by_a_private_number() -> None:
     found = offenders(lambda text, name: [] if name.endswith(_DEFINES_RULES) else list(private_rules(text)))
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 def test_every_link_of_a_page_has_a_target() -> None:
     found = offenders(lost_links, ".md")
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 # -- the finders, on text that they must refuse or accept

@@ -215,8 +215,8 @@ def test_ess_emulator_economical_mode_keeps_stopped_machines_uncounted(bed: AliE
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
     bed.after(20.0)
     assert group.machines[first].state == "Stopped"
-    told = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
-    assert (told["TotalCapacity"], told["TotalInstanceCount"], told["StoppedCapacity"]) == (1, 2, 1)
+    reported = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
+    assert (reported["TotalCapacity"], reported["TotalInstanceCount"], reported["StoppedCapacity"]) == (1, 2, 1)
 
 
 def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(bed: AliEmulatorFixture) -> None:

@@ -126,9 +126,9 @@ def test_cherry_throttled_order_is_not_retried_at_once_and_is_reported(bench: Ch
     operation = claimed(follows(order(bench, OperationKind.SCALE_UP, group, 0, 1), first))
     bench.server.front.retry_after = 2
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="create_server")
-    told = answer(bench, operation)
-    assert isinstance(told, Throttled | InProgress)
-    assert (told.retry_after if isinstance(told, Throttled) else told.after) >= 2.0
+    reported = answer(bench, operation)
+    assert isinstance(reported, Throttled | InProgress)
+    assert (reported.retry_after if isinstance(reported, Throttled) else reported.after) >= 2.0
     assert len(orders(bench)) == 1
     assert isinstance(drive(bench, operation), Succeeded)
     assert len(bench.machines(group)) == 1

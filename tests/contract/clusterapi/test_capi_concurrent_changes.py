@@ -198,7 +198,7 @@ class Walk:
             self.cluster.add_node(name, there[name])
         return self.cluster
 
-    def meddle(self) -> None:
+    def interfere(self) -> None:
         """Simulates a change by a user or by a machine health check."""
         name = self.random.choice(sorted(self.ours()))
         match self.random.choice(("pause", "pause", "fail", "delete", "upgrade")):
@@ -238,7 +238,7 @@ class Walk:
             if self.random.random() < 0.7:
                 self.act(operation)
         if self.random.random() < 0.2:
-            self.meddle()
+            self.interfere()
         if self.random.random() < 0.5:  # otherwise the controllers have not run yet
             self.settle(self.random.choice((0.0, 25.0, 50.0)))
         self.bench.clock.advance(5.0)

@@ -85,9 +85,9 @@ def test_exoscale_groups_named_by_pool_nodepool_or_name_report_ambiguity(bench: 
     observed = bench.provider().observe(bench.nodes())
     found = {group.id: group for group in observed.groups}
     assert [found[each.pool.id].max for each in (by_id, by_nodepool, by_name)] == [2, 3, 4]
-    told = " ".join(gap.detail for gap in observed.gaps)
-    assert all(twin.id in told for twin in twins)
-    assert "nobody" in told
+    reported = " ".join(gap.detail for gap in observed.gaps)
+    assert all(twin.id in reported for twin in twins)
+    assert "nobody" in reported
     assert all(found[twin.id].error for twin in twins)
 
 

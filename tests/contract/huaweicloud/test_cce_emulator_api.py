@@ -100,9 +100,9 @@ def test_cce_emulator_refuses_invalid_requests_without_a_change(
 )
 def test_CCE_20_errors_have_three_forms(desk: ProjectClient, form: str, code: str, message: str) -> None:
     desk.front.form = form
-    told = desk.ask("GET", "/nodes/x", status=404)
-    assert told[code] == "CCE.01404001"
-    assert "not found" in told[message]
+    reported = desk.ask("GET", "/nodes/x", status=404)
+    assert reported[code] == "CCE.01404001"
+    assert "not found" in reported[message]
 
 
 @pytest.mark.parametrize(

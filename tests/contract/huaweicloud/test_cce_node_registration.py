@@ -66,8 +66,8 @@ def test_huawei_provider_id_is_the_nodes_uid_unless_configured(ways: CceRegistra
     yard = CceJoiningFixture(ways)
     pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
     (node,) = pool.groups[DEFAULT].nodes.values()
-    told = node_object(yard.cloud, node, ways)["spec"]["providerID"]
-    assert told == id_.format(uid=node.uid, server=node.server)
+    reported = node_object(yard.cloud, node, ways)["spec"]["providerID"]
+    assert reported == id_.format(uid=node.uid, server=node.server)
 
 
 def test_huawei_node_that_never_joins_is_not_a_kubernetes_node() -> None:

@@ -27,7 +27,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize(
-    ("incoming", "told", "signed"),
+    ("incoming", "reported", "signed"),
     [
         (
             Incoming("GET", f"{BASE}/nodes?limit=200&marker=a%20b%2Fc~", HEADERS),
@@ -47,9 +47,9 @@ HEADERS = {
     ],
     ids=["get", "post", "temporary keys"],
 )
-def test_CCE_17_three_signature_vectors(incoming: Incoming, told: str, signed: str) -> None:
+def test_CCE_17_three_signature_vectors(incoming: Incoming, reported: str, signed: str) -> None:
     names = sorted(incoming.headers)
-    assert hashlib.sha256(canonical(incoming, names).encode()).hexdigest() == told
+    assert hashlib.sha256(canonical(incoming, names).encode()).hexdigest() == reported
     assert signature(incoming, names, SECRET) == signed
 
 

@@ -343,8 +343,14 @@ class CherryBench:
 
     def secrets(self) -> Sequence[str]:
         """See Bench. The user data of created servers contain the bootstrap token."""
-        told = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
-        return [*self.server.front.tokens, "CHERRY-EXAMPLE-NOT-A-TOKEN", TOKEN_SECRET, PASSWORD, *sorted(told - {""})]
+        reported = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
+        return [
+            *self.server.front.tokens,
+            "CHERRY-EXAMPLE-NOT-A-TOKEN",
+            TOKEN_SECRET,
+            PASSWORD,
+            *sorted(reported - {""}),
+        ]
 
     def slept(self) -> float:
         """See Bench."""

@@ -1,6 +1,6 @@
 """Whatever one object of a vendor's answer contains, the provider answers, and other groups are as without the object.
 
-Runs twenty seeds for each kind of object; OUTSCALER_SPOILT_SEEDS=500 runs 500.
+Runs twenty seeds for each kind of object; OUTSCALER_CORRUPTED_SEEDS=500 runs 500.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from infra.emulators.vendor_common.server import unchanged
 from tests.contract.suite.conftest import BENCHES
 from tests.contract.suite.corrupted_responses import KINDS, Spoiler, planned, problems
 
-_SEEDS = int(os.environ.get("OUTSCALER_SPOILT_SEEDS", "20"))
+_SEEDS = int(os.environ.get("OUTSCALER_CORRUPTED_SEEDS", "20"))
 _LONGEST = 20.0  # seconds for one observation and its plan, on a busy machine
 _NAMES, _SIZES, _MOST, _VICTIM = ("alpha", "bravo", "carol"), (3, 2, 1), (10, 8, 9), 1
 _TYPES = {
@@ -34,7 +34,7 @@ _TYPES = {
 
 
 @dataclass
-class SuiteSpoiltFixture:
+class SuiteCorruptedFixture:
     """Three groups of one provider, and their observation without a corrupted object."""
 
     bench: Any
@@ -67,7 +67,7 @@ class SuiteSpoiltFixture:
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
-def scene(request: pytest.FixtureRequest) -> Iterator[SuiteSpoiltFixture]:
+def scene(request: pytest.FixtureRequest) -> Iterator[SuiteCorruptedFixture]:
     module, made, how = BENCHES[request.param]
     with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how) as bench:
         ids = [
@@ -77,10 +77,10 @@ def scene(request: pytest.FixtureRequest) -> Iterator[SuiteSpoiltFixture]:
         if bench.name == "cherryservers":
             bench.shared_cache.get = lambda key: None  # every observation is also planned
         nodes = bench.nodes()
-        yield SuiteSpoiltFixture(bench, ids, nodes, bench.provider().observe(nodes))
+        yield SuiteCorruptedFixture(bench, ids, nodes, bench.provider().observe(nodes))
 
 
-def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
+def _try(scene: SuiteCorruptedFixture, kind: str, seed: int) -> int:
     """Runs one seed; returns how many answers had the object. Raises AssertionError for errors in the observation."""
     spoiler = Spoiler(KINDS[scene.bench.name][kind], f"{scene.bench.name} {kind} {seed}", scene.marks)
     scene.edit(spoiler)
@@ -101,7 +101,7 @@ def _try(scene: SuiteSpoiltFixture, kind: str, seed: int) -> int:
     return spoiler.met
 
 
-def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteSpoiltFixture) -> None:
+def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteCorruptedFixture) -> None:
     assert [
         (each.target, len(each.instances), each.error)
         for each in sorted(scene.good.groups, key=lambda each: scene.ids.index(each.id))
@@ -109,6 +109,6 @@ def test_provider_uncorrupted_observation_plans_nothing(scene: SuiteSpoiltFixtur
     assert not planned(scene.good, scene.nodes, scene.bench.now())
 
 
-def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(scene: SuiteSpoiltFixture) -> None:
+def test_provider_corrupted_object_fails_no_pass_and_changes_no_other_group(scene: SuiteCorruptedFixture) -> None:
     for kind in KINDS[scene.bench.name]:
         assert all(_try(scene, kind, seed) for seed in range(_SEEDS)), f"no answer has the {kind} of the group"

@@ -35,8 +35,8 @@ def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     logging.getLogger(logger.name).addHandler(handler)
 
     def read() -> list[dict[str, Any]]:
-        told = [json.loads(line) for line in kept.getvalue().splitlines()]
-        return [line for line in told if line["level"] in {"WARNING", "ERROR", "CRITICAL"}]
+        reported = [json.loads(line) for line in kept.getvalue().splitlines()]
+        return [line for line in reported if line["level"] in {"WARNING", "ERROR", "CRITICAL"}]
 
     yield read
     logging.getLogger(logger.name).removeHandler(handler)

@@ -73,7 +73,7 @@ def a_tick(stage: OperationHarness) -> None:
 def test_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: OperationHarness) -> None:
     a_large_cluster(stage)
     a_tick(stage)
-    told = len(stage.events("NotTriggerScaleUp"))
+    reported = len(stage.events("NotTriggerScaleUp"))
     entries = len(stage.store.journal.recent(stage.name))
     for _ in range(3):
         with Costs(stage) as costs:
@@ -81,7 +81,7 @@ def test_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(sta
         assert costs.items <= 5
         assert costs.reads <= 25
     assert len(stage.memory().nodes) > NODES / 2, "their timers run"
-    assert told == len(stage.events("NotTriggerScaleUp")) == 50
+    assert reported == len(stage.events("NotTriggerScaleUp")) == 50
     assert entries == len(stage.store.journal.recent(stage.name)) == 1
 
 

@@ -80,8 +80,8 @@ def test_second_process_repeats_neither_journal_entry_nor_event(stage: Operation
     stage.kube.update("pods", pod)
     for _ in range(4):
         a_pass(stage)
-    told = [event["count"] for event in stage.kube.list("events") if event["reason"] == "NotTriggerScaleUp"]
-    assert told == [1]
+    reported = [event["count"] for event in stage.kube.list("events") if event["reason"] == "NotTriggerScaleUp"]
+    assert reported == [1]
     stage.clock.advance(120)
     a_pass(stage)
     assert len(stage.events("NotTriggerScaleUp")) == 2

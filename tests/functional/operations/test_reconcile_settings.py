@@ -96,12 +96,12 @@ def test_priority_configmap_is_read_from_the_options_namespace(
 ) -> None:
     _options(stage, f"expander: [priority], namespace: {namespace}")
     stage.kube.create("namespaces", {"metadata": {"name": "scaling"}})
-    for place, told in (("scaling", "h"), ("kube-system", "g")):
+    for place, reported in (("scaling", "h"), ("kube-system", "g")):
         stage.kube.create(
             "configmaps",
             {
                 "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": place},
-                "data": {"priorities": f'10: [".*"]\n20: ["^{told}-"]\n'},
+                "data": {"priorities": f'10: [".*"]\n20: ["^{reported}-"]\n'},
             },
         )
     for name in ("g", "h"):

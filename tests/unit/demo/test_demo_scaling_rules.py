@@ -102,8 +102,8 @@ def test_demo_cpu_rule_is_reported_with_its_arithmetic() -> None:
             "p", "shop", 1.0, scale_ups=(up,), groups=(group,), rules=(RuleVerdict("busy", "p", nodes=2, rate=90.561),)
         )
     )
-    (told,) = heard.lines
-    assert told == (
+    (reported,) = heard.lines
+    assert reported == (
         "outscaler: rule busy: pods ask for 90.6 % of the cpu of 2 nodes of p, more than 60 %: adds "
         "2 nodes, which makes it 45.3 %; one less would leave 60.4 %"
     )

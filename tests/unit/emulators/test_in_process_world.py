@@ -50,7 +50,7 @@ def _scale(world: LocalWorld, replicas: int) -> None:
     world.settle()
 
 
-def _told(world: LocalWorld) -> list[Any]:
+def _reported(world: LocalWorld) -> list[Any]:
     """Runs a scale-up, a scale-down, and a crash in each; returns all decisions and results."""
     _filled(world, OPTIONS)
     _scale(world, 8)
@@ -72,13 +72,13 @@ def _told(world: LocalWorld) -> list[Any]:
 
 
 def test_quick_world_and_full_world_produce_the_same_results(aws: LocalAws) -> None:
-    told = []
+    reported = []
     for quick in (False, True):
         with LocalWorld(aws, quick=quick) as world:
-            told.append(_told(world))
-    assert told[0] == told[1]
-    assert len(told[0][0]) > 2
-    assert {death for _, _, death, *_ in told[0][2]} == {"", "grow:called", "reconcile:saved"}
+            reported.append(_reported(world))
+    assert reported[0] == reported[1]
+    assert len(reported[0][0]) > 2
+    assert {death for _, _, death, *_ in reported[0][2]} == {"", "grow:called", "reconcile:saved"}
 
 
 def test_quick_worlds_send_the_same_cluster_requests_in_the_same_order() -> None:

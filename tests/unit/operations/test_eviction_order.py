@@ -120,10 +120,10 @@ def test_eviction_is_reported_once_per_pod_and_each_refusal_every_time() -> None
     fixture = OperationFixture()
     operation = drained(fixture, 25)
     fixture.cluster.add_budget("web", ["default/p-03", "default/p-04"], room=1)
-    told = pendings(fixture, operation)
-    granted = [pod for outcome in told for pod in outcome.evicted]
+    reported = pendings(fixture, operation)
+    granted = [pod for outcome in reported for pod in outcome.evicted]
     assert sorted(granted) == [f"default/p-{n:02}" for n in range(25) if n != 4]
-    assert [pod for outcome in told for pod in outcome.refused] == ["default/p-04"] * 13
+    assert [pod for outcome in reported for pod in outcome.refused] == ["default/p-04"] * 13
 
 
 def test_eviction_is_not_reported_for_a_pod_that_ended_by_itself() -> None:

@@ -45,9 +45,9 @@ BOTH = pytest.mark.parametrize("how", ["same id", "said by the provider"])
 @BOTH
 def test_nodes_that_claim_the_same_instance_stay_and_report_why(how: str) -> None:
     plan = claimed(how=how).plan(unneeded=HOUR)
-    told = {each.node: each for each in plan.unremovable}
+    reported = {each.node: each for each in plan.unremovable}
     assert {name for name, code in stays(plan).items() if code == "NodeIdentityContested"} == {"g-0", "thief"}
-    assert sentence(told["thief"].reason) == (
+    assert sentence(reported["thief"].reason) == (
         "which machine it is cannot be known (machine test://g/g-0, nodes g-0, thief)"
     )
     assert not {"g-0", "thief"} & {*plan.unneeded, *(gone.node for gone in plan.removals)}

@@ -56,10 +56,10 @@ def _is_sound(node: Node) -> bool:
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from(_NAMES), _TEXTS), _STATUS)
 def test_capi_template_survives_arbitrary_annotations(annotations: dict[str, str], status: object) -> None:
-    told = read_status(json.dumps({"status": status}).encode(), "x")
+    reported = read_status(json.dumps({"status": status}).encode(), "x")
     keyed = {CAPACITY + name: text for name, text in annotations.items()}
     resource = as_resource(deployment("md-0", annotations=keyed))
-    made = make_template("g", "MachineDeployment", resource, CapiSettings(), None, lambda *_: told)
+    made = make_template("g", "MachineDeployment", resource, CapiSettings(), None, lambda *_: reported)
     assert (made.node is None) == bool(made.problem)
     assert made.node is None or "kubernetes.io/arch=" in keyed.get(CAPACITY + "labels", "") or _is_sound(made.node)
     assert all(0 <= limit < 2**31 for limit in made.volumes.values())
@@ -69,9 +69,9 @@ def test_capi_template_survives_arbitrary_annotations(annotations: dict[str, str
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=60) | _JSON.map(lambda found: json.dumps(found).encode()))
 def test_capi_template_survives_arbitrary_infrastructure_objects(body: bytes) -> None:
-    told = read_status(body, "x")
-    assert all(0 < amount < 2**63 for amount in told.capacity.values())
-    assert isinstance(told, Infrastructure)
+    reported = read_status(body, "x")
+    assert all(0 < amount < 2**63 for amount in reported.capacity.values())
+    assert isinstance(reported, Infrastructure)
 
 
 @settings(max_examples=60, deadline=None)

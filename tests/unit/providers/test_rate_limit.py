@@ -75,7 +75,7 @@ def test_call_budget_wait_limit_ends_waiting() -> None:
     budget = CallBudget(
         ProviderServices(rate_limiter=bucket, sleep=bucket.sleep), lambda: "a", 1.0, WaitLimit(2.0), burst=0.0, lot=1
     )
-    with pytest.raises(Throttled) as told:
+    with pytest.raises(Throttled) as reported:
         taken(budget, bucket, 30)
     assert bucket.now == pytest.approx(2.0)
-    assert told.value.retry_after == pytest.approx(1.0)
+    assert reported.value.retry_after == pytest.approx(1.0)

@@ -20,8 +20,11 @@ def test_record_scale_up_is_reported_on_pods_and_status_as_upstream_does() -> No
     grown = ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p", "a/q"))
     scene.ends(grown, Succeeded({"from": 1, "to": 3}), largest=5)
     words = "pod triggered scale-up: [{g 1->3 (max: 5)}]"
-    assert scene.told("Pod") == [("p", "TriggeredScaleUp", "Normal", words), ("q", "TriggeredScaleUp", "Normal", words)]
-    assert scene.told("ConfigMap") == [
+    assert scene.reported("Pod") == [
+        ("p", "TriggeredScaleUp", "Normal", words),
+        ("q", "TriggeredScaleUp", "Normal", words),
+    ]
+    assert scene.reported("ConfigMap") == [
         (STATUS, "ScaledUpGroup", "Normal", "Scale-up: group g size set to 3 instead of 1 (max: 5)")
     ]
     assert scene.values("scaled_up_nodes_total") == {"": 2}
@@ -45,7 +48,7 @@ def test_record_failed_scale_up_is_reported_to_its_pods_in_the_vendors_words() -
         30.0,
     )
     words = "Scale-up failed for group g: OutOfStock.STOCK: none left"
-    assert scene.told() == [
+    assert scene.reported() == [
         (STATUS, "FailedToScaleUpGroup", "Warning", words),
         ("p", "FailedToScaleUpGroup", "Warning", words),
     ]
@@ -81,7 +84,7 @@ def test_record_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], 
         OperationKind.DELETE_NODES, OperationState.FAILED, targets=(RemovalTarget("n1", "i-1", evict=evict),)
     )
     scene.ends(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"))
-    assert scene.told() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
+    assert scene.reported() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
     assert scene.values("failed_operations_total") == {"remove": 1}
     assert len(scene.lines) == 1
 
@@ -92,7 +95,7 @@ def test_record_removal_failing_again_within_five_minutes_is_not_repeated() -> N
     for later in (0.0, 200.0, APART):
         scene.now = NOW + later
         scene.ends(operation, Failed("EvictionBlocked", f"pod a/p, attempt at {later}"))
-    assert len(scene.told("Node")) == 2
+    assert len(scene.reported("Node")) == 2
 
 
 def test_record_each_of_several_nodes_gets_its_own_end() -> None:
@@ -101,11 +104,11 @@ def test_record_each_of_several_nodes_gets_its_own_end() -> None:
         ended(OperationKind.DELETE_NODES, targets=TARGETS),
         Succeeded({"removed": 1, "nodes": "n1", "kept n2": "pod a/p holds it"}),
     )
-    assert scene.told("Node") == [
+    assert scene.reported("Node") == [
         ("n1", "ScaleDown", "Normal", "nodes removed by cluster autoscaler"),
         ("n2", "ScaleDownFailed", "Warning", "failed to delete empty node: pod a/p holds it"),
     ]
-    assert scene.told("ConfigMap") == [(STATUS, "ScaleDown", "Normal", "Scale-down: node n1 removed with drain")]
+    assert scene.reported("ConfigMap") == [(STATUS, "ScaleDown", "Normal", "Scale-down: node n1 removed with drain")]
     assert scene.values("scaled_down_nodes_total") == {"underutilized": 1}
 
 
@@ -115,7 +118,7 @@ def test_record_empty_and_unready_nodes_are_counted_separately(unready: tuple[st
     scene.ends(
         ended(OperationKind.DELETE_NODES, targets=TARGETS[1:]), Succeeded({"removed": 1}), unready=frozenset(unready)
     )
-    assert scene.told("ConfigMap") == [(STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")]
+    assert scene.reported("ConfigMap") == [(STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")]
     assert scene.values("scaled_down_nodes_total") == {reason: 1}
 
 
@@ -124,7 +127,7 @@ def test_record_deleted_unregistered_instances_are_named() -> None:
     scene.ends(
         ended(OperationKind.DELETE_INSTANCES, targets=(RemovalTarget("", "i-1"), RemovalTarget("", "i-2"))), Succeeded()
     )
-    assert scene.told() == [
+    assert scene.reported() == [
         (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
         (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-2"),
     ]
@@ -147,13 +150,13 @@ def test_record_failed_repairs_are_warnings_on_the_status(kind: OperationKind, r
     scene.ends(
         ended(kind, OperationState.FAILED, targets=(RemovalTarget("", "i-1"),)), Failed("Transient", "no answer")
     )
-    assert scene.told() == [(STATUS, reason, "Warning", words)]
+    assert scene.reported() == [(STATUS, reason, "Warning", words)]
     assert scene.values("errors_total") == {"cloudProviderError": 1}
 
 
 def test_record_every_end_except_a_target_decrease_has_an_event() -> None:
-    told = {(kind, outcome) for _, kind, outcome, _ in ENDS}
-    assert {(kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)} - told == {
+    reported = {(kind, outcome) for _, kind, outcome, _ in ENDS}
+    assert {(kind, outcome) for kind in OperationKind for outcome in (Succeeded, Failed)} - reported == {
         (OperationKind.DECREASE_TARGET, Succeeded)
     }
 
@@ -169,7 +172,7 @@ def test_record_tainted_node_and_its_removal_are_separate_events() -> None:
     scene = RecordFixture()
     scene.steps(removal("taint"), InProgress(5.0, "recheck"))
     scene.ends(removal("confirm"), Succeeded({"removed": 2}))
-    assert [words for name, _, _, words in scene.told("Node") if name == "n1"] == [
+    assert [words for name, _, _, words in scene.reported("Node") if name == "n1"] == [
         "marked the node as toBeDeleted/unschedulable",
         "nodes removed by cluster autoscaler",
     ]
@@ -178,7 +181,7 @@ def test_record_tainted_node_and_its_removal_are_separate_events() -> None:
 def test_record_node_that_could_not_be_tainted_is_a_warning_with_the_reason() -> None:
     scene = RecordFixture()
     scene.steps(removal("taint"), InProgress(0.0, "undo"), "Forbidden: nodes is forbidden")
-    assert scene.told("Node")[0] == (
+    assert scene.reported("Node")[0] == (
         "n1",
         "ScaleDownFailed",
         "Warning",
@@ -189,7 +192,7 @@ def test_record_node_that_could_not_be_tainted_is_a_warning_with_the_reason() ->
 def test_record_evicted_pods_are_reported_and_counted() -> None:
     scene = RecordFixture()
     scene.steps(removal("evict"), InProgress(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",)))
-    assert scene.told() == [
+    assert scene.reported() == [
         ("p", "ScaleDown", "Normal", "deleting pod for node scale down"),
         ("q", "ScaleDown", "Normal", "deleting pod for node scale down"),
     ]
@@ -200,7 +203,7 @@ def test_record_refused_evictions_are_reported_when_the_drain_fails() -> None:
     scene = RecordFixture()
     for step in ("evict", "evict", "undo"):
         scene.steps(removal("evict"), InProgress(10.0, step, refused=("a/r",)))
-    assert scene.told() == [("r", "ScaleDownFailed", "Warning", "failed to delete pod for ScaleDown")]
+    assert scene.reported() == [("r", "ScaleDownFailed", "Warning", "failed to delete pod for ScaleDown")]
     assert scene.values("evicted_pods_total") == {"failed": 1}
 
 
@@ -225,7 +228,7 @@ def test_record_concurrent_writers_lose_no_count_and_no_event() -> None:
     scene.journal.overtaken = 99
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
-    assert len(scene.told()) == 2
+    assert len(scene.reported()) == 2
 
 
 def test_record_failed_ledger_loses_counts_but_no_event() -> None:
@@ -235,7 +238,7 @@ def test_record_failed_ledger_loses_counts_but_no_event() -> None:
     scene.journal.error = StoreUnavailable("down")
     answer = scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
     assert answer == "ledger: StoreUnavailable: down"
-    assert len(scene.told()) == 2
+    assert len(scene.reported()) == 2
 
 
 def test_record_silent_api_loses_only_the_event() -> None:
@@ -248,10 +251,10 @@ def test_record_silent_api_loses_only_the_event() -> None:
 def test_record_without_cluster_writes_still_counts_an_operations_end() -> None:
     scene = RecordFixture(wall=False)
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=2, pods=("a/p",)), Succeeded())
-    assert (scene.told(), scene.journal.book.counts) == ([], {"scaled_up_nodes_total": 1})
+    assert (scene.reported(), scene.journal.book.counts) == ([], {"scaled_up_nodes_total": 1})
 
 
 def test_record_without_a_status_posts_no_status_events() -> None:
     scene = RecordFixture(write_status_configmap=False)
     scene.ends(ended(OperationKind.SCALE_UP, from_size=1, to_size=3, pods=("a/p",)), Succeeded())
-    assert [name for name, *_ in scene.told()] == ["p"]
+    assert [name for name, *_ in scene.reported()] == ["p"]

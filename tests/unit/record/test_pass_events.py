@@ -28,7 +28,7 @@ STATUS = "cluster-autoscaler-status"
 def test_pass_events_unscalable_cluster_is_posted_on_the_status(health: Health, *, from_zero: bool, words: str) -> None:
     scene = RecordFixture(scale_up_from_zero=from_zero)
     scene.passes(plan(health=health))
-    assert scene.told() == ([(STATUS, "ClusterUnhealthy", "Warning", words)] if words else [])
+    assert scene.reported() == ([(STATUS, "ClusterUnhealthy", "Warning", words)] if words else [])
 
 
 def test_pass_events_started_operation_is_reported_once_saved() -> None:
@@ -56,7 +56,7 @@ def test_pass_events_started_operation_is_reported_once_saved() -> None:
         pods=(Pod("a", "p", "u", 0, node="n2"), Pod("a", "q", "v", 0, node="n2")),
     )
     scene.passes(decided, snapshot=snapshot)
-    assert [event[1:] for event in scene.told()] == [
+    assert [event[1:] for event in scene.reported()] == [
         ("ScaledUpGroup", "Normal", "Scale-up: setting group g size to 3 instead of 1 (max: 5)"),
         ("ScaleDownEmpty", "Normal", 'Scale-down: removing empty node "n1"'),
         (
@@ -75,7 +75,7 @@ def repaired(code: ReasonCode, kind: str, **params: str | float) -> Plan:
 def test_pass_events_nodes_that_never_came_are_reported_with_the_wait() -> None:
     scene = RecordFixture()
     scene.passes(repaired(ReasonCode.SCALE_UP_TIMED_OUT, "shrink", nodes=2, since=NOW - 930))
-    assert scene.told() == [
+    assert scene.reported() == [
         (STATUS, "ScaleUpTimedOut", "Warning", "Nodes added to group g failed to register within 15m30s")
     ]
     assert scene.left.counts["failed_scale_ups_total;reason=timeout"] == 1
@@ -86,7 +86,7 @@ def test_pass_events_failed_instances_are_reported_with_class_and_code() -> None
     scene.passes(
         repaired(ReasonCode.CREATION_FAILED, "discard", instance="i-1", error="OutOfStock.NoHosts", detail="sorry")
     )
-    assert scene.told() == [
+    assert scene.reported() == [
         (
             STATUS,
             "ScaleUpFailed",
@@ -102,7 +102,7 @@ def test_pass_events_removed_taint_is_reported_on_the_node() -> None:
     scene.passes(
         plan(), marks=(TaintUpdate("n1", "cleanup"), TaintUpdate("n2", "soften"), TaintUpdate("n3", "unsoften"))
     )
-    assert scene.told() == [
+    assert scene.reported() == [
         ("n1", "ClusterAutoscalerCleanup", "Normal", "removed ToBeDeletedByClusterAutoscaler taint from node n1")
     ]
 
@@ -119,9 +119,9 @@ def test_pass_events_priority_errors_are_reported_on_their_config_map() -> None:
             )
         )
     )
-    told = scene.told()
-    assert {name for name, *_ in told} == {"cluster-autoscaler-priority-expander"}
-    assert [(reason, words) for _, reason, _, words in told] == [
+    reported = scene.reported()
+    assert {name for name, *_ in reported} == {"cluster-autoscaler-priority-expander"}
+    assert [(reason, words) for _, reason, _, words in reported] == [
         ("PriorityConfigMapNotMatchedGroup", "no priority rule matches node group g"),
         ("PriorityConfigMapNotMatchedGroup", "no priority rule matches node group h"),
         ("PriorityConfigMapNoGroupMatched", "no priority rule matches any node group"),
@@ -145,14 +145,16 @@ def test_pass_events_on_the_default_status_are_deduplicated_by_message() -> None
     scene = RecordFixture()
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
-    assert len(scene.told()) == 2
+    assert len(scene.reported()) == 2
 
 
 def test_pass_events_on_a_renamed_status_are_deduplicated_by_reason() -> None:
     scene = RecordFixture(status_config_map_name="mine")
     for at, size in ((0, 2), (10, 2), (20, 3)):
         scene.passes(growing(NOW + at, size))
-    assert [(name, words[-24:]) for name, _, _, words in scene.told()] == [("mine", "to 2 instead of 1 (max: 9)"[-24:])]
+    assert [(name, words[-24:]) for name, _, _, words in scene.reported()] == [
+        ("mine", "to 2 instead of 1 (max: 9)"[-24:])
+    ]
 
 
 def test_pass_events_without_a_status_are_not_posted_on_it() -> None:
@@ -165,5 +167,5 @@ def test_pass_events_most_important_come_first_and_none_uses_all_the_time() -> N
     scene = RecordFixture()
     many = tuple(TaintUpdate(f"n{number:03d}", "cleanup") for number in range(200))
     scene.passes(plan(health=Health(healthy=False)), marks=many)
-    reasons = [reason for _, reason, _, _ in scene.told()]
+    reasons = [reason for _, reason, _, _ in scene.reported()]
     assert reasons == ["ClusterUnhealthy"] + ["ClusterAutoscalerCleanup"] * PODS_TOLD

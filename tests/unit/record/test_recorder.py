@@ -70,7 +70,7 @@ def test_record_journal_failure_is_reported_and_retried_in_the_next_pass() -> No
     scene.journal.error = StoreUnavailable("down")
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     assert scene.trouble == "journal: StoreUnavailable: down"
-    assert len(scene.told("Pod")) == 1
+    assert len(scene.reported("Pod")) == 1
     scene.journal.error = None
     scene.passes(plan(NOW + 10, unschedulable=(refused("a/p"),)))
     assert len(scene.journal.entries) == 1
@@ -93,8 +93,8 @@ def test_record_full_cluster_is_reported_in_upstreams_words_and_on_the_status() 
         group: (Reason.of(ReasonCode.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")
     }
     scene.passes(plan(unschedulable=(UnschedulablePods(("a/p",), full),)))
-    assert scene.told("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
-    assert scene.told("ConfigMap") == [
+    assert scene.reported("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
+    assert scene.reported("ConfigMap") == [
         ("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning", "Max total nodes in cluster reached: 9")
     ]
 
@@ -103,23 +103,23 @@ def test_record_pod_event_repeats_after_five_minutes_whatever_its_words() -> Non
     scene = RecordFixture()
     for at in (0.0, 10.0, APART - 1):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p", groups=2 + int(at)),)))
-    assert len(scene.told("Pod")) == 1
+    assert len(scene.reported("Pod")) == 1
     scene.passes(plan(NOW + APART, unschedulable=(refused("a/p"),)))
-    assert len(scene.told("Pod")) == 2
+    assert len(scene.reported("Pod")) == 2
 
 
 def test_record_new_pod_is_reported_without_repeating_earlier_ones() -> None:
     scene = RecordFixture()
     scene.passes(plan(unschedulable=(refused("a/p"),)))
     scene.passes(plan(NOW + 10, unschedulable=(refused("a/p", "a/q"),)))
-    assert [name for name, *_ in scene.told("Pod")] == ["p", "q"]
+    assert [name for name, *_ in scene.reported("Pod")] == ["p", "q"]
 
 
 def test_record_duplicate_events_are_posted_if_the_option_asks() -> None:
     scene = RecordFixture(record_duplicated_events=True)
     for at in range(3):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p"),)))
-    assert len(scene.told("Pod")) == 3
+    assert len(scene.reported("Pod")) == 3
 
 
 def test_record_storm_of_pods_is_fifty_events_and_no_extra_row() -> None:
@@ -127,7 +127,7 @@ def test_record_storm_of_pods_is_fifty_events_and_no_extra_row() -> None:
     many = tuple(refused(*(f"a/p-{n:03d}-{m:02d}" for m in range(20))) for n in range(50))
     for at in (0, 10, 20):
         scene.passes(plan(NOW + at, unschedulable=many))
-    assert len(scene.told("Pod")) == PODS_TOLD
+    assert len(scene.reported("Pod")) == PODS_TOLD
     assert (scene.journal.reads, scene.journal.writes) == (0, 1)  # the decision's own entry
     assert len(scene.left.told) == 10 * PODS_TOLD
 
@@ -137,7 +137,7 @@ def test_record_pod_that_vanished_is_skipped() -> None:
     scene.wall.gone.add("p")
     scene.passes(plan(unschedulable=(refused("a/p", "a/q"),)))
     assert scene.trouble == ""
-    assert [name for name, *_ in scene.told("Pod")] == ["q"]
+    assert [name for name, *_ in scene.reported("Pod")] == ["q"]
 
 
 def test_record_cluster_refusing_events_is_called_once_per_pass() -> None:
@@ -154,7 +154,7 @@ def test_record_pod_that_refuses_events_does_not_block_other_events() -> None:
     scene.wall.errors["p"] = Forbidden("namespace a is being terminated")
     for at in (0, 10):
         scene.passes(plan(NOW + at, unschedulable=(refused("a/p", "b/q"),)))
-    assert [name for name, *_ in scene.told("Pod")] == ["q"]
+    assert [name for name, *_ in scene.reported("Pod")] == ["q"]
 
 
 def test_record_slow_cluster_gets_few_events_and_the_pass_ends_in_time() -> None:
@@ -169,7 +169,7 @@ def test_record_slow_cluster_gets_few_events_and_the_pass_ends_in_time() -> None
     scene.passes(plan(unschedulable=(refused(*(f"a/p{n}" for n in range(9))),)))
     assert scene.trouble == "events: no time left after 4 events"
     scene.passes(plan(NOW + 60, unschedulable=(refused(*(f"a/p{n}" for n in range(9))),)))
-    assert len(scene.told("Pod")) == 8
+    assert len(scene.reported("Pod")) == 8
 
 
 def test_record_plan_without_cluster_writes_still_emits_metrics() -> None:

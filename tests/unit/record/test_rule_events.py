@@ -26,8 +26,8 @@ def seen(*objects: RuleObject, **more: Any) -> Snapshot:
     return Snapshot("c", NOW, rule_objects=objects or (OBJECT,), **more)
 
 
-def told(scene: RecordFixture) -> list[tuple[str, str, str, str]]:
-    return scene.told(KIND, "ConfigMap", "Node", "Pod")
+def reported(scene: RecordFixture) -> list[tuple[str, str, str, str]]:
+    return scene.reported(KIND, "ConfigMap", "Node", "Pod")
 
 
 def growing(rule: RuleVerdict) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def test_CCE_A2_refused_object_gets_an_event_with_every_error() -> None:
     scene = RecordFixture()
     bad = msgspec.structs.replace(OBJECT, problems=("spec.a: is wrong; mend it", "spec.b: too"), warnings=("w",))
     scene.passes(plan(), snapshot=seen(bad))
-    [(*head, words)] = told(scene)
+    [(*head, words)] = reported(scene)
     assert head == ["night", "HorizontalNodeAutoscalerInvalid", "Warning"]
     assert words == (
         "refused as a whole (a good version before it stays in force): spec.a: is wrong; mend it; spec.b: too"
@@ -58,7 +58,7 @@ def test_CCE_2_object_without_room_for_its_rules_gets_an_event() -> None:
     scene, other = RecordFixture(), RuleObject("kube-system", "first", uid="uid-first")
     note = Reason.of(ReasonCode.RULE_OBJECT_INVALID, object=KEY, detail="pool p has a rule for cpu already")
     scene.passes(plan(notes=(note,)), snapshot=seen(other, OBJECT))
-    [(name, reason, _, words)] = told(scene)
+    [(name, reason, _, words)] = reported(scene)
     assert (name, reason) == ("night", "HorizontalNodeAutoscalerInvalid")
     assert words.endswith(": pool p has a rule for cpu already")
 
@@ -67,14 +67,14 @@ def test_rule_events_new_error_is_posted_at_once_and_same_one_after_five_minutes
     scene = RecordFixture()
     for at, problem in ((0.0, "a"), (60.0, "a"), (120.0, "b"), (APART + 1, "a")):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, problems=(problem,))))
-    assert [words[-1] for *_, words in told(scene)] == ["a", "b", "a"]
+    assert [words[-1] for *_, words in reported(scene)] == ["a", "b", "a"]
 
 
 def test_rule_events_ignored_fields_of_an_object_are_reported_once_a_day() -> None:
     scene = RecordFixture()
     for at in (0.0, APART + 1, LASTING - 1, LASTING + 1):
         scene.passes(plan(NOW + at), snapshot=seen(msgspec.structs.replace(OBJECT, warnings=("spec.x: no field",))))
-    assert [(reason, words) for _, reason, _, words in told(scene)] == [
+    assert [(reason, words) for _, reason, _, words in reported(scene)] == [
         ("HorizontalNodeAutoscalerWarning", "spec.x: no field")
     ] * 2
 
@@ -84,9 +84,9 @@ def test_rule_events_rule_adding_nodes_is_reported_on_its_object_once_saved() ->
     unsaved = growing(rule) | {"operations": ()}
     scene = RecordFixture()
     scene.passes(plan(**unsaved), snapshot=seen())
-    assert told(scene) == []
+    assert reported(scene) == []
     scene.passes(plan(**growing(rule)), snapshot=seen())
-    assert [each for each in told(scene) if each[1] == "RuleScaledUp"] == [
+    assert [each for each in reported(scene) if each[1] == "RuleScaledUp"] == [
         ("night", "RuleScaledUp", "Normal", "Rule evening: adding 2 nodes to pool pool, due at 2026-11-21T07:20:00Z")
     ]
 
@@ -99,13 +99,13 @@ def test_rule_events_rule_of_the_policy_is_reported_on_the_status() -> None:
         "RuleScaledUp",
         "Normal",
         "Rule busy: adding 1 node to pool pool, its rate is 66.3%",
-    ) in told(scene)
+    ) in reported(scene)
 
 
 def test_rule_events_rule_of_a_deleted_object_is_reported_on_the_status() -> None:
     scene = RecordFixture()
     scene.passes(plan(**growing(RuleVerdict("busy", "pool", "kube-system/gone", nodes=1))), snapshot=seen())
-    assert [name for name, reason, *_ in told(scene) if reason == "RuleScaledUp"] == ["cluster-autoscaler-status"]
+    assert [name for name, reason, *_ in reported(scene) if reason == "RuleScaledUp"] == ["cluster-autoscaler-status"]
 
 
 def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None:
@@ -123,12 +123,12 @@ def test_CCE_A4_dropped_occurrence_and_impossible_rules_cause_warnings() -> None
         ),
         snapshot=seen(),
     )
-    assert [(reason, type_) for _, reason, type_, _ in told(scene)] == [
+    assert [(reason, type_) for _, reason, type_, _ in reported(scene)] == [
         ("RuleExpired", "Warning"),
         ("RuleInvalid", "Warning"),
         ("RuleGroupUnknown", "Warning"),
     ]
-    assert told(scene)[0][3] == (
+    assert reported(scene)[0][3] == (
         "Rule late, pool p: its time is over by more than half an hour; dropped (was due at 2026-11-21T07:20:00Z)"
     )
 
@@ -142,14 +142,14 @@ def test_CCE_A10_taint_and_annotation_cause_one_warning_each() -> None:
     scene = RecordFixture()
     for at in range(0, 3600, 240):
         scene.passes(plan(NOW + at, notes=notes), snapshot=Snapshot("c", NOW + at, pods=pods))
-    assert [(name, reason, type_) for name, reason, type_, _ in told(scene)] == [
+    assert [(name, reason, type_) for name, reason, type_, _ in reported(scene)] == [
         ("n1", "IgnoreTaintPrefixUsed", "Warning"),
         ("n2", "IgnoreTaintPrefixUsed", "Warning"),
         ("agent-1", "DaemonSetEvictionAnnotationUsed", "Warning"),
     ]
     assert scene.wall.posted[-1].uid == "uid-agent"
     scene.passes(plan(NOW + LASTING + 1, notes=notes[:1]), snapshot=Snapshot("c", NOW, pods=pods))
-    assert len(told(scene)) == 4, "a day later once more"
+    assert len(reported(scene)) == 4, "a day later once more"
 
 
 def test_rule_events_journal_names_the_rules_of_a_pass_and_of_a_scale_up() -> None:

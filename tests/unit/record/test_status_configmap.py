@@ -233,12 +233,12 @@ def test_status_missing_config_map_is_reported_once_and_filled_when_present() ->
     for minute in range(4):
         scene.passes(decided(NOW + minute * EVERY))
         said.append(scene.trouble)
-    told = (
+    reported = (
         "status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
         "infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: false in "
         "the policy"
     )
-    assert said == [told, "", "", ""]
+    assert said == [reported, "", "", ""]
     assert {call for call in scene.wall.calls if not call.startswith("uid")} == {"find"}
     assert len(scene.journal.entries) == 1
     scene.wall.maps[NAME] = there

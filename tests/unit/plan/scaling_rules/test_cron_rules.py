@@ -190,9 +190,9 @@ def test_pass_without_due_cron_rules_leaves_memory_unchanged() -> None:
     before = site.memory.rules
     plan = site.plan(site.now + 10.0)
     assert site.memory.rules == before
-    told = said(plan, "night").reason
-    assert told is not None
-    assert told.params == {"until": at("2026-03-10 03:00")}
+    reported = said(plan, "night").reason
+    assert reported is not None
+    assert reported.params == {"until": at("2026-03-10 03:00")}
     assert [(each.rule, each.pool) for each in plan.rules] == [("evening", "g"), ("night", "g"), ("h", "h")]
 
 

@@ -97,8 +97,8 @@ def test_each_removal_is_counted_in_the_rate_for_the_next_removal(above: int, le
 
 def test_explanation_of_a_node_kept_by_a_metric_rule() -> None:
     plan, _ = decided(nodes(cluster(), "g", "3", "3", empty=1), cpu(above=70))
-    [told] = [each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
-    assert (told.node, sentence(told.reason)) == (
+    [reported] = [each for each in plan.unremovable if each.reason.code is ReasonCode.RULE_NEEDS_NODE]
+    assert (reported.node, sentence(reported.reason)) == (
         "g-2",
         "rule cpu needs it (without it cpu would be at 75%, above 70%)",
     )

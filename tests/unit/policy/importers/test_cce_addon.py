@@ -82,7 +82,7 @@ def test_CCE_A7_addon_defaults_that_differ_from_ours_are_written_out() -> None:
 def test_CCE_A7_each_addon_key_becomes_its_option(key: str, value: Any, option: str, becomes: Any) -> None:
     found = read(**{key: value})
     assert changed(found.options) == changed(msgspec.structs.replace(Options(**DEFAULTS), **{option: becomes}))
-    assert [told for told in found.warnings if "hold up all removals" not in told] == []
+    assert [reported for reported in found.warnings if "hold up all removals" not in reported] == []
 
 
 @each_row(
@@ -120,7 +120,7 @@ def test_CCE_A7_busy_nodes_go_one_by_one_without_parallel_drain(custom: Any, rem
 def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, removed: int, other: str) -> None:
     found = read(parallelDrain=drain, maxEmptyBulkDeleteFlag=5, maxScaleDownParallelism=8)
     assert found.options.max_scale_down_parallelism == removed
-    assert [told.split(": ")[1] for told in found.warnings] == [other]
+    assert [reported.split(": ")[1] for reported in found.warnings] == [other]
 
 
 @each_row(
@@ -161,8 +161,8 @@ def test_CCE_A7_second_of_two_concurrency_numbers_is_reported(*, drain: bool, re
 )
 def test_CCE_A7_settings_that_cannot_be_converted_are_reported_by_name(key: str, value: Any, says: str) -> None:
     found = read(**{key: value})
-    (told,) = found.warnings
-    assert told.startswith(f"addon.json: {key}: {says}")
+    (reported,) = found.warnings
+    assert reported.startswith(f"addon.json: {key}: {says}")
     assert changed(found.options) == DEFAULTS
     assert (found.scale_up, found.scan_interval) == (ScaleUp(), 60.0)
 
@@ -177,8 +177,8 @@ def test_CCE_A8_7_pause_after_scale_up_is_reported_where_scale_in_is_on() -> Non
 
 
 def test_import_addon_values_of_unknown_keys_are_not_repeated() -> None:
-    (told,) = read(secretKey="EXAMPLE-SECRET").warnings
-    assert "EXAMPLE-SECRET" not in told
+    (reported,) = read(secretKey="EXAMPLE-SECRET").warnings
+    assert "EXAMPLE-SECRET" not in reported
 
 
 ANYTHING = st.recursive(

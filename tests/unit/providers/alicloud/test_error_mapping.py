@@ -164,9 +164,11 @@ def test_alicloud_activity_error_codes_have_a_class(code: str, cls: str) -> None
 
 
 def test_alicloud_signed_content_is_not_repeated_in_errors() -> None:
-    told = error_for(answer("SignatureDoesNotMatch", message="server string to sign is: POST&%2F&SecurityToken%3DCAIS"))
-    assert told is not None
-    assert told.message == "SignatureDoesNotMatch"
+    reported = error_for(
+        answer("SignatureDoesNotMatch", message="server string to sign is: POST&%2F&SecurityToken%3DCAIS")
+    )
+    assert reported is not None
+    assert reported.message == "SignatureDoesNotMatch"
     assert isinstance(error("X", 200), Unknown)
 
 
@@ -175,10 +177,10 @@ PAGE = (Path(__file__).resolve().parents[4] / "docs/providers/alicloud.md").read
 
 def test_docs_alicloud_error_mapping_lists_every_code() -> None:
     """Except codes with the class of their status, and those of templates."""
-    told = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
+    reported = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
     assert [
         code
-        for code in told
+        for code in reported
         if f"`{code}" not in PAGE
         and "LaunchTemplate" not in code
         and code != "UnknownError"

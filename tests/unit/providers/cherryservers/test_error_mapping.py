@@ -153,7 +153,7 @@ def test_cherry_api_token_is_read_in_every_form(text: str) -> None:
     ],
 )
 def test_cherry_unusable_api_token_is_refused_without_being_shown(text: str) -> None:
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as reported:
         parse_token(text, "secret a")
-    assert str(told.value).startswith("secret a: ")
-    assert "hid" not in str(told.value)
+    assert str(reported.value).startswith("secret a: ")
+    assert "hid" not in str(reported.value)

@@ -122,8 +122,8 @@ def test_cherry_two_concurrent_functions_end_with_the_requested_size() -> None:
     announced = continued(asked, provider(cloud).grow(asked))
     first, second = provider(cloud).poll(announced), provider(cloud).poll(announced)
     assert len(cloud.alive()) == 4
-    for told in (first, second):
-        current = continued(announced, told)
+    for reported in (first, second):
+        current = continued(announced, reported)
         outcome = provider(cloud).poll(current)
         while isinstance(outcome, InProgress):
             current = continued(current, outcome)

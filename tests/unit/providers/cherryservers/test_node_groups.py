@@ -291,11 +291,11 @@ def test_cherry_plan_price_is_the_price_of_the_group() -> None:
         (b"", False),
     ],
 )
-def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, told: bool) -> None:
+def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, reported: bool) -> None:
     text = base64.b64encode(script).decode()
     config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
     observed = provider(FakeCloud(), config=config).observe([])
-    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * told
+    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * reported
     assert all(group.template is not None for group in observed.groups)
 
 

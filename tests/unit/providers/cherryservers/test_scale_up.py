@@ -258,8 +258,8 @@ def test_cherry_scale_up_reads_the_bootstrap_token_once_per_batch_and_hides_it()
     assert {each.user_data for each in cloud.orders} == {user_data}
     third = provider(cloud, config=config, tokens=tokens).poll(continued(continued(asked, first), second))
     assert isinstance(third, Failed)
-    for told in (first, second, third):
-        text = repr(told) + msgspec.json.encode(told).decode()
+    for reported in (first, second, third):
+        text = repr(reported) + msgspec.json.encode(reported).decode()
         assert user_data not in text
         assert token not in text
 

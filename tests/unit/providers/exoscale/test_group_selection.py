@@ -73,9 +73,9 @@ def test_exoscale_selection_name_in_two_clusters_means_our_own() -> None:
 def test_exoscale_selection_ambiguous_name_is_reported_and_selects_none() -> None:
     api = zone()
     assert not seen(api, "2:7:web", nodes=[])
-    told = warnings(api, "2:7:web", nodes=[])
-    assert A in told
-    assert B in told
+    reported = warnings(api, "2:7:web", nodes=[])
+    assert A in reported
+    assert B in reported
 
 
 def test_exoscale_selection_name_of_both_kinds_blocks_only_its_candidates() -> None:
@@ -103,9 +103,9 @@ def test_exoscale_selection_name_only_in_another_cluster_selects_none() -> None:
 def test_exoscale_selection_unknown_name_is_a_warning() -> None:
     api = zone()
     assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in warnings(api, "2:7:wep", nodes=api.nodes(A))
-    told = warnings(api, "2:7:wep", nodes=api.nodes(A))
-    assert "2 of the machines of Nodepool web of prod" in told
-    assert "name it, or set sksCluster" in told
+    reported = warnings(api, "2:7:wep", nodes=api.nodes(A))
+    assert "2 of the machines of Nodepool web of prod" in reported
+    assert "name it, or set sksCluster" in reported
 
 
 def test_exoscale_selection_one_of_two_entries_for_a_group_decides() -> None:
@@ -139,9 +139,9 @@ def test_exoscale_selection_missing_or_ambiguous_cluster_is_a_warning() -> None:
     api = zone()
     assert "there is no SKS cluster none" in warnings(api, sksCluster="none", nodes=[])
     api.names[THEIRS] = "prod"
-    told = warnings(api, sksCluster="prod", nodes=[])
-    assert OURS in told
-    assert THEIRS in told
+    reported = warnings(api, sksCluster="prod", nodes=[])
+    assert OURS in reported
+    assert THEIRS in reported
     assert not seen(api, sksCluster="prod", nodes=[])
 
 

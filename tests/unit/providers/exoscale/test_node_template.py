@@ -112,9 +112,9 @@ def test_exoscale_template_impossible_label_value_is_omitted_and_reported(key: s
 def test_exoscale_template_invalid_labels_and_taints_are_omitted_and_reported() -> None:
     api = zone(labels={"a b": "c", "ok": "yes"}, taints={"t": Given("x", "Whatever")})
     assert template(api).labels["ok"] == "yes"
-    told = warnings(api, "0:9:web")
-    assert "label a b" in told
-    assert "taint t" in told
+    reported = warnings(api, "0:9:web")
+    assert "label a b" in reported
+    assert "taint t" in reported
 
 
 @each_row(

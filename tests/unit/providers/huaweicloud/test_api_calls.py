@@ -111,9 +111,9 @@ def test_CCE_20_throttling_pauses_all_callers_for_the_vendors_time() -> None:
     with HttpScript([said(429, slow, {"Retry-After": "2"}), said(200, many())]) as server:
         assert api_for(server.url, clock=clock, pacer=books).pools() == ()
     assert clock.slept == 2.0
-    with HttpScript([said(429, slow, {"Retry-After": "40"})]) as server, pytest.raises(Throttled) as told:
+    with HttpScript([said(429, slow, {"Retry-After": "40"})]) as server, pytest.raises(Throttled) as reported:
         api_for(server.url, clock=clock, pacer=books).pools()
-    assert told.value.retry_after == 40.0
+    assert reported.value.retry_after == 40.0
     assert books.held[-1][1] == 40.0
 
 

@@ -136,9 +136,9 @@ def test_huawei_contradictory_bounds_are_an_error_of_the_group() -> None:
 
 def test_huawei_entries_that_match_no_pool_or_two_are_reported() -> None:
     api = FakeCceApi(two(), Cce([FakeApiGroup(desired=1)], OTHER))
-    told = warnings(api, entry("pool-x", 1, 3), entry("pool-a/c9", 0, 2))
-    assert "no node pool pool-x" in told
-    assert "no scale group c9; it has default, c7-az2" in told
+    reported = warnings(api, entry("pool-x", 1, 3), entry("pool-a/c9", 0, 2))
+    assert "no node pool pool-x" in reported
+    assert "no scale group c9; it has default, c7-az2" in reported
     groups = seen(api, entry("pool-a", 1, 3))
     assert all("write the uid" in each.error for each in groups.values())
     assert not any(each.error for each in seen(api, entry(POOL, 1, 3)).values())
