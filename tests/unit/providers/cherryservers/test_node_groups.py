@@ -284,7 +284,7 @@ def test_cherry_plan_price_is_the_price_of_the_group() -> None:
 
 
 @each_row(
-    ("script", "told"),
+    ("script", "reported"),
     [
         (b"kubeadm join {{.APIServerEndpoint}}", True),
         (b"echo --node-labels=pool={{.NodeGroup}} > /etc/default/kubelet; kubeadm join", False),
