@@ -137,7 +137,7 @@ class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
             resource = f"acs:ess:{self.cloud.region}:{self.cloud.account}:scalinggroup/{group}"
         elif version == STS:
             resource = sent.get("RoleArn", "")
-        if key.policy is not None and not key.policy.allows(name, resource):
+        if key.permissions is not None and not key.permissions.allows(name, resource):
             raise AlicloudRefusedError(
                 "Forbidden.RAM", f"User not authorized to operate on the specified resource: {name}"
             )

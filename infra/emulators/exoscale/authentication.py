@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from infra.emulators.exoscale.signing import claim, signature
 from infra.emulators.vendor_common.errors import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
+from infra.emulators.vendor_common.keys import VendorKey, VendorKeyRing
 
 LONGEST = 3600.0
 """Maximum validity of a signature in seconds; clients request 600."""
 
 
-@dataclass(slots=True)
-class ExoscaleKey:
-    """An API key. operations: those that its role allows, None for all. active: not revoked."""
-
-    id: str
-    secret: str
-    operations: frozenset[str] | None = None
-    active: bool = True
-
-
-class ExoscaleKeyRing:
-    """The organisation's keys."""
-
-    def __init__(self) -> None:
-        self.keys: dict[str, ExoscaleKey] = {}
-
-    def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> ExoscaleKey:
-        """Add a valid key."""
-        self.keys[id_] = ExoscaleKey(id_, secret, operations)
-        return self.keys[id_]
-
-    def secrets(self) -> list[str]:
-        """Return every confidential text."""
-        return [key.secret for key in self.keys.values()]
+ExoscaleKey = VendorKey[frozenset[str]]
+"""A key; its permissions are the operations that its role allows."""
+ExoscaleKeyRing = VendorKeyRing[frozenset[str]]
 
 
 class ExoscaleAuthenticator:
@@ -62,7 +41,7 @@ class ExoscaleAuthenticator:
         if not hmac.compare_digest(expected.encode(), claimed.signature.encode()):
             raise VendorRefusedError(401, "Invalid request signature")
         self._check_time(claimed.expires)
-        if key.operations is not None and operation not in key.operations:
+        if key.permissions is not None and operation not in key.permissions:
             raise VendorRefusedError(403, f"Forbidden by role policy for compute: {operation}")
         return key
 

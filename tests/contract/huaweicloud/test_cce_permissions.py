@@ -103,7 +103,7 @@ def test_huawei_policy_without_a_project_needs_one_more_action(bench: HuaweiBenc
     with pytest.raises(Unauthorized, match="the project of cn-north-4"):
         bench.provider().observe(bench.nodes())
     assert denied(bench.look()) == actions("policy-project")
-    bench.key.actions = actions("policy") | actions("policy-project")
+    bench.key.permissions = actions("policy") | actions("policy-project")
     assert bench.provider().observe(bench.nodes()).groups
 
 
