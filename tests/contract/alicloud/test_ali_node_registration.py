@@ -21,7 +21,7 @@ class AliJoiningFixture:
         self.store = ObjectStore(self.clock)
         self.cloud = AlicloudCloud(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[AlicloudNodeRegistration(self.cloud, self.store, self.clock, ways)]
+            self.store, self.clock, more=[AlicloudNodeRegistration(self.cloud, self.store, ways)]
         )
 
     def after(self, seconds: float) -> None:

@@ -40,7 +40,7 @@ class CherryJoiningFixture:
         self.store = ObjectStore(self.clock)
         self.cloud = CherryCloud(self.clock, times=TIMES)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[CherryNodeRegistration(self.cloud, self.store, self.clock, ways)]
+            self.store, self.clock, more=[CherryNodeRegistration(self.cloud, self.store, ways)]
         )
 
     def order(self, hostname: str, script: str = SCRIPT, *, cluster: str = "ours", size: int = 0) -> CherryServer:

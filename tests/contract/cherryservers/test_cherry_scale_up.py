@@ -110,7 +110,7 @@ def test_cherry_scale_up_past_the_maximum_is_refused_after_one_list(bench: Cherr
 
 def test_cherry_throttled_list_is_retried_after_the_vendors_delay(bench: CherryBench) -> None:
     bench.add_group("g", size=1)
-    bench.server.front.retry_after = 2
+    bench.server.faults.retry_after = 2
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="list_servers")
     before = bench.now()
     assert seen(bench, "g").target == 1
@@ -124,7 +124,7 @@ def test_cherry_throttled_order_is_not_retried_at_once_and_is_reported(bench: Ch
     first = ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 0, 1))
     assert isinstance(first, InProgress)
     operation = claimed(follows(order(bench, OperationKind.SCALE_UP, group, 0, 1), first))
-    bench.server.front.retry_after = 2
+    bench.server.faults.retry_after = 2
     bench.server.faults.next(VendorFault.THROTTLED_FOR, on="create_server")
     reported = answer(bench, operation)
     assert isinstance(reported, Throttled | InProgress)

@@ -24,7 +24,7 @@ class ExoJoiningFixture:
         self.clock = ManualClock(1_800_000_000.0)
         self.store, self.zone = ObjectStore(self.clock), Zone(self.clock)
         self.cluster = ClusterSimulation(
-            self.store, self.clock, more=[ExoscaleNodeRegistration(self.zone, self.store, self.clock, ways)]
+            self.store, self.clock, more=[ExoscaleNodeRegistration(self.zone, self.store, ways)]
         )
 
     def after(self, seconds: float) -> None:

@@ -136,7 +136,7 @@ def test_cce_emulator_throttles_frequent_requests(desk: ProjectClient) -> None:
 
 def test_cce_emulator_names_a_missing_permission(desk: ProjectClient) -> None:
     key = desk.front.ring.keys["AKIDEXAMPLE00000DESK"]
-    key.actions = frozenset({"cce:nodepool:*"})
+    key.permissions = frozenset({"cce:nodepool:*"})
     desk.ask("GET", "/nodepools")
     assert "cce:node:list" in desk.ask("GET", "/nodes", status=403)["errorMessage"]
     assert [(call.action, call.status) for call in desk.front.log] == [

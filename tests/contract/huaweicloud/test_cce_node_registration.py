@@ -25,7 +25,7 @@ class CceJoiningFixture:
         self.clock = ManualClock(1_800_000_000.0)
         self.cloud, self.store = CceCloud(self.clock), ObjectStore(self.clock)
         self.ours, self.theirs = self.cloud.add_cluster("ours"), self.cloud.add_cluster("theirs")
-        self.joining = CceNodeRegistration(self.cloud, self.store, self.clock, ways, cluster=self.ours.uid)
+        self.joining = CceNodeRegistration(self.cloud, self.store, ways, cluster=self.ours.uid)
 
     def after(self, seconds: float) -> dict[str, list[str]]:
         """Lets time pass. Returns node name -> keys of its taints."""
@@ -78,7 +78,6 @@ def test_huawei_node_that_never_joins_is_not_a_kubernetes_node() -> None:
     yard.joining = CceNodeRegistration(
         yard.cloud,
         yard.store,
-        yard.clock,
         cluster=yard.ours.uid,
         ways=CceRegistrationOptions(never=frozenset({first.uid, f"{pool.uid}/az2"})),
     )

@@ -193,7 +193,7 @@ def test_huawei_sdk_raises_its_own_errors(drive: Drive) -> None:
 
 def test_huawei_sdk_authenticates_with_temporary_keys(drive: Drive) -> None:
     ring = drive.server.ring
-    session = ring.session(ring.add_agency("other", "scaler", KEY), drive.clock() + 900.0)
+    session = ring.session(None, drive.clock() + 900.0)
     client = drive.client_for(session.id, session.secret, session.token)
     drive.ask("list_nodes", "ListNodes", client)
     stolen = drive.client_for(session.id, session.secret, "another-token")

@@ -17,12 +17,12 @@ from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import ZONE, Zone
-from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
 from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
 from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
@@ -255,7 +255,7 @@ class ExoscaleBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[ExoscaleLoggedRequest]:
+    def look(self) -> list[LoggedOperation]:
         """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)
