@@ -40,7 +40,7 @@ from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 
 
-def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
+def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
@@ -71,7 +71,7 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     if is_pending(work):
         return _pending(operation, f"operation {operation.status.data[WORK]} is under way")
     if work is None and LOOKS not in operation.status.data:
-        return grow(context, operation)
+        return scale_up(context, operation)
     site = context.site(operation.spec.group)
     if work is not None and has_failed(work):
         return failure(site.title, work, _facts(operation, site))

@@ -27,7 +27,7 @@ class Least(msgspec.Struct, frozen=True):
     pool: int
 
 
-def shrink(context: CceContext, operation: Operation) -> Outcome:
+def decrease_target(context: CceContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError.
 
     After the request was accepted, nothing more is sent."""

@@ -52,7 +52,7 @@ BASE, TOTAL, WAS = "base", "total", "was"
 UNSEEN = 180.0  # seconds of polls without a result; later passes see the outcome (instances.py)
 
 
-def grow(context: CceContext, operation: Operation) -> Outcome:
+def scale_up(context: CceContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
@@ -75,7 +75,7 @@ def poll_growth(context: CceContext, operation: Operation) -> Outcome:
 
     Sends nothing itself; if no request was accepted yet, the scale-up is called again."""
     if SENT not in operation.status.data:
-        return grow(context, operation)
+        return scale_up(context, operation)
     return _look(context, operation, context.site(operation.spec.group))
 
 
