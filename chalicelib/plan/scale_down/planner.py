@@ -61,7 +61,7 @@ def plan_scale_down(
     needs: RuleRemovalGuard | None = None,
 ) -> ScaleDownPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
-    hold: why no node is removed in this pass, while timers run. watch: for scaleDownSimulationTimeout; without it
+    hold: why no node is removed in this pass, while timers run. budget: for scaleDownSimulationTimeout; without it
     there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again."""
     budgets = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
     before = _sort(state, simulated, budgets)

@@ -65,7 +65,9 @@ def plan_scale_up(
     budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> ScaleUpPlan:
-    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned.
+    """Plan for pending pods, then for rules, then for headroom.
+
+    The simulated cluster keeps what was placed and planned.
 
     removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
     """

@@ -18,7 +18,7 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import Served, discover
-from chalicelib.providers.clusterapi.capi_state import read_world
+from chalicelib.providers.clusterapi.capi_state import read_capi_state
 from chalicelib.providers.clusterapi.context import CapiContext
 from chalicelib.providers.clusterapi.decrease_target import decrease_target
 from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
@@ -71,9 +71,9 @@ class ClusterApi:
         if self._unnamed is not None:
             raise InvalidRequest(str(self._unnamed))
         served = self._discovered(kinds=True)
-        world = read_world(self._api(served), served.kinds or frozenset(), scope(settings.specs))
+        state = read_capi_state(self._api(served), served.kinds or frozenset(), scope(settings.specs))
         infra = InfrastructureReader(self._reach.management()).of
-        observed = make_groups(world, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
+        observed = make_groups(state, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:
