@@ -192,9 +192,9 @@ def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:
                 title="Node groups",
             ),
             Table(
-                ("of", "why not"),
+                ("nodes", "why not"),
                 tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
-                title="Nodes that exist, once others have their places",
+                title="Existing nodes after the other placements",
             ),
         ),
     )

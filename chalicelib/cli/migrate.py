@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --dry-run, --delete-old, --table and --policy-table."""
     parser.add_argument("--dry-run", action="store_true", help="show what would be copied, copy nothing")
     parser.add_argument(
-        "--delete-old", action="store_true", help="also delete from the state table what the policy table holds"
+        "--delete-old", action="store_true", help="also delete from the state table the rows that the policy table has"
     )
     add_table_argument(parser)
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                     for one in data
                 ),
                 right=frozenset({1, 4, 5}),
-                empty="the state table holds no policies",
+                empty="the state table has no policies",
             )
         ],
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput(
             str(one["name"]),
             f"is left as it is: {one['result']}",
-            "look at outscaler get policy, and put the document that is right in force with outscaler apply",
+            "compare with outscaler get policy, and store the correct document with outscaler apply",
         )
         for one in data
         if one["conflict"]

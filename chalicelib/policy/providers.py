@@ -148,7 +148,7 @@ _CLUSTER_API = Section(
             "syncMachineLabels",
             ValueType("list of regular expressions", lines_of(_PATTERN), str.split),
             "syncMachineLabels",
-            "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels).",
+            "Further labels that Cluster API is configured to copy to Nodes (its --additional-sync-machine-labels).",
         ),
         Field(
             "kubeconfigSecret",

@@ -70,9 +70,9 @@ def test_version_option_prints_the_version(capsys: Said) -> None:
     ("line", "says"),
     [
         ("", "outscaler: no command is given; write one of plan, explain,"),
-        ("valdate x", "outscaler: 'valdate' is no command; did you mean validate?"),
-        ("wibble", "outscaler: 'wibble' is no command; write one of plan,"),
-        ("-x", "outscaler: '-x' is no command"),
+        ("valdate x", "outscaler: 'valdate' is not a command; did you mean validate?"),
+        ("wibble", "outscaler: 'wibble' is not a command; write one of plan,"),
+        ("-x", "outscaler: '-x' is not a command"),
         ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
         ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
         ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),

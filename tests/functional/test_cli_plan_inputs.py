@@ -97,7 +97,8 @@ def test_group_missing_from_the_snapshot_is_reported(saved: Path, tmp_path: Path
     assert code == 0
     (line,) = reported
     assert line == (
-        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is no group of this snapshot; its groups are a, b"
+        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is not a group of this snapshot; "
+        "its groups are a, b"
     )
 
 

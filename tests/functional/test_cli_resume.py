@@ -58,12 +58,12 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
     remember(store, BreakerState(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), tripped_at=NOW - 600, wanted=12))
     assert main(["get", "brake", NAME]) == 0
     assert capsys.readouterr().out == (
-        f"{NAME}: on since {format_time(NOW - 600)}, when a plan wanted 12 nodes to be on their way out; "
+        f"{NAME}: tripped at {format_time(NOW - 600)} by a plan that removed 12 nodes at once; "
         "nodes removed in the last hour: 2, pods moved: 30\n"
     )
     assert main(["release", NAME]) == 0
     until = format_time(NOW + 3600)
-    assert capsys.readouterr().out == f"{NAME}: the brake is released until {until}; it was on\n"
+    assert capsys.readouterr().out == f"{NAME}: the circuit breaker is released until {until}; it was tripped\n"
     assert store.memory.load(NAME).released_until == NOW + 3600
     assert answer(capsys, "get", "brake", NAME) == {
         "name": NAME,

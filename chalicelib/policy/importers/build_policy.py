@@ -56,8 +56,7 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
     if found.objects:
         scale_up = msgspec.structs.replace(scale_up, horizontal_node_autoscalers=False)
         warnings.append(
-            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count a second time "
-            "beside these rules"
+            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count in addition to these rules"
         )
     settings = {
         "clusterId": cluster_id,

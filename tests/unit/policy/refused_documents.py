@@ -26,7 +26,7 @@ THE_FILE: list[Case] = [
     ("a: [1\nb: 2\n", "p.yaml:2", "not YAML, column 2", "begins in line 1"),
     ("a: 'never ends\n", "p.yaml:1", "quoted scalar", "the line before"),
     ("a:\n\t- b\n", "p.yaml:2", "cannot start any token", "the line before"),
-    ("a: b: c\n", "p.yaml:1", "mapping values are not allowed", "the line before"),
+    ("a: b: c\n", "p.yaml:1", "mapping values are not allowed", "the preceding line"),
     (GOOD + "---\n" + GOOD, "p.yaml:9", "a second document begins", "one cluster per file"),
     ("a: \x07\n", "p.yaml", "#x0007 is not allowed", "UTF-8"),
     ("a: \ud800\n", "p.yaml", "surrogate", "UTF-8"),
