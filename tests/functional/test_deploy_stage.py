@@ -108,16 +108,15 @@ def _store(aws: LocalAws) -> Store:
 
 
 def test_only_queues_of_providers_named_in_policies_are_polled(
-    aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployed: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(built, tmp_path / "built")
-    assert _polled(aws) == {"reconcile"}
+    assert _polled(deployed) == {"reconcile"}
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     (tmp_path / "policy.yaml").write_text(POLICY)
     assert outscaler(["apply", str(tmp_path / "policy.yaml")]) == 0
-    assert _polled(aws) == {"reconcile", "act_exoscale"}
+    assert _polled(deployed) == {"reconcile", "act_exoscale"}
     assert deploy(built, tmp_path / "built") == []
-    assert _polled(aws) == {"reconcile", "act_exoscale"}
+    assert _polled(deployed) == {"reconcile", "act_exoscale"}
 
 
 def test_queue_with_messages_is_polled_until_it_is_empty(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
@@ -178,17 +177,16 @@ def test_manual_changes_of_a_deployment_are_detected_and_reverted(deployed: Loca
 
 
 def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
-    aws: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    deployed: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy(built, tmp_path / "built")
-    _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
+    _store(deployed).policies.put("shop", POLICY, digest(POLICY), None)
     assert command.main(["undeploy"]) == 0
     assert f"kept table {TABLE}" in capsys.readouterr().out
-    assert aws.client("lambda").list_functions()["Functions"] == []
-    assert aws.client("apigateway").get_rest_apis()["items"] == []
-    assert aws.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
+    assert deployed.client("lambda").list_functions()["Functions"] == []
+    assert deployed.client("apigateway").get_rest_apis()["items"] == []
+    assert deployed.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
     assert deploy(built, tmp_path / "built") == []
-    assert _store(aws).policies.names() == ("shop",)
+    assert _store(deployed).policies.names() == ("shop",)
 
 
 @pytest.mark.parametrize(
