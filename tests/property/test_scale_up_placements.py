@@ -23,7 +23,7 @@ from tests.property.checker import Failure, judged
 from tests.property.clusters import draw_cluster, make, write
 from tests.property.plan_check import EMPTY, QUEUE, SPARE
 
-PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
+PARTS, EACH, SHRINKABLE, LARGE = 4, 275, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
 # Clusters for which plans of former releases rejected a pod that one more node would have taken, bought a needless
