@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
     """Return the result for one cluster, or with --dry-run the expected result."""
-    told = {
+    reported = {
         "name": old.name,
         "version": old.version,
         "digest": old.digest,
@@ -83,15 +83,15 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
     secret = _webhook(old)
     if args.dry_run:
         known = store.policies.current(old.name)
-        return told | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
+        return reported | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
     moved = store.moving.copy(old.name, lambda _: secret)
     if moved.conflict:
-        return told | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
+        return reported | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
     deleted = store.moving.delete_old(old.name) if args.delete_old else 0
     result = "is there" if moved.version == old.version else f"version {moved.version} is there, which is newer"
     if moved.copied:
         result = "copied"
-    return told | {"result": result, "copied": moved.copied, "deleted": deleted}
+    return reported | {"result": result, "copied": moved.copied, "deleted": deleted}
 
 
 def _webhook(old: StoredPolicy) -> str | None:

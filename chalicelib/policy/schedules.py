@@ -39,8 +39,8 @@ SETS = ("min", "max", "headroom", "mode")
 
 
 def _sets_something(schedule: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    told = any(report.has_problem_under((*path, key)) for key in SETS)
-    if schedule and not told and not any(key in schedule for key in SETS):
+    reported = any(report.has_problem_under((*path, key)) for key in SETS)
+    if schedule and not reported and not any(key in schedule for key in SETS):
         report.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")
     if "mode" in schedule and schedule.get("groups"):
         report.problem(

@@ -141,9 +141,9 @@ def _too_fresh(wanted: list[Pod], state: ClusterState) -> Reason | None:
 
 def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[PodBatch]:
     """Return batches of consecutive pods of one class, in the scheduler's order."""
-    everybody = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
-    everybody.sort(
+    ordered = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
+    ordered.sort(
         key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace, each[0].name)
     )
-    for (cls, counts), run in groupby(everybody, key=lambda each: (each[0].cls, each[1])):
+    for (cls, counts), run in groupby(ordered, key=lambda each: (each[0].cls, each[1])):
         yield PodBatch(cls, tuple(pod for pod, _ in run), counts)

@@ -87,20 +87,20 @@ def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcom
     size = site.target
     if size == operation.spec.to_size and there >= size and not site.busy:
         return Succeeded(_facts(operation, site))
-    told = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
+    reported = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
     if site.busy:
-        return _pending(operation, told)
+        return _pending(operation, reported)
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, told)
+        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, reported)
     if work is not None and (
         size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
     ):
         # The size was not changed by another party: the vendor reports the end and has created nothing. As a
         # Conflict the scale-up would be retried forever, and no other group would get the pods.
-        return failure(told, work, _facts(operation, site))
+        return failure(reported, work, _facts(operation, site))
     return (
-        Succeeded({**_facts(operation, site), "note": told})
+        Succeeded({**_facts(operation, site), "note": reported})
         if size == operation.spec.to_size
         else other_size(operation, site)
     )

@@ -126,13 +126,15 @@ def _look(context: CceContext, operation: Operation, targets: CceTargets, left: 
     if not left:
         return _done(operation, targets)
     working, failed = _jobs(context, operation)
-    told = f"{operation.spec.group}: {', '.join(left)} still there"
+    reported = f"{operation.spec.group}: {', '.join(left)} still there"
     facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(left), "left": ",".join(left)}
     if failed:
-        return Failed("Unknown", f"{told}: {failed}", facts=facts)
+        return Failed("Unknown", f"{reported}: {failed}", facts=facts)
     if working:
-        return later(operation, told)
-    return doubted(operation, told) or Failed("Unknown", f"{told} though CCE has taken the deletion", facts=facts)
+        return later(operation, reported)
+    return doubted(operation, reported) or Failed(
+        "Unknown", f"{reported} though CCE has taken the deletion", facts=facts
+    )
 
 
 def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:

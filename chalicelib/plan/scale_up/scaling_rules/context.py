@@ -38,7 +38,7 @@ class RuleContext:
         return Rates(self.state)
 
     @cached_property
-    def sick(self) -> Reason | None:
+    def unhealthy(self) -> Reason | None:
         """Why no group in the whole cluster may scale up."""
         return blocking_reason(self.state)
 

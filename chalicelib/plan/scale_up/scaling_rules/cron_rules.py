@@ -37,16 +37,16 @@ def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
         return verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
     mine = _known(bound, known, turn.state.now)
     due = times.last if times.last > mine.last_occurrence else 0.0
-    after, told = mine, None
+    after, reported = mine, None
     if due:
-        after, told = _due(turn, bound, mine, due)
+        after, reported = _due(turn, bound, mine, due)
     elif mine.target_size:
-        after, told = _unfinished(turn, bound, mine)
+        after, reported = _unfinished(turn, bound, mine)
     turn.memory[bound.key] = after
-    if told is None:
+    if reported is None:
         until = {"until": times.following} if times.following else {}
         return verdict(bound, Reason.of(ReasonCode.RULE_NOT_DUE, **until))
-    return told
+    return reported
 
 
 def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemory:
@@ -91,7 +91,7 @@ def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) ->
 
 def _held(turn: RuleContext, bound: SourceBound) -> Reason | None:
     """Return what prevents a rule from acting on its pool at all, None if nothing does."""
-    return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.sick
+    return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.unhealthy
 
 
 def _keep(

@@ -31,21 +31,21 @@ def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, ser
     held = _held(turn, pool, served=served)
     reasons = [_silent(turn, each, rate, held) for each, rate in zip(rules, rates, strict=True)]
     firing = [at for at, reason in enumerate(reasons) if reason is None]
-    told = [_verdict(each, rate, reason) for each, rate, reason in zip(rules, rates, reasons, strict=True)]
+    reported = [_verdict(each, rate, reason) for each, rate, reason in zip(rules, rates, reasons, strict=True)]
     if not firing:
-        return told
+        return reported
     best = max(firing, key=lambda at: (_size(turn, rules[at], rates[at]), rules[at].rule.metric is Metric.CPU))
     by = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
     for at in firing:
-        told[at] = _verdict(rules[at], rates[at], by)
-    told[best] = _act(turn, rules[best], rates[best])
-    return told
+        reported[at] = _verdict(rules[at], rates[at], by)
+    reported[best] = _act(turn, rules[best], rates[best])
+    return reported
 
 
 def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
     """Return what blocks all metric rules of a pool, None if nothing does."""
-    if turn.sick is not None:
-        return turn.sick
+    if turn.unhealthy is not None:
+        return turn.unhealthy
     if served:
         return Reason.of(ReasonCode.RULE_PODS_FIRST)
     if (gone := turn.unreadable(pool)) is not None:

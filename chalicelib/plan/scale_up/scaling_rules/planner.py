@@ -40,15 +40,15 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
             verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects, notes=found.notes
         )
     turn = RuleContext(search)
-    told: dict[str, RuleVerdict] = {}
+    reported: dict[str, RuleVerdict] = {}
     for each in found.bound:
         if each.rule.metric is None:
-            told[each.key] = cron_rules.run(turn, each)
+            reported[each.key] = cron_rules.run(turn, each)
     for rules in _by_pool(found.bound).values():
         for each, said in zip(rules, metric_rules.run(turn, rules[0].pool, rules, served=served), strict=True):
-            told[each.key] = said
+            reported[each.key] = said
     return RuleResults(
-        verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
+        verdicts=(*(reported[each.key] for each in found.bound), *found.verdicts),
         memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())),
         objects=found.objects,
         by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
