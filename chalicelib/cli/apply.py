@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
     except PolicyChanged as error:
         raise BadInput(
             policy.name,
-            f"somebody else has just stored another version ({error})",
-            "look at it with outscaler get policy, then apply again",
+            f"another version was stored in the meantime ({error})",
+            "review it with outscaler get policy, then apply again",
         ) from None
     try:
         facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}

@@ -27,5 +27,5 @@ def brake_line(data: dict[str, Any]) -> str:
     """Return the circuit breaker's state as a sentence."""
     hour = f"nodes removed in the last hour: {data['lastHour']['nodes']}, pods moved: {data['lastHour']['pods']}"
     if data["on"]:
-        return f"on since {data['pulledAt']}, when a plan wanted {data['wanted']} nodes to be on their way out; {hour}"
-    return f"released until {data['releasedUntil']}; {hour}" if data["releasedUntil"] else f"not on; {hour}"
+        return f"tripped at {data['pulledAt']} by a plan that removed {data['wanted']} nodes at once; {hour}"
+    return f"released until {data['releasedUntil']}; {hour}" if data["releasedUntil"] else f"not tripped; {hour}"

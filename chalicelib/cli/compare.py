@@ -167,12 +167,12 @@ def cost(case: PlanInputs, policy: Policy, plan: Plan) -> Cost:
     from chalicelib.plan.scale_up.expanders.node_prices import node_price
     from chalicelib.plan.state.cluster_state import build_cluster_state
 
-    world = build_cluster_state(case.snapshot, policy, case.memory, case.now)
+    state = build_cluster_state(case.snapshot, policy, case.memory, case.now)
     nodes = {node.name: node for node in case.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
-    asked = {name: facts.group.price for name, facts in world.groups.items()}
-    templates = {name: facts.template.node for name, facts in world.groups.items() if facts.template is not None}
+    asked = {name: facts.group.price for name, facts in state.groups.items()}
+    templates = {name: facts.template.node for name, facts in state.groups.items() if facts.template is not None}
     moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
     moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
     for kind, name, group, node, count in moves:

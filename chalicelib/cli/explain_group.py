@@ -89,12 +89,10 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
             Table(
                 ("pods", "why not"),
                 tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
-                title="Pods it is no help to",
+                title="Pods that it does not help",
             ),
             rule_output.rules_table(rules, following),
-            Table(
-                ("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"
-            ),
+            Table(("node", "result"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
         ),
         weakening(plan, removal=False),
     )

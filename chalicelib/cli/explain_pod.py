@@ -29,12 +29,12 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     snapshot, plan = scene.case.snapshot, scene.plan
     known = {pod.key: pod for pod in snapshot.pods}
     if name not in known:
-        wreck = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
-        if wreck is not None:
+        unreadable = next((gap for gap in plan.gaps if gap.kind == "Pod" and gap.name == name), None)
+        if unreadable is not None:
             return Explanation(
                 "pod",
                 name,
-                (f"Pod {name} could not be read: {wreck.detail}.",),
+                (f"Pod {name} could not be read: {unreadable.detail}.",),
                 {"verdict": "unreadable"},
                 gaps=weakening(plan, removal=False, name=name),
             )
@@ -192,9 +192,9 @@ def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:
                 title="Node groups",
             ),
             Table(
-                ("of", "why not"),
+                ("nodes", "why not"),
                 tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
-                title="Nodes that exist, once others have their places",
+                title="Existing nodes after the other placements",
             ),
         ),
     )

@@ -70,10 +70,10 @@ def as_blocks(answer: Explanation, scene: ExplainContext) -> list[Block]:
     blocks: list[Block] = [
         *said,
         "\n".join(answer.says),
-        Table(("what", "is"), answer.facts),
+        Table(("property", "value"), answer.facts),
         *answer.tables,
         Table(("what", "why"), tuple((note.code.value, sentence(note)) for note in scene.plan.notes), title="Notes"),
-        Table(("could not be read", "why", "less sure for it"), rows, title="What weakens this answer"),
+        Table(("could not be read", "why", "less certain decisions"), rows, title="Missing data"),
     ]
     return [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(_THINGS),
         default="clusters",
         help="clusters (default), "
-        "claims on node groups, or the policy, open operations, remembered groups or the brake of one "
+        "claims on node groups, or the policy, open operations, remembered groups or the circuit breaker of one "
         "cluster",
     )
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters and claims")

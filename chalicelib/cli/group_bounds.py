@@ -31,7 +31,7 @@ def with_bounds(
     known = saved.union(*(group.aliases for group in snapshot.groups))
     for name in by_id:
         if name not in known:
-            warn(f"{place}: spec.nodeGroups: {name} is no group of this snapshot; {_those_there(sorted(saved))}")
+            warn(f"{place}: spec.nodeGroups: {name} is not a group of this snapshot; {_those_there(sorted(saved))}")
     groups = tuple(_bounded(group, _entry_of(group, by_id), place) for group in snapshot.groups)
     return msgspec.structs.replace(snapshot, groups=groups)
 

@@ -113,6 +113,6 @@ def _as_data(document: str) -> object:
 
 
 def _with_comments(policy: Policy, document: str, warnings: tuple[str, ...], lacking: tuple[str, ...]) -> str:
-    lines = [f"Imported settings of {policy.name}. Look at them, and then at the plans in mode shadow."]
+    lines = [f"Imported settings of {policy.name}. Review them, then the plans in mode shadow."]
     lines += [f"Note: {text}" for text in warnings] + [f"Not complete: {text}" for text in lacking]
     return "".join(f"# {one_line(line)}\n" for line in lines) + document

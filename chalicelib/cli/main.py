@@ -40,14 +40,16 @@ class Command(msgspec.Struct, frozen=True):
 
 
 COMMANDS = (
-    Command("plan", "chalicelib.cli.plan", "what would happen now, and why; never writes"),
-    Command("explain", "chalicelib.cli.explain", "what becomes of one pod, node or group, and why; never writes"),
+    Command("plan", "chalicelib.cli.plan", "the changes that would be made now, and the reasons; never writes"),
+    Command(
+        "explain", "chalicelib.cli.explain", "the decision about one pod, node or group, and its reason; never writes"
+    ),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
-    Command("import", "chalicelib.cli.import_policy", "make a policy document of CCE's settings and rules"),
+    Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
-    Command("release", "chalicelib.cli.resume", "let go of the brake for a while, once you have looked"),
+    Command("release", "chalicelib.cli.resume", "resume removals after a review of a tripped disruption limit"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
@@ -104,7 +106,9 @@ def _parser(command: Command, module: ModuleType) -> argparse.ArgumentParser:
 def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
-    return "\n".join(["usage: outscaler COMMAND …", "", *lines, "", "outscaler COMMAND --help tells more.", ""])
+    return "\n".join(
+        ["usage: outscaler COMMAND …", "", *lines, "", "outscaler COMMAND --help shows its arguments.", ""]
+    )
 
 
 def _unknown(name: str) -> BadInput:
@@ -114,7 +118,7 @@ def _unknown(name: str) -> BadInput:
     known = f"write one of {', '.join(_BY_NAME)}, or --help"
     if not name:
         return BadInput("outscaler", "no command is given", known)
-    return BadInput("outscaler", f"{name!r} is no command", f"did you mean {near[0]}?" if near else known)
+    return BadInput("outscaler", f"{name!r} is not a command", f"did you mean {near[0]}?" if near else known)
 
 
 # -- failures ------------------------------------------------------------------------------------------------------

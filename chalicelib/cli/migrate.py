@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add --dry-run, --delete-old, --table and --policy-table."""
     parser.add_argument("--dry-run", action="store_true", help="show what would be copied, copy nothing")
     parser.add_argument(
-        "--delete-old", action="store_true", help="also delete from the state table what the policy table holds"
+        "--delete-old", action="store_true", help="also delete from the state table the rows that the policy table has"
     )
     add_table_argument(parser)
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
                     for one in data
                 ),
                 right=frozenset({1, 4, 5}),
-                empty="the state table holds no policies",
+                empty="the state table has no policies",
             )
         ],
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput(
             str(one["name"]),
             f"is left as it is: {one['result']}",
-            "look at outscaler get policy, and put the document that is right in force with outscaler apply",
+            "compare with outscaler get policy, and store the correct document with outscaler apply",
         )
         for one in data
         if one["conflict"]
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
     """Return the result for one cluster, or with --dry-run the expected result."""
-    told = {
+    reported = {
         "name": old.name,
         "version": old.version,
         "digest": old.digest,
@@ -83,15 +83,15 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
     secret = _webhook(old)
     if args.dry_run:
         known = store.policies.current(old.name)
-        return told | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
+        return reported | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
     moved = store.moving.copy(old.name, lambda _: secret)
     if moved.conflict:
-        return told | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
+        return reported | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
     deleted = store.moving.delete_old(old.name) if args.delete_old else 0
     result = "is there" if moved.version == old.version else f"version {moved.version} is there, which is newer"
     if moved.copied:
         result = "copied"
-    return told | {"result": result, "copied": moved.copied, "deleted": deleted}
+    return reported | {"result": result, "copied": moved.copied, "deleted": deleted}
 
 
 def _webhook(old: StoredPolicy) -> str | None:

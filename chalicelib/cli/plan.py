@@ -16,13 +16,13 @@ from chalicelib.cli.output import emit
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the input arguments, --save-memory and --compare-option."""
     plan_inputs.add_arguments(parser)
-    parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
+    parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write the memory after the plan")
     parser.add_argument(
         "--compare-option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="a second plan with this option beside the first; several make one second plan",
+        help="also make a second plan with this option and compare both; several options make one second plan",
     )
 
 

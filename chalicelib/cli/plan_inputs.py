@@ -65,11 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="a file that stands for a secret of the policy (a vendor's credentials); may be repeated",
+        help="a file that replaces a secret of the policy (a vendor's credentials); may be repeated",
     )
     parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
-    parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
+    parser.add_argument("--memory", metavar="FILE", type=Path, help="a memory file that --save-memory wrote")
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
@@ -77,8 +77,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an option, as in the policy; may be repeated",
     )
-    parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
-    parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
+    parser.add_argument(
+        "--now", metavar="RFC3339", help="the time to plan for (default: DIR/captured-at, otherwise now)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the expander random")
     parser.add_argument(
         "--assume-unneeded-for",
         metavar="DURATION",

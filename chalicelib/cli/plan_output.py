@@ -155,13 +155,11 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     unwell = "" if health.healthy else " UNHEALTHY,"
     unseen = sum(len(i.pods) for i in plan.ignored)
     parts = [
+        (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unwell} {pending} pending pod{_s(pending)}."),
         (
-            f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},"
-            f"{unwell} {pending} pod{'' if pending == 1 else 's'} want{'s' if pending == 1 else ''} a node."
-        ),
-        (
-            f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
-            f"{_for(plan, asked)}; {left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."
+            f"Scale up by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
+            f"{_for(plan, asked)}; {left} get no node, {len(plan.fits_existing)} fit on existing nodes, "
+            f"{unseen} are ignored."
         ),
         f"Remove {len(plan.removals)} of {len(plan.unneeded)} unneeded node{_s(len(plan.unneeded))}.",
     ]

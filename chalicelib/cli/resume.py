@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--claim",
         default="",
         metavar="GROUP",
-        help="give back CLUSTER's claim on this node group, by its id, and leave the brake as it is",
+        help="release CLUSTER's claim on this node group, by its id, and leave the circuit breaker as it is",
     )
     add_table_argument(parser)
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         facts: dict[str, str | int | float | bool] = {"until": format_time(until), "was_on": was_on}
         store.journal.append(args.name, JournalEntry(at=now, kind="release", facts=facts))
     except StoreError as error:
-        warn(f"{args.name}: the brake is released, but the journal could not be written: {error}")
+        warn(f"{args.name}: the circuit breaker is released, but the journal could not be written: {error}")
     data = {
         "name": args.name,
         "wasOn": was_on,
@@ -77,7 +77,10 @@ def run(args: argparse.Namespace) -> int:
         args.output,
         data,
         lambda: [
-            f"{args.name}: the brake is released until {data['releasedUntil']}; it was {'on' if was_on else 'not on'}"
+            (
+                f"{args.name}: the circuit breaker is released until {data['releasedUntil']}; "
+                f"it was {'tripped' if was_on else 'not tripped'}"
+            )
         ],
     )
     return 0

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID:max=N,min=N,size=N",
         action="append",
         default=[],
-        help="what if a node group had other bounds, or had been asked for another size?",
+        help="other bounds, or another target size, of a node group",
     )
 
 
@@ -99,7 +99,7 @@ def _of_added(names: Sequence[str]) -> str:
 
 def _of_loss(loss: RemovedNode) -> str:
     text = f"node {loss.node} is gone" + (f", and {loss.group} is smaller by one" if loss.group else "")
-    text += f"; {len(loss.again)} of its pods want a node again"
+    text += f"; {len(loss.again)} of its pods need a node again"
     return f"{text}, {len(loss.lost)} will not come back: {', '.join(loss.lost[:3])}" if loss.lost else text
 
 
@@ -115,7 +115,7 @@ def _bounds(text: str) -> tuple[str, GroupBounds]:
     for setting in settings.split(",") if colon else ():
         key, _, value = (part.strip() for part in setting.partition("="))
         if key not in _BOUNDS or not value.isdecimal() or not value.isascii() or len(value) > 9:
-            raise BadInput(f"--group {name}", f"{setting.strip()!r} is no setting", "write max=50, min=2 or size=5")
+            raise BadInput(f"--group {name}", f"{setting.strip()!r} is not a setting", "write max=50, min=2 or size=5")
         values[key] = int(value)
     if not name or not values:
         raise BadInput("--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas")
@@ -207,7 +207,7 @@ def _like(name: str, count: int, snapshot: Snapshot) -> AddedPods:
     pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")
     cls = snapshot.cls(pod)
     if cls.mirror:
-        raise BadInput(f"--add-pods {name}", "is a static pod of its node, which nobody schedules", _FORM)
+        raise BadInput(f"--add-pods {name}", "is a static pod of its node, which is never scheduled", _FORM)
     claims = [volume.claim for volume in cls.volumes if volume.claim and volume.template is None]
     if claims:
         warn(f"--add-pods {name}: its copies share its claims: {', '.join(claims)}")

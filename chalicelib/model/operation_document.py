@@ -1,7 +1,7 @@
 """The one flat object that every document holds for an operation: its spec and its status side by side.
 
-Saves in the table and saved memories were written in this form before the two were told apart, and are read by older
-releases. The order of the fields is the order in which they are encoded.
+Rows of the table and memory files had this form before spec and status were separated, and older releases read them.
+The order of the fields is the order in which they are encoded.
 """
 
 from __future__ import annotations

@@ -22,6 +22,45 @@ from chalicelib.model.policy_permissions import ALLOWED_ENDPOINTS, Deployment
 _REGION = r"[a-z]{2}(-[a-z0-9]{1,20}){1,4}"
 _ENVIRONMENT = r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?"
 
+CCE_REGIONS = frozenset(
+    {
+        "cn-north-1",
+        "cn-north-2",
+        "cn-north-4",
+        "cn-north-9",
+        "cn-north-11",
+        "cn-north-12",
+        "cn-south-1",
+        "cn-south-2",
+        "cn-south-4",
+        "cn-east-2",
+        "cn-east-3",
+        "cn-east-4",
+        "cn-east-5",
+        "cn-southwest-2",
+        "ap-southeast-1",
+        "ap-southeast-2",
+        "ap-southeast-3",
+        "ap-southeast-4",
+        "ap-southeast-5",
+        "af-south-1",
+        "af-north-1",
+        "sa-brazil-1",
+        "la-south-2",
+        "la-north-2",
+        "na-mexico-1",
+        "ru-northwest-2",
+        "ru-moscow-1",
+        "tr-west-1",
+        "ae-ad-1",
+        "me-east-1",
+        "my-kualalumpur-1",
+        "eu-west-0",
+        "eu-west-101",
+    }
+)
+"""The regions of Huawei Cloud CCE."""
+
 
 class Vendor(msgspec.Struct, frozen=True):
     """hosts: patterns of the API hosts. keys: settings that contain an API address. places: settings from which API

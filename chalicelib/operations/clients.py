@@ -63,7 +63,7 @@ class OperationClients:
                 return provider
         raise vendor.InvalidRequest(f"provider {self._provider} is not in the policy any more")
 
-    def world(self) -> StepContext:
+    def context(self) -> StepContext:
         """Return the dependencies of a step."""
         return StepContext(
             provider=self.provider,

@@ -41,11 +41,11 @@ NOT_STARTED = "NotStarted"
 """Error class of an operation that started after its deadline: the delay is Outscaler's own."""
 
 
-def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
+def run_step(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Run the operation's next step. InProgress.after 0.0: the next step need not wait."""
     recipe = TABLE[operation.spec.kind]
     name, step = recipe.step(operation.status.step)
-    deadline = deadline_of(operation, world.options)
+    deadline = deadline_of(operation, context.options)
     if now >= deadline and never_begun(operation):
         text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
         return Failed(NOT_STARTED, text)
@@ -54,7 +54,7 @@ def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
         text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")
         return recipe.rollback(operation, Failed(DEADLINE_EXCEEDED, text))
     try:
-        outcome = step(reset_error_count(operation), world, now)
+        outcome = step(reset_error_count(operation), context, now)
     except (ProviderError, ClusterError) as error:
         outcome = outcome_of_error(error, operation, name)
         if isinstance(outcome, Failed):
@@ -62,12 +62,12 @@ def run_step(operation: Operation, world: StepContext, now: float) -> Outcome:
     return _noted(outcome)
 
 
-def give_up(operation: Operation, world: StepContext, now: float, cls: str, why: str) -> Outcome:
+def give_up(operation: Operation, context: StepContext, now: float, cls: str, why: str) -> Outcome:
     """Stop the operation for an external reason (policy deleted, mode changed) and roll back what can be rolled back. A
     request that the vendor has already received, and a rollback under way, are completed."""
     recipe = TABLE[operation.spec.kind]
     if operation.status.step in recipe.irreversible_steps:
-        return run_step(operation, world, now)
+        return run_step(operation, context, now)
     return recipe.rollback(operation, Failed(cls, why))
 
 

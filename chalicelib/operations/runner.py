@@ -160,10 +160,10 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
     if task.way is None:
         return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
     if task.why_not:
-        return give_up(operation, task.way.world(), rt.clock(), ABANDONED, task.why_not)
+        return give_up(operation, task.way.context(), rt.clock(), ABANDONED, task.why_not)
     if task.policy is not None and (later := blocked_by_other_operation(operation, task.policy.options, rt)):
         return later
-    return run_step(operation, task.way.world(), rt.clock())
+    return run_step(operation, task.way.context(), rt.clock())
 
 
 def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:

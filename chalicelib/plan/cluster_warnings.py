@@ -16,22 +16,22 @@ MOST = 10
 IGNORE_TAINT = "ignore-taint.cluster-autoscaler.kubernetes.io/"
 
 
-def notes(world: ClusterState) -> tuple[Reason, ...]:
+def notes(state: ClusterState) -> tuple[Reason, ...]:
     """Return AVOID_TAINT per node and AVOID_ANNOTATION per pod of a DaemonSet; at most MOST of each."""
-    return (*islice(_tainted(world), MOST), *sorted(_annotated(world), key=lambda note: str(note.params["pod"]))[:MOST])
+    return (*islice(_tainted(state), MOST), *sorted(_annotated(state), key=lambda note: str(note.params["pod"]))[:MOST])
 
 
-def _tainted(world: ClusterState) -> Iterator[Reason]:
-    for node in world.snapshot.nodes:
+def _tainted(state: ClusterState) -> Iterator[Reason]:
+    for node in state.snapshot.nodes:
         taint = next((taint.key for taint in node.taints if taint.key.startswith(IGNORE_TAINT)), None)
         if taint is not None:
             yield Reason.of(ReasonCode.AVOID_TAINT, node=node.name, taint=taint)
 
 
-def _annotated(world: ClusterState) -> Iterator[Reason]:
+def _annotated(state: ClusterState) -> Iterator[Reason]:
     """Return annotated pods; pods are scanned only if a class has the annotation, with any value, because its value is
     set per pod."""
-    marked = {at for at, cls in enumerate(world.snapshot.classes) if cls.enable_ds_eviction and cls.is_daemonset}
-    for pod in world.snapshot.pods if marked else ():
+    marked = {at for at, cls in enumerate(state.snapshot.classes) if cls.enable_ds_eviction and cls.is_daemonset}
+    for pod in state.snapshot.pods if marked else ():
         if pod.cls in marked:
             yield Reason.of(ReasonCode.AVOID_ANNOTATION, pod=pod.key)

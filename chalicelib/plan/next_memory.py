@@ -21,30 +21,30 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0  # seconds for which an instance is kept whose group is no longer seen
 
 
-def next_memory(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> Memory:
-    """Return the memory for the next pass. growth: the result of scaling rules. shrinkage: the scale-down verdict of
+def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan) -> Memory:
+    """Return the memory for the next pass. scale_up: the result of scaling rules. scale_down: the scale-down verdict of
     each judged node, and the circuit breaker."""
-    memory, now = world.memory, world.now
+    memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
-    for facts in world.groups.values():
-        learnt = learn(facts.nodes, memory.templates.get(facts.id), now, world.options)
+    for facts in state.groups.values():
+        learnt = learn(facts.nodes, memory.templates.get(facts.id), now, state.options)
         if learnt is not None:
             templates[facts.id] = learnt
     # Keep what is known of a group that could not be read.
-    groups = {name: kept for name, kept in memory.groups.items() if name not in world.groups}
-    groups.update({facts.id: _group(facts, now) for facts in world.groups.values()})
-    nodes = {**_paused(world, shrinkage), **shrinkage.memory}
+    groups = {name: kept for name, kept in memory.groups.items() if name not in state.groups}
+    groups.update({facts.id: _group(facts, now) for facts in state.groups.values()})
+    nodes = {**_paused(state, scale_down), **scale_down.memory}
     return msgspec.structs.replace(
         memory,
         groups=groups,
         nodes=dict(sorted(nodes.items())),
-        unregistered=_unregistered(world),
-        templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
+        unregistered=_unregistered(state),
+        templates={**{k: v for k, v in memory.templates.items() if k not in state.groups}, **templates},
         operations=tuple(op for op in memory.operations if op.is_open),
         first_seen=memory.first_seen or now,
-        breaker=shrinkage.brake,
-        rules=growth.rule_results.memory,
-        rule_objects=growth.rule_results.objects,
+        breaker=scale_down.brake,
+        rules=scale_up.rule_results.memory,
+        rule_objects=scale_up.rule_results.objects,
     )
 
 
@@ -68,35 +68,35 @@ def _group(facts: NodeGroupState, now: float) -> GroupMemory:
     )
 
 
-def _all_read(world: ClusterState) -> bool:
+def _all_read(state: ClusterState) -> bool:
     """Return whether every group that was ever seen was read in this pass."""
     return (
-        all(not facts.group.error for facts in world.groups.values())
-        and world.memory.groups.keys() <= world.groups.keys()
+        all(not facts.group.error for facts in state.groups.values())
+        and state.memory.groups.keys() <= state.groups.keys()
     )
 
 
-def _unregistered(world: ClusterState) -> dict[str, float]:
+def _unregistered(state: ClusterState) -> dict[str, float]:
     """Return instance -> first seen without a node. An instance missing from all lists is gone if all lists were read;
     otherwise it is kept for a day. An instant from the future was written by a wrong clock."""
-    known, now = world.memory.unregistered, world.now
-    seen = {i: min(known.get(i, now), now) for facts in world.groups.values() for i in facts.unregistered}
-    if _all_read(world):
+    known, now = state.memory.unregistered, state.now
+    seen = {i: min(known.get(i, now), now) for facts in state.groups.values() for i in facts.unregistered}
+    if _all_read(state):
         return seen
-    listed = {i.id for facts in world.groups.values() for i in facts.group.instances}
+    listed = {i.id for facts in state.groups.values() for i in facts.group.instances}
     kept = {i: since for i, since in known.items() if i not in listed and now - since < _KEPT}
     return {**kept, **seen}
 
 
-def _paused(world: ClusterState, shrinkage: ScaleDownPlan) -> dict[str, NodeMemory]:
+def _paused(state: ClusterState, scale_down: ScaleDownPlan) -> dict[str, NodeMemory]:
     """Return nodes that could not be judged, whose timers therefore pause: their group was not read, or their instance
     is missing from a list that is shorter than the vendor's own target."""
-    short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())
-    if _all_read(world) and not short:
+    short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in state.groups.values())
+    if _all_read(state) and not short:
         return {}
     unjudged = {
-        node.name: world.memory.nodes[node.name]
-        for node in world.snapshot.nodes
-        if node.name in world.memory.nodes and node.name not in world.group_of and node.name not in shrinkage.memory
+        node.name: state.memory.nodes[node.name]
+        for node in state.snapshot.nodes
+        if node.name in state.memory.nodes and node.name not in state.group_of and node.name not in scale_down.memory
     }
-    return {name: kept for name, known in unjudged.items() if (kept := paused(known, world.now)) is not None}
+    return {name: kept for name, known in unjudged.items() if (kept := paused(known, state.now)) is not None}

@@ -32,61 +32,61 @@ _PODS_NAMED = 50
 
 
 def build_plan(
-    world: ClusterState,
+    state: ClusterState,
     pending: PendingPods,
-    growth: ScaleUpPlan,
-    shrinkage: ScaleDownPlan,
+    scale_up: ScaleUpPlan,
+    scale_down: ScaleDownPlan,
     repairs: tuple[Repair, ...],
     seed: int,
 ) -> Plan:
     """Return the whole plan. repairs: what plan/repair.py found; repairs that conflict with the rest wait for a later
     pass."""
-    repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
-    name = _plan_id(world, growth, shrinkage, repairs, seed)
-    operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
-    operations += [_remove(world, removal, name) for removal in shrinkage.removals]
-    operations += [_repair(world, each, name) for each in repairs]
+    repairs = compatible(repairs, (up.group for up in scale_up.scale_ups), (gone.group for gone in scale_down.removals))
+    name = _plan_id(state, scale_up, scale_down, repairs, seed)
+    operations = [_grow(state, grown, name) for grown in scale_up.scale_ups]
+    operations += [_remove(state, removal, name) for removal in scale_down.removals]
+    operations += [_repair(state, each, name) for each in repairs]
     return Plan(
         id=name,
-        cluster=world.snapshot.cluster,
-        at=world.now,
-        scale_ups=growth.scale_ups,
-        unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
-        fits_existing=tuple(sorted(growth.fits)),
-        promises=growth.promises,
-        notes=(*growth.notes, *cluster_warnings.notes(world), *kept(world)),
+        cluster=state.snapshot.cluster,
+        at=state.now,
+        scale_ups=scale_up.scale_ups,
+        unschedulable=tuple(sorted(scale_up.unschedulable, key=lambda v: v.pods)),
+        fits_existing=tuple(sorted(scale_up.fits)),
+        promises=scale_up.promises,
+        notes=(*scale_up.notes, *cluster_warnings.notes(state), *kept(state)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))),
-        removals=shrinkage.removals,
+        removals=scale_down.removals,
         repairs=repairs,
-        marks=shrinkage.marks,
-        paused=shrinkage.paused,
-        unneeded=shrinkage.unneeded,
-        unremovable=shrinkage.unremovable,
-        groups=_groups(world, growth, shrinkage),
+        marks=scale_down.marks,
+        paused=scale_down.paused,
+        unneeded=scale_down.unneeded,
+        unremovable=scale_down.unremovable,
+        groups=_groups(state, scale_up, scale_down),
         operations=tuple(operations),
-        rules=growth.rule_results.verdicts,
-        headroom=growth.headroom.verdicts,
-        health=world.health,
-        gaps=world.snapshot.gaps,
+        rules=scale_up.rule_results.verdicts,
+        headroom=scale_up.headroom.verdicts,
+        health=state.health,
+        gaps=state.snapshot.gaps,
     )
 
 
-def _groups(world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan) -> tuple[GroupVerdict, ...]:
+def _groups(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan) -> tuple[GroupVerdict, ...]:
     """Return the groups' verdicts, with the number of their unneeded nodes."""
-    unneeded = Counter(world.group_of.get(node, "") for node in shrinkage.unneeded)
-    return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in growth.groups)
+    unneeded = Counter(state.group_of.get(node, "") for node in scale_down.unneeded)
+    return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in scale_up.groups)
 
 
 def _plan_id(
-    world: ClusterState, growth: ScaleUpPlan, shrinkage: ScaleDownPlan, repairs: tuple[Repair, ...], seed: int
+    state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDownPlan, repairs: tuple[Repair, ...], seed: int
 ) -> str:
-    what = [world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals, repairs]
+    what = [state.snapshot.cluster, state.now, seed, scale_up.scale_ups, scale_down.removals, repairs]
     return f"plan-{hashlib.sha256(msgspec.json.encode(what, order='deterministic')).hexdigest()[:16]}"
 
 
-def _grow(world: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
-    cluster, now = world.snapshot.cluster, world.now
-    own = world.groups[scale_up.group].group.options.max_node_provision_time
+def _grow(state: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
+    cluster, now = state.snapshot.cluster, state.now
+    own = state.groups[scale_up.group].group.options.max_node_provision_time
     spec = OperationSpec(
         id=operation_id(
             cluster, scale_up.group, OperationKind.SCALE_UP, scale_up.from_size, scale_up.to_size, (), plan
@@ -100,17 +100,17 @@ def _grow(world: ClusterState, scale_up: ScaleUp, plan: str) -> Operation:
         from_size=scale_up.from_size,
         to_size=scale_up.to_size,
         pods=scale_up.pods[:_PODS_NAMED],
-        deadline=now + operation_timeout(OperationKind.SCALE_UP, world.options),
-        pool=_pool(world, scale_up.group),
+        deadline=now + operation_timeout(OperationKind.SCALE_UP, state.options),
+        pool=_pool(state, scale_up.group),
     )
     data = {LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})}
     return Operation(spec, OperationStatus(data=data, due_at=now, updated_at=now))
 
 
-def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
+def _remove(state: ClusterState, removal: Removal, plan: str) -> Operation:
     """Return one operation per node, so that a stuck drain does not block other removals."""
-    cluster, now = world.snapshot.cluster, world.now
-    facts = world.groups[removal.group]
+    cluster, now = state.snapshot.cluster, state.now
+    facts = state.groups[removal.group]
     node = next(node for node in facts.nodes if node.name == removal.node)
     instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
     size = facts.target - facts.leaving
@@ -124,7 +124,7 @@ def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
         created_at=now,
         from_size=size,
         to_size=size - 1,
-        deadline=now + operation_timeout(OperationKind.DELETE_NODES, world.options),
+        deadline=now + operation_timeout(OperationKind.DELETE_NODES, state.options),
         targets=(
             RemovalTarget(
                 node=removal.node,
@@ -133,16 +133,16 @@ def _remove(world: ClusterState, removal: Removal, plan: str) -> Operation:
                 evict=removal.evict,
             ),
         ),
-        pool=_pool(world, removal.group),
+        pool=_pool(state, removal.group),
     )
     return Operation(spec, OperationStatus(data={UID: node.uid} if node.uid else {}, due_at=now, updated_at=now))
 
 
-def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
+def _repair(state: ClusterState, found: Repair, plan: str) -> Operation:
     """Return one operation per group. A deleted instance is identified by its handle, under the name of the node that
     it never became."""
-    cluster, now, kind = world.snapshot.cluster, world.now, OperationKind(found.kind)
-    facts = world.groups[found.group]
+    cluster, now, kind = state.snapshot.cluster, state.now, OperationKind(found.kind)
+    facts = state.groups[found.group]
     spec = OperationSpec(
         id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
         cluster=cluster,
@@ -153,8 +153,8 @@ def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
         created_at=now,
         from_size=found.from_size,
         to_size=found.to_size,
-        deadline=now + operation_timeout(kind, world.options),
-        pool=_pool(world, found.group),
+        deadline=now + operation_timeout(kind, state.options),
+        pool=_pool(state, found.group),
         targets=tuple(
             RemovalTarget(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)
         ),
@@ -162,8 +162,8 @@ def _repair(world: ClusterState, found: Repair, plan: str) -> Operation:
     return Operation(spec, OperationStatus(due_at=now, updated_at=now))
 
 
-def _pool(world: ClusterState, group: str) -> str:
+def _pool(state: ClusterState, group: str) -> str:
     """Return the pool that a group shares with others, for the executors: only one group may change the pool's total at
     a time."""
-    pool = world.groups[group].group.pool
+    pool = state.groups[group].group.pool
     return pool.id if pool is not None else ""

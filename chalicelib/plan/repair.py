@@ -54,23 +54,23 @@ _CONFLICTS = {
 }
 
 
-def repair(world: ClusterState) -> tuple[Repair, ...]:
+def repair(state: ClusterState) -> tuple[Repair, ...]:
     """Return at most one repair per group, by group. A group that cannot be read, that is being rolled out, whose last
     repair failed recently, or with a conflicting operation gets none; other groups are not affected."""
-    doubt = _Doubt(world)
-    found = (_of(facts, world, doubt) for _, facts in sorted(world.groups.items()))
+    doubt = _Doubt(state)
+    found = (_of(facts, state, doubt) for _, facts in sorted(state.groups.items()))
     return tuple(each for each in found if each is not None)
 
 
-def kept(world: ClusterState) -> tuple[Reason, ...]:
+def kept(state: ClusterState) -> tuple[Reason, ...]:
     """Return DISCARD_HELD for late instances that are kept because nothing shows that they belong to this cluster; at
     most _TOLD, by group and instance."""
-    doubt = _Doubt(world)
+    doubt = _Doubt(state)
     found = (
         Reason.of(ReasonCode.DISCARD_HELD, group=name, instance=instance, detail=why)
-        for name, facts in sorted(world.groups.items())
+        for name, facts in sorted(state.groups.items())
         if facts.long_unregistered and not facts.group.error
-        for instance, why in sorted(_spared(facts, world, doubt).items())
+        for instance, why in sorted(_spared(facts, state, doubt).items())
         if instance in set(facts.long_unregistered)
     )
     return tuple(islice(found, _TOLD))
@@ -87,39 +87,39 @@ def wrong_size(facts: NodeGroupState, now: float) -> tuple[float, tuple[int, int
     return (known.size_wrong_since if fits else now), pair
 
 
-def _of(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
+def _of(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     group = facts.group
-    if group.error or group.scale_down_held or facts.memory.repair_after > world.now:
+    if group.error or group.scale_down_held or facts.memory.repair_after > state.now:
         return None
-    open_kinds = {op.spec.kind for op in _open(facts.id, world)}
+    open_kinds = {op.spec.kind for op in _open(facts.id, state)}
     for row in _ROWS:
-        if found := row(facts, world, doubt):
+        if found := row(facts, state, doubt):
             return None if open_kinds & _CONFLICTS[found.kind] else found
     return None
 
 
-def _open(group: str, world: ClusterState) -> Iterable[Operation]:
-    return (op for op in world.memory.operations if op.is_open and op.spec.group == group)
+def _open(group: str, state: ClusterState) -> Iterable[Operation]:
+    return (op for op in state.memory.operations if op.is_open and op.spec.group == group)
 
 
 class _Doubt:
     """Finds instances that may be nodes although they are listed as none, and nodes that may belong to a group although
     they are not listed."""
 
-    def __init__(self, world: ClusterState) -> None:
+    def __init__(self, state: ClusterState) -> None:
         seen: dict[str, str] = {}
         self.contested: set[str] = set()  # instances that two groups have
-        for facts in world.groups.values():
+        for facts in state.groups.values():
             for instance in facts.group.instances:
                 if seen.setdefault(instance.id, facts.id) != facts.id:
                     self.contested.add(instance.id)
-        nodes = world.snapshot.nodes
-        self._memory = world.memory.unregistered
+        nodes = state.snapshot.nodes
+        self._memory = state.memory.unregistered
         self._names = {name for node in nodes for name in (node.name, node.provider_id, _last(node.provider_id))}
         self._strays = [
             node
             for node in nodes
-            if node.name not in world.group_of and not any(label in node.labels for label in _NOT_OURS)
+            if node.name not in state.group_of and not any(label in node.labels for label in _NOT_OURS)
         ]
 
     def alive(self, instance: Instance) -> bool:
@@ -162,9 +162,9 @@ def _alike(node: Node, template: Node) -> bool:
     return all(has.get(name) == due.get(name) for name in (CPU, MEMORY))
 
 
-def _failed(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
+def _failed(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Return the instances whose creation failed."""
-    spared = _spared(facts, world, doubt) if facts.failed else {}
+    spared = _spared(facts, state, doubt) if facts.failed else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
     failed = [i for i in apart if i.id in set(facts.failed)]
     options = facts.group.options
@@ -181,16 +181,16 @@ def _failed(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair
     return _discard(facts, chosen, reason)
 
 
-def _late(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
+def _late(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Return instances that did not join in time, the longest known first."""
-    seen, options, own = world.memory.unregistered, world.options, facts.group.options
-    spared = _spared(facts, world, doubt) if facts.long_unregistered else {}
+    seen, options, own = state.memory.unregistered, state.options, facts.group.options
+    spared = _spared(facts, state, doubt) if facts.long_unregistered else {}
     apart = [i for i in _apart(facts, doubt) if i.id not in spared]
     late = sorted(
-        (i for i in apart if i.id in set(facts.long_unregistered)), key=lambda i: (seen.get(i.id, world.now), i.id)
+        (i for i in apart if i.id in set(facts.long_unregistered)), key=lambda i: (seen.get(i.id, state.now), i.id)
     )
-    late = [i for i in late if not _may_have_joined(seen.get(i.id, world.now), facts, world, doubt)]
-    if not late or _not_to_blame(facts, world):
+    late = [i for i in late if not _may_have_joined(seen.get(i.id, state.now), facts, state, doubt)]
+    if not late or _not_to_blame(facts, state):
         return None
     forced = options.force_delete_unregistered_nodes or options.enforce_node_group_min_size
     spare = facts.target - facts.leaving - facts.group.min
@@ -207,17 +207,17 @@ def _late(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair |
         Reason.of(
             ReasonCode.LONG_UNREGISTERED,
             instance=first.id,
-            since=seen.get(first.id, world.now),
+            since=seen.get(first.id, state.now),
             needs=provision_time(facts.group, options),
         ),
     )
 
 
-def _timed_out(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
+def _timed_out(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Decrease the target by what was requested and never became an instance. Cluster Autoscaler decreases by the whole
     request, even if part of it has arrived; this decreases only by what is missing."""
-    request = world.timed_out.get(facts.id)
-    if request is None or _not_to_blame(facts, world) or _strange(facts):
+    request = state.timed_out.get(facts.id)
+    if request is None or _not_to_blame(facts, state) or _strange(facts):
         return None
     there = _there(facts) + doubt.strays(facts, request.since)
     size = max(there, facts.group.target - request.increase)
@@ -225,11 +225,11 @@ def _timed_out(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Rep
     return _shrink(facts, size, reason)
 
 
-def _size(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair | None:
+def _size(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     """Decrease a target that has exceeded the existing nodes for longer than the provision time."""
-    since, (registered, target) = wrong_size(facts, world.now)
+    since, (registered, target) = wrong_size(facts, state.now)
     waits = facts.memory.request is not None or not since
-    if waits or since + provision_time(facts.group, world.options) >= world.now or _not_to_blame(facts, world):
+    if waits or since + provision_time(facts.group, state.options) >= state.now or _not_to_blame(facts, state):
         return None
     if _strange(facts):
         return None
@@ -240,9 +240,9 @@ def _size(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> Repair |
 _ROWS: tuple[Callable[[NodeGroupState, ClusterState, _Doubt], Repair | None], ...] = (_failed, _late, _timed_out, _size)
 
 
-def _not_to_blame(facts: NodeGroupState, world: ClusterState) -> bool:
+def _not_to_blame(facts: NodeGroupState, state: ClusterState) -> bool:
     """Return whether instances that do not join may be healthy while the API server or the network is broken."""
-    return not world.health.healthy or world.health.ready == 0 or facts.zone in world.health.sick_zones
+    return not state.health.healthy or state.health.ready == 0 or facts.zone in state.health.sick_zones
 
 
 def _strange(facts: NodeGroupState) -> bool:
@@ -250,26 +250,26 @@ def _strange(facts: NodeGroupState) -> bool:
     return facts.group.discovered and not facts.shares.most
 
 
-def _spared(facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> dict[str, str]:
+def _spared(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> dict[str, str]:
     """Return late instance that could be deleted -> why it is kept."""
     late, shares = set(facts.long_unregistered), facts.shares
-    since, allowed = facts.memory.first_seen or world.now, provision_time(facts.group, world.options)
+    since, allowed = facts.memory.first_seen or state.now, provision_time(facts.group, state.options)
     told: dict[str, str] = {}
     for each in _apart(facts, doubt):
         why = group_membership.why_kept(facts.group, each, shares, since)
-        if not why and each.id in late and (node := doubt.lost_node(each, facts, allowed, world.now)):
+        if not why and each.id in late and (node := doubt.lost_node(each, facts, allowed, state.now)):
             why = _RAN.format(node)
         if why:
             told[each.id] = why
     return told
 
 
-def _may_have_joined(seen: float, facts: NodeGroupState, world: ClusterState, doubt: _Doubt) -> bool:
+def _may_have_joined(seen: float, facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> bool:
     """Return whether, in a group of which no instance is known to be a node, one may be a node under an unrecognised
     id. An instance that appeared during observation cannot be a node that is older than itself."""
     if facts.nodes:
         return False
-    watched = seen > world.memory.first_seen > 0.0
+    watched = seen > state.memory.first_seen > 0.0
     return doubt.strays(facts, seen - _EARLIER if watched else 0.0) > 0
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.provider_value_types import amount, as_text, bounds_of, https_address
+from chalicelib.policy.provider_value_types import KUBELET_RESERVE, bounds_of, calls_per_second, https_address
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import SECRET, ValueType, choice, number, scalar, text
+from chalicelib.policy.value_types import SECRET, ValueType, choice, scalar, text
 
 GROUP_ID = r"asg-\S+\Z"
 
@@ -86,25 +86,7 @@ ALICLOUD = Section(
         Field("essEndpoint", _ENDPOINT, "essEndpoint", "Another host for Auto Scaling, scheme included."),
         Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),
         Field("stsEndpoint", _ENDPOINT, "stsEndpoint", "The same for STS."),
-        Field(
-            "callsPerSecond",
-            as_text(number(0.1, 1000, "10")),
-            "callsPerSecond",
-            "Calls per second of all functions together to one product with one account.",
-            default="10",
-        ),
-        Field(
-            "reservedCpu",
-            amount("cpu", "200m"),
-            "reservedCpu",
-            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
-        ),
-        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-        Field(
-            "reservedEphemeralStorage",
-            amount("ephemeral-storage", "1Gi"),
-            "reservedEphemeralStorage",
-            "The same for ephemeral storage.",
-        ),
+        calls_per_second("10", "Calls per second of all functions together to one product with one account."),
+        *KUBELET_RESERVE,
     )
 )

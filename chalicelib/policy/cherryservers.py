@@ -15,9 +15,16 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import Diagnostics, Path
-from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
+from chalicelib.policy.provider_value_types import (
+    KUBELET_RESERVE,
+    YES_OR_NO,
+    as_text,
+    bounds_of,
+    calls_per_second,
+    https_address,
+)
 from chalicelib.policy.schema import Field, Section, entries_of, read_section
-from chalicelib.policy.value_types import SECRET, UNSET, ValueType, duration, listed, number, scalar, text, whole
+from chalicelib.policy.value_types import SECRET, UNSET, ValueType, duration, listed, scalar, text, whole
 from chalicelib.policy.yaml_document import Node
 
 POOL = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?\Z"
@@ -177,25 +184,9 @@ CHERRYSERVERS = Section(
             "Another address of the API.",
             default="https://api.cherryservers.com/v1",
         ),
-        Field(
-            "callsPerSecond",
-            as_text(number(0.1, 1000, "4")),
-            "callsPerSecond",
-            "Calls per second of all functions together with one account. The vendor takes 4 from one address.",
-            default="4",
+        calls_per_second(
+            "4", "Calls per second of all functions together with one account. The vendor takes 4 from one address."
         ),
-        Field(
-            "reservedCpu",
-            amount("cpu", "200m"),
-            "reservedCpu",
-            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
-        ),
-        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-        Field(
-            "reservedEphemeralStorage",
-            amount("ephemeral-storage", "1Gi"),
-            "reservedEphemeralStorage",
-            "The same for ephemeral storage.",
-        ),
+        *KUBELET_RESERVE,
     )
 )

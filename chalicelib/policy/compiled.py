@@ -6,7 +6,7 @@ stores the Policy that it has got, encoded, with the text:
     20 characters: the version of the form   32 bytes: SHA-256 of the text   zlib of the Policy as MessagePack
 
 The text stays the document. A form of another version, of another text, or with anything wrong in it is not used: the
-text is read again, which also tells what is wrong. The version changes with the release, with FORMAT, and with every
+text is read again, which also reports what is wrong. The version changes with the release, with FORMAT, and with every
 type, field and default of the Policy, so no release uses the form of another.
 
 The decoder checks types. What depends on the deployment or on the machine (secrets, hosts, files, time zones) and the

@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy.diagnostics import Diagnostics, Path, quote
+from chalicelib.policy.schema import Field
 from chalicelib.policy.value_types import ValueType, duration, scalar
 
 _LONGEST_CRON = 128
@@ -43,7 +44,30 @@ def _zone(given: str) -> str:
 
 CRON = ValueType("five fields of cron", scalar(_cron, _CRON_FORM))
 ZONE = ValueType("time zone", scalar(_zone, "it like Europe/Zurich"))
-OPEN_FOR = duration(60.0, 31 * 86400.0)
+_OPEN_FOR = duration(60.0, 31 * 86400.0)
+
+
+def opening(*, cron: str, duration: str) -> tuple[Field, ...]:
+    """Return the keys that say when a window opens and for how long. cron, duration: examples."""
+    return (
+        Field(
+            "cron",
+            CRON,
+            "cron",
+            "When it opens: minute, hour, day of the month, month, day of the week.",
+            required=True,
+            example=f'cron: "{cron}"',
+        ),
+        Field("timeZone", ZONE, "time_zone", "Time zone of cron.", default="UTC"),
+        Field(
+            "duration",
+            _OPEN_FOR,
+            "duration",
+            "How long it stays open, from 1m to 744h, in real time, also across clock changes.",
+            required=True,
+            example=f"duration: {duration}",
+        ),
+    )
 
 
 @lru_cache(maxsize=256)

@@ -6,9 +6,16 @@ twice), because it also knows nodeGroups.
 
 from __future__ import annotations
 
-from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
+from chalicelib.policy.provider_value_types import (
+    KUBELET_RESERVE,
+    YES_OR_NO,
+    as_text,
+    bounds_of,
+    calls_per_second,
+    https_address,
+)
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import SECRET, number, text, whole
+from chalicelib.policy.value_types import SECRET, text, whole
 
 _LARGEST = 1_000_000
 
@@ -82,25 +89,7 @@ EXOSCALE = Section(
             "endpoint",
             "Another address of the API than https://<environment>-<zone>.exoscale.com/v2.",
         ),
-        Field(
-            "callsPerSecond",
-            as_text(number(0.1, 1000, "10")),
-            "callsPerSecond",
-            "Calls per second of all functions together with one key in one zone.",
-            default="10",
-        ),
-        Field(
-            "reservedCpu",
-            amount("cpu", "200m"),
-            "reservedCpu",
-            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
-        ),
-        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-        Field(
-            "reservedEphemeralStorage",
-            amount("ephemeral-storage", "1Gi"),
-            "reservedEphemeralStorage",
-            "The same for ephemeral storage.",
-        ),
+        calls_per_second("10", "Calls per second of all functions together with one key in one zone."),
+        *KUBELET_RESERVE,
     )
 )

@@ -8,50 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from chalicelib.model.vendor_hosts import CCE_REGIONS
 from chalicelib.policy.diagnostics import Diagnostics, Path, quote
-from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
-from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.value_types import SECRET, UNSET, ValueType, number, text, whole
-from chalicelib.policy.yaml_document import Node
-
-REGIONS = frozenset(
-    {
-        "cn-north-1",
-        "cn-north-2",
-        "cn-north-4",
-        "cn-north-9",
-        "cn-north-11",
-        "cn-north-12",
-        "cn-south-1",
-        "cn-south-2",
-        "cn-south-4",
-        "cn-east-2",
-        "cn-east-3",
-        "cn-east-4",
-        "cn-east-5",
-        "cn-southwest-2",
-        "ap-southeast-1",
-        "ap-southeast-2",
-        "ap-southeast-3",
-        "ap-southeast-4",
-        "ap-southeast-5",
-        "af-south-1",
-        "af-north-1",
-        "sa-brazil-1",
-        "la-south-2",
-        "la-north-2",
-        "na-mexico-1",
-        "ru-northwest-2",
-        "ru-moscow-1",
-        "tr-west-1",
-        "ae-ad-1",
-        "me-east-1",
-        "my-kualalumpur-1",
-        "eu-west-0",
-        "eu-west-101",
-    }
+from chalicelib.policy.provider_value_types import (
+    YES_OR_NO,
+    amount,
+    as_text,
+    bounds_of,
+    calls_per_second,
+    https_address,
 )
-"""The regions of CCE, as the provider lists them."""
+from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import SECRET, UNSET, ValueType, text, whole
+from chalicelib.policy.yaml_document import Node
 
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
@@ -60,7 +29,7 @@ _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
 def _read_region(node: Node, path: Path, report: Diagnostics) -> Any:
     """Accept a region that is not in the table, because the vendor opens new ones."""
     region = _REGION.read(node, path, report)
-    if region is not UNSET and region not in REGIONS:
+    if region is not UNSET and region not in CCE_REGIONS:
         report.warn(
             path,
             f"{quote(region)} is not a known region of CCE; its hosts are assumed to be "
@@ -158,13 +127,7 @@ HUAWEICLOUD = Section(
         Field("cceEndpoint", _ENDPOINT, "cceEndpoint", "Another host for CCE, scheme included."),
         Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),
         Field("iamEndpoint", _ENDPOINT, "iamEndpoint", "The same for IAM."),
-        Field(
-            "callsPerSecond",
-            as_text(number(0.1, 1000, "10")),
-            "callsPerSecond",
-            "Calls per second of all functions together to one service with one key.",
-            default="10",
-        ),
+        calls_per_second("10", "Calls per second of all functions together to one service with one key."),
         Field(
             "reservedCpu",
             amount("cpu", "200m"),

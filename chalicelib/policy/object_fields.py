@@ -40,29 +40,29 @@ class Told:
 class Fields:
     """One mapping with case-insensitive keys. A key that is null counts as absent, as in Kubernetes."""
 
-    def __init__(self, values: Mapping[str, Any], place: str, told: Told) -> None:
-        self._values, self.place, self._told = values, place, told
+    def __init__(self, values: Mapping[str, Any], place: str, reported: Told) -> None:
+        self._values, self.place, self._told = values, place, reported
 
     @classmethod
-    def of(cls, raw: Any, place: str, known: Sequence[str] | None, told: Told) -> Fields | None:
+    def of(cls, raw: Any, place: str, known: Sequence[str] | None, reported: Told) -> Fields | None:
         """Return the fields of a mapping; None, with a problem, for any other value. known: permitted names, None to
         permit all."""
         if not isinstance(raw, Mapping):
-            told.problem(place, f"{shown(raw)} is not a mapping", "write its fields by name")
+            reported.problem(place, f"{shown(raw)} is not a mapping", "write its fields by name")
             return None
         spellings = {name.casefold(): name for name in known or ()}
         values: dict[str, Any] = {}
         for key, value in raw.items():
             folded = (key if isinstance(key, str) else shown(key)).casefold()
             if known is not None and folded not in spellings:
-                told.warning(_join(place, shown(key).strip('"')), "is no field of it, and passed over")
+                reported.warning(_join(place, shown(key).strip('"')), "is no field of it, and passed over")
             elif folded in values and value is not None and not (isinstance(value, str) and value == values[folded]):
-                told.problem(
+                reported.problem(
                     _join(place, spellings.get(folded, folded)), "is there twice, in two spellings", "leave one"
                 )
             elif value is not None:
                 values[folded] = value
-        return cls(values, place, told)
+        return cls(values, place, reported)
 
     def get(self, name: str) -> Any:
         """Return its value; None where it is absent."""

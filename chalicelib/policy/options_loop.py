@@ -26,11 +26,11 @@ GROUPS = (
     OptionGroup(
         "Loop and reporting",
         (
-            elsewhere("scan-interval", "Time between two looks at the cluster.", "spec.scanInterval"),
+            elsewhere("scan-interval", "Time between two passes over the cluster.", "spec.scanInterval"),
             boolean(
                 "frequent-loops-enabled",
                 "true",
-                "Look again at once after a change or a new unschedulable pod.",
+                "Scan again at once after a change or a new unschedulable pod.",
                 "the webhook does this",
             ),
             on("namespace", DNS_LABEL, "Where the status document and the ConfigMap of the priority expander are."),
@@ -73,7 +73,7 @@ GROUPS = (
             elsewhere(
                 "node-group-auto-discovery", "Find groups by tags or labels.", "spec.providers.clusterapi.autoDiscovery"
             ),
-            on("node-info-cache-expire-time", DURATION, "How long a template learnt from a real node is kept."),
+            on("node-info-cache-expire-time", DURATION, "How long a template from a real node is cached."),
             boolean("async-node-groups", "false", "Create and delete groups in the background."),
             boolean("aws-use-static-instance-list", "false", "Use the built-in list of AWS instance types."),
             no_meaning("gce-concurrent-refreshes", POSITIVE, "1", "GCE: groups refreshed at once."),

@@ -62,7 +62,7 @@ GROUPS = (
     OptionGroup(
         "How nodes go",
         (
-            on("max-scale-down-parallelism", POSITIVE, "Most nodes on their way out at once."),
+            on("max-scale-down-parallelism", POSITIVE, "Maximum number of nodes being removed at once."),
             on("max-drain-parallelism", POSITIVE, "Most of these that are being drained."),
             on("max-bulk-soft-taint-count", WHOLE, "Soft taints written per pass; 0: none."),
             on("max-bulk-soft-taint-time", DURATION, "Time for them."),
@@ -85,7 +85,7 @@ GROUPS = (
                 "max-empty-bulk-delete",
                 WHOLE,
                 "10",
-                "Most empty nodes removed at once.",
+                "Maximum number of empty nodes removed at once.",
                 f"{_GONE}; write maxScaleDownParallelism",
             ),
             ignored("parallel-drain", BOOLEAN, "true", "Drain several nodes at once.", f"{_GONE}; it is always on"),

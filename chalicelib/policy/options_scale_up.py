@@ -158,7 +158,7 @@ GROUPS = (
             boolean(
                 "scaleup-simulation-for-skipped-node-groups-enabled",
                 "false",
-                "Tell which skipped group would have fitted.",
+                "Report which skipped group would have fitted.",
             ),
         ),
     ),

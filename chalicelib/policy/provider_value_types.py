@@ -1,4 +1,7 @@
-"""Value types shared by the settings of several providers. Their values are text, because providers receive text."""
+"""Value types and keys shared by the settings of several providers.
+
+Their values are text, because providers receive text.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from urllib.parse import urlsplit
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount
 from chalicelib.policy.diagnostics import Diagnostics, Path, quote
-from chalicelib.policy.value_types import BOOLEAN, UNSET, Read, ValueType, duration, scalar
+from chalicelib.policy.schema import Field
+from chalicelib.policy.value_types import BOOLEAN, UNSET, Read, ValueType, duration, number, scalar
 from chalicelib.policy.yaml_document import Node, Scalar, Sequence
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -55,6 +59,28 @@ def as_text(kind: ValueType, words: Callable[[Any], str] | None = None, show: Ca
 
 YES_OR_NO = as_text(BOOLEAN, lambda value: "true" if value else "false", lambda value: value == "true")
 DURATION_TEXT = as_text(duration())
+KUBELET_RESERVE = (
+    Field(
+        "reservedCpu",
+        amount("cpu", "200m"),
+        "reservedCpu",
+        "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
+    ),
+    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+    Field(
+        "reservedEphemeralStorage",
+        amount("ephemeral-storage", "1Gi"),
+        "reservedEphemeralStorage",
+        "The same for ephemeral storage.",
+    ),
+)
+"""The settings for kubelet reservations of providers that learn them from real nodes."""
+
+
+def calls_per_second(default: str, meaning: str) -> Field:
+    """The setting for the rate of calls to a vendor."""
+    kind = as_text(number(0.1, 1000, default))
+    return Field("callsPerSecond", kind, "callsPerSecond", meaning, default=default)
 
 
 def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "") -> ValueType:

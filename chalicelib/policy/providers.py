@@ -19,7 +19,7 @@ from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
-from chalicelib.policy.provider_value_types import DURATION_TEXT, YES_OR_NO, amount, lines_of
+from chalicelib.policy.provider_value_types import DURATION_TEXT, KUBELET_RESERVE, YES_OR_NO, lines_of
 from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
 from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, ValueType, choice, scalar, text, wrong
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar
@@ -143,24 +143,12 @@ _CLUSTER_API = Section(
             "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
             default="amd64",
         ),
-        Field(
-            "reservedCpu",
-            amount("cpu", "200m"),
-            "reservedCpu",
-            "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise.",
-        ),
-        Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-        Field(
-            "reservedEphemeralStorage",
-            amount("ephemeral-storage", "1Gi"),
-            "reservedEphemeralStorage",
-            "The same for ephemeral storage.",
-        ),
+        *KUBELET_RESERVE,
         Field(
             "syncMachineLabels",
             ValueType("list of regular expressions", lines_of(_PATTERN), str.split),
             "syncMachineLabels",
-            "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels).",
+            "Further labels that Cluster API is configured to copy to Nodes (its --additional-sync-machine-labels).",
         ),
         Field(
             "kubeconfigSecret",

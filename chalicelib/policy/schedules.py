@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import Mode
-from chalicelib.policy.cron_values import CRON, OPEN_FOR, ZONE, ends_before_it_opens_again
+from chalicelib.policy.cron_values import ends_before_it_opens_again, opening
 from chalicelib.policy.diagnostics import Diagnostics, Path
 from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schema import Field, Section
@@ -17,23 +17,7 @@ SCHEDULE = Section(
     fields=(
         Field("name", NAME, "name", "The schedule's name in answers.", required=True, example="name: NAME"),
         Field("groups", GROUPS, "groups", "Ids or names of the groups, or of their pools; all groups if not given."),
-        Field(
-            "cron",
-            CRON,
-            "cron",
-            "When it opens: minute, hour, day of the month, month, day of the week.",
-            required=True,
-            example='cron: "0 20 * * 1-5"',
-        ),
-        Field("timeZone", ZONE, "time_zone", "Time zone of cron.", default="UTC"),
-        Field(
-            "duration",
-            OPEN_FOR,
-            "duration",
-            "How long it stays open, from 1m to 744h, in real time, also across clock changes.",
-            required=True,
-            example="duration: 11h",
-        ),
+        *opening(cron="0 20 * * 1-5", duration="11h"),
         Field("min", whole(), "min", "Fewest nodes of each group meanwhile; a group below it grows."),
         Field("max", whole(), "max", "Most nodes of each group meanwhile; a group above it does not grow."),
         Field(
@@ -55,8 +39,8 @@ SETS = ("min", "max", "headroom", "mode")
 
 
 def _sets_something(schedule: dict[str, Any], path: Path, report: Diagnostics) -> None:
-    told = any(report.has_problem_under((*path, key)) for key in SETS)
-    if schedule and not told and not any(key in schedule for key in SETS):
+    reported = any(report.has_problem_under((*path, key)) for key in SETS)
+    if schedule and not reported and not any(key in schedule for key in SETS):
         report.problem(path, "sets nothing", f"add one of {', '.join(SETS)}")
     if "mode" in schedule and schedule.get("groups"):
         report.problem(

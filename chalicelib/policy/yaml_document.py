@@ -158,7 +158,7 @@ class _Composer:
             column = f", column {mark.column + 1}" if mark and mark.line < self.lines else ""
             begun = error.context_mark.line + 1 if error.context_mark else 0
             unclosed = 0 < begun < line
-            remedy = f"what is not closed begins in line {begun}" if unclosed else "look at the line before it too"
+            remedy = f"what is not closed begins in line {begun}" if unclosed else "check the preceding line too"
             raise BadInput(where, f"not YAML{column}: {error.problem}{context}", remedy) from None
         except yaml.YAMLError as error:
             found = getattr(error, "character", None)

@@ -13,8 +13,10 @@ from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Tran
 
 
 def outcome_of(error: ProviderError | BadInput, *, final: type[Conflict]) -> Failed:
-    """What a change's error comes to. final: the Conflict that waiting does not mend. Raises the error again where it
-    is Transient, Throttled or another Conflict."""
+    """Return the outcome of a change that failed. final: the Conflict that a retry cannot resolve.
+
+    Raises the error again if it is Transient, Throttled or another Conflict.
+    """
     if isinstance(error, BadInput):
         return Failed("InvalidRequest", str(error).splitlines()[0])
     if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, final):

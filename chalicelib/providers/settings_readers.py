@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 from urllib.parse import urlsplit
+
+import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
@@ -142,39 +144,64 @@ def node_spec(text: str, place: str, example: str) -> tuple[int, int, str]:
     return least, most, parts[2]
 
 
-def named_groups(
-    nodes: str,
-    entries: Iterable[GroupPolicy],
-    *,
-    place: str,
-    parse: Callable[[str, str], B],
-    of_entry: Callable[[GroupPolicy], B],
-    name: Callable[[B], str],
-    each: str,
-) -> tuple[B, ...]:
+class GroupForm(msgspec.Struct, Generic[B], frozen=True):
+    """How a provider names its groups.
+
+    place: the path of its section. parse: a spec and its place -> its bounds. of_entry: an entry of nodeGroups -> its
+    bounds. name: of bounds. each: the noun for errors about duplicates ("each pool"). none: problem and remedy of a
+    policy without groups; None if the provider discovers them.
+    """
+
+    provider: str
+    place: str
+    parse: Callable[[str, str], B]
+    of_entry: Callable[[GroupPolicy], B]
+    name: Callable[[B], str]
+    each: str
+    none: tuple[str, str] | None = None
+
+
+def named_groups(settings: Texts, entries: Iterable[GroupPolicy], form: GroupForm[B]) -> tuple[B, ...]:
     """Return the groups of a section, from its `nodes` (one spec per line) and from the policy's entries for this
     provider.
 
-    Each group comes from only one of the two. parse: a spec and its place -> its bounds; of_entry: an entry -> its
-    bounds; name: of bounds; each: the noun for errors about duplicates ("each pool"). Raises BadInput, or BadInputs for
-    several errors.
+    Each group comes from only one of the two. Raises BadInput, or BadInputs for several errors.
     """
     mistakes: list[BadInput] = []
     found: dict[str, B] = {}
-    specs = f"{place}.nodes"
-    lines = [line.strip() for line in nodes.splitlines()]
+    specs = f"{form.place}.nodes"
+    lines = [line.strip() for line in settings.get("nodes", "").splitlines()]
+    ours = [entry for entry in entries if entry.provider == form.provider]
     readers: list[tuple[str, Callable[[], B]]] = [
-        *((specs, partial(parse, line, specs)) for line in lines if line),
-        *((f"nodeGroups: {entry.id}", partial(of_entry, entry)) for entry in entries),
+        *((specs, partial(form.parse, line, specs)) for line in lines if line),
+        *((f"nodeGroups: {entry.id}", partial(form.of_entry, entry)) for entry in ours),
     ]
     for where, read in readers:
         try:
             bounds = read()
-            if name(bounds) in found:
-                raise BadInput(where, f"{name(bounds)} is given twice", f"name {each} once")
-            found[name(bounds)] = bounds
+            if form.name(bounds) in found:
+                raise BadInput(where, f"{form.name(bounds)} is given twice", f"name {form.each} once")
+            found[form.name(bounds)] = bounds
         except BadInput as mistake:
             mistakes.append(mistake)
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else InputErrors(tuple(mistakes))
+    if not found and form.none is not None:
+        raise BadInput(specs, *form.none)
     return tuple(found.values())
+
+
+def entry_bounds(entry: GroupPolicy) -> tuple[int, int]:
+    """Return min and max of an entry of nodeGroups, for a provider without a default for max. Raises BadInput."""
+    place = f"nodeGroups: {entry.id}"
+    if entry.max is None:
+        raise BadInput(place, "has no max", f"add max: the provider {entry.provider} has no default for it")
+    least = entry.min or 0
+    check_order(place, least, entry.max)
+    return least, entry.max
+
+
+def check_order(place: str, least: int | None, most: int | None) -> None:
+    """Raise BadInput if a maximum is below its minimum. None: not given."""
+    if least is not None and most is not None and most < least:
+        raise BadInput(place, f"max {most} is below min {least}", f"write {least} or more, or lower min")

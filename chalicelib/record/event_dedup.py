@@ -28,8 +28,8 @@ from collections.abc import Iterable
 APART = 300.0
 """Seconds within which an event for the same fact and object is not repeated."""
 LASTING = 86400.0
-"""The same for facts that stay so for good, such as a taint that nobody should use: once is enough, a day is as well as
-it can be kept without a row of its own. Their digests begin with a byte that no other's does."""
+"""The same for facts that do not change, such as a deprecated taint. One event would be enough; a day is the longest
+that fits into this row. Digests of these facts begin with a byte of their own."""
 MOST = 500
 """Maximum facts kept; the oldest are dropped, so that the row stays small (5 KB)."""
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -81,7 +82,12 @@ Values = Mapping[str, float]
 
 def key(name: str, **labels: str) -> str:
     """Return a series without its cluster as text: `nodes_count;state=ready`. Labels in the order of the table."""
-    return ";".join([name, *(f"{label}={quote(value, safe='/:@ ,.+')}" for label, value in labels.items())])
+    return ";".join([name, *(f"{label}={_escaped(value)}" for label, value in labels.items())])
+
+
+@lru_cache(maxsize=4096)
+def _escaped(value: str) -> str:
+    return quote(value, safe="/:@ ,.+")
 
 
 def parts(series: str) -> tuple[str, dict[str, str]]:

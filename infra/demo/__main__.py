@@ -83,7 +83,7 @@ class _DemoParser(argparse.ArgumentParser):
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _DemoParser(prog="make run", description="The main job on the local emulation, told live.")
+    parser = _DemoParser(prog="make run", description="Plays the main job on the local emulation and prints it live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
     parser.add_argument(
         "--speed",

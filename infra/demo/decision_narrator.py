@@ -144,8 +144,7 @@ class Narrator:
             groups = names(self.short(self._known[each].spec.group) for each in swept if each in self._known)
             self._say(
                 "outscaler",
-                f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
-                "the claim ran out: sent again",
+                f"tick: {count(len(swept), 'operation')} ({groups}) without an executor, the claim expired: sent again",
             )
 
     def _tell_webhook(self, result: Result, event: Json) -> None:

@@ -9,7 +9,7 @@ from infra.demo.console import Say, count
 from infra.demo.counters import Ledger
 from infra.demo.fixture import SKS
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
-from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 
 
 class SksWatcher:
@@ -42,7 +42,7 @@ class SksWatcher:
         with self._account.zone.lock:
             return {SKS: self._account.zone.pools[self._pool].size}
 
-    def _tell(self, call: ExoscaleLoggedRequest) -> None:
+    def _tell(self, call: LoggedOperation) -> None:
         size = int(json.loads(call.body or "{}").get("size", 0))
         if call.status >= 300:
             self._ledger.refused[SKS] += size - self._wanted

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from infra.demo.console import Say, count
 from infra.demo.counters import Ledger
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
 from infra.emulators.huaweicloud.models import SOLD_OUT, CcePool, Node, ScaleGroup
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 
 
 class CceWatcher:
@@ -79,7 +79,7 @@ class CceWatcher:
         self._stuck.add(name)
         return missing
 
-    def _tell_order(self, call: CceLoggedRequest) -> None:
+    def _tell_order(self, call: LoggedOperation) -> None:
         uid = call.path.split("/nodepools/")[1].partition("/")[0]
         spec = json.loads(call.body)["spec"]
         before, total = self._totals[uid], int(spec["desiredNodeCount"])

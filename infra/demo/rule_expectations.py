@@ -14,7 +14,7 @@ def rule_expectations(later: Mapping[str, str]) -> tuple[tuple[str, Check], ...]
     """Return them. later: the sold-out flavour -> its substitute."""
     return (
         ("the vendor's own example of a HorizontalNodeAutoscaler is in force", _in_force),
-        ("the cron rule ran once, at its minute, and the cpu rule, true as well, did not run beside it", _once),
+        ("the cron rule ran once, at its minute, and the cpu rule, also true, did not run", _once),
         ("a sold-out flavour's nodes came from the next", lambda led: _from_the_next(led, later)),
         ("the cpu rule added what brings the rate below its threshold, and no more", _just_enough),
     )

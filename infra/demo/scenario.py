@@ -110,8 +110,7 @@ def _status(stage: DemoStage) -> list[tuple[str, str]]:
 def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     """Return the chapters. kills: how often functions crash. broken: servers that never join."""
     deaths = (
-        " Functions that call the providers are killed right after they bought, before they can write down that "
-        "they did."
+        " Functions that call the providers are killed right after a purchase, before they can record it."
         if kills
         else ""
     )
@@ -119,63 +118,63 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
     return (
         Chapter(
             "A small cluster",
-            "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
-            "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
-            "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). And two pools of "
-            "Huawei Cloud: night (1 to 4 nodes, of either of two flavours) and day (2 to 6). Some pods.",
+            "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Four empty groups of 0 to 3 "
+            "nodes: burst-g7 and burst-c7 of Alibaba Cloud for bursts, render-sks of Exoscale and render-metal of "
+            "Cherry Servers for rendering. Two pools of Huawei Cloud: night (1 to 4 nodes of two flavours) and day "
+            "(2 to 6). Some pods run.",
             _start,
             _started,
             400.0,
         ),
         Chapter(
-            "Outscaler is told about it",
-            "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
-            "rings. Beside it the example of a HorizontalNodeAutoscaler from the vendor's own page: one node for "
-            "night every day at 20:47, and two as soon as its pods ask for more than 40 % of its cpu.",
+            "Outscaler gets a policy",
+            "A policy is applied. From now on a pass runs every 20 seconds, and after each call of the webhook. The "
+            "cluster also has the HorizontalNodeAutoscaler of the vendor's documentation: it adds one node to night "
+            "every day at 20:47, and two nodes when the pods of night request more than 40 % of its cpu.",
             _apply,
             _looked,
             900.0,
         ),
         Chapter(
-            "It is time",
-            "A second batch pod starts on night's only node, and fits, just before the cron rule is due: now both "
-            "rules want nodes. Cron comes first, and the other one is not made up for. The flavour that is "
-            "preferred is sold out, which Huawei Cloud tells only after it has taken the order. The function that "
-            "orders the other one is killed before it can write down that it did.",
+            "Scaling rules",
+            "A second batch pod starts on the only node of night just before the cron rule is due, so both rules "
+            "request nodes. The cron rule has priority, and the cpu rule does not run later. The preferred flavour "
+            "is sold out, which Huawei Cloud reports only after it has accepted the order. The function that orders "
+            "the second flavour is killed before it can record the order.",
             _at_night,
             _bought_at_night,
             900.0,
         ),
         Chapter(
-            "The office fills up",
-            "Ten office pods fit on the two nodes of day, and no pod waits for a node. But they ask for more than "
-            "60 % of what there is: the rule of the policy adds as many nodes as bring that below 60 %.",
+            "High utilization",
+            "Ten office pods fit on the two nodes of day, and no pod is pending. The pods request more than 60 % of "
+            "the capacity, so the rule of the policy adds nodes until the share is below 60 %.",
             _in_office,
             _judged_office,
             600.0,
         ),
         Chapter(
             "The sale begins",
-            "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
-            "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
-            f"quota is used up.{never}{deaths}",
+            "shop-front, cart, reports and render are scaled up; forecast requests 64 CPUs, more than any node has. "
+            "burst-g7, the first choice for reports, is out of stock. render-sks, the first choice for render, has "
+            f"no quota left.{never}{deaths}",
             _sale,
             _all_run,
             1500.0,
         ),
         Chapter(
             "The sale is over",
-            "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
-            "before 7 minutes have passed since the last growth; of Huawei Cloud's pools, which say so themselves, "
-            "none that is younger than 10 minutes.",
+            "Most pods are deleted, and most nodes are unneeded. A node is removed after 2 minutes as unneeded, and "
+            "not within 7 minutes of the last scale-up. The pools of Huawei Cloud also keep a node for its first 10 "
+            "minutes.",
             _over,
             _removing,
             1200.0,
         ),
         Chapter(
-            "Nodes go",
-            "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
-            "delete that very machine.",
+            "Nodes are removed",
+            "Empty nodes together, the others one at a time: taint, evict as the disruption budget of cart allows, "
+            "wait, delete exactly that machine.",
             _nothing,
             _small_again,
             2400.0,

@@ -22,6 +22,10 @@ from infra.emulators.moto_gaps import close
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
+STOP_POLL = (
+    0.05  # seconds until `stop` is noticed; werkzeug's default of half a second delays every test that stops one
+)
+
 
 class Dispatcher(DomainDispatcherApplication):
     """moto's dispatcher without reading a directory and trying hundreds of patterns for every request. Responses are
@@ -92,7 +96,9 @@ class AwsServer:
         close()
         app = only_whole_requests(one_at_a_time(Dispatcher()))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(STOP_POLL,), name="local-aws", daemon=True
+        )
         self._thread.start()
         return f"http://{self._host}:{self._server.server_port}"
 

@@ -303,9 +303,9 @@ class MemoryAccount:
 
 
 def _key(values: Item) -> Key:
-    partition, item = (values.get(name, {}).get("S", "") for name in _KEYS)
+    partition, item = values.get(PARTITION_KEY, {}).get("S", ""), values.get(SORT_KEY, {}).get("S", "")
     for text, longest in zip((partition, item), LONGEST_KEYS, strict=True):
-        if not 1 <= len(text.encode()) <= longest:
+        if not 1 <= len(text if text.isascii() else text.encode()) <= longest:
             raise invalid("One or more parameter values were invalid: a key is missing, empty or too long")
     return partition, item
 

@@ -204,7 +204,7 @@ def tried(method: Method, problem: Problem, bound: float) -> Tried:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", *INPUTS])
-def test_the_search_is_no_dearer_than_a_plain_program(kind: str) -> None:
+def test_least_cost_search_costs_no_more_than_a_plain_mip(kind: str) -> None:
     if kind != "random" and not SHARED.is_dir():
         pytest.skip("the reference data is missing")
     results: dict[str, list[Tried]] = {name: [] for name in METHODS}

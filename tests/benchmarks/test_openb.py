@@ -38,7 +38,7 @@ def backlog(name: str) -> Snapshot:
         return load(convert(name, Path(folder)))
 
 
-def told(name: str, what: str, outcome: OpenbOutcome) -> float:
+def reported(name: str, what: str, outcome: OpenbOutcome) -> float:
     """Prints one line; returns the price as a multiple of the relaxation's."""
     ratio = outcome.price / INPUTS[name][1]
     print(
@@ -63,7 +63,7 @@ def test_least_cost_search_is_within_three_percent_of_the_relaxation(name: str) 
         price=sum(offers[one.offer].price * one.nodes for one in bought),
         left=sum(ask.count for ask in asks) - sum(sum(one.pods.values()) * one.nodes for one in bought),
     )
-    assert told(name, "search of least-cost", outcome) <= 1.03
+    assert reported(name, "search of least-cost", outcome) <= 1.03
     assert outcome.left == INPUTS[name][2]
     assert seconds < 10
 
@@ -72,6 +72,6 @@ def test_least_cost_search_is_within_three_percent_of_the_relaxation(name: str) 
 @pytest.mark.parametrize(("name", "expander"), LIMITS)
 def test_no_expander_exceeds_its_price_limit_on_openb(name: str, expander: str) -> None:
     outcome = plan_to_the_end(backlog(name), expander)
-    ratio = told(name, expander, outcome)
+    ratio = reported(name, expander, outcome)
     assert outcome.left <= INPUTS[name][2], "upstream places all others"
     assert ratio <= LIMITS[name, expander]

@@ -160,7 +160,7 @@ class Audit:
         if after > before:
             self._grown(group, before, after, operation, known)
         else:
-            self._shrunk(group, before, after, known)
+            self._size_lowered(group, before, after, known)
 
     def _within_bounds(self, group: str, before: int, after: int, began: float, kind: str) -> None:
         """Bounds in force at any time since the process began are accepted. The minimum does not protect instances that
@@ -206,7 +206,7 @@ class Audit:
 
     # -- removed instances
 
-    def _shrunk(self, group: str, before: int, after: int, known: Json) -> None:
+    def _size_lowered(self, group: str, before: int, after: int, known: Json) -> None:
         self.count(f"lowered by {known['kind']}")
         self.by_hand.pop(group, None)
         mine = [

@@ -66,7 +66,7 @@ def restless(m: FaultRun) -> Iterator[str]:
 
 def _marks_left(m: FaultRun, leaving: Collection[str]) -> Iterator[str]:
     """Instances that stay and still have a taint or annotation of ours
-    (tests/scenario/test_story_faults_left_mark.py)."""
+    (tests/scenario/test_scenario_abandoned_delete_annotation.py)."""
     for machine in m.world.kube.list("machines", group=fields.GROUP):
         name = machine["metadata"]["name"]
         if (

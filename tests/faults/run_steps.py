@@ -116,7 +116,7 @@ def _strike(m: FaultRun, dice: Random, kind: str, *, doors: tuple[str, ...] = ("
     return strike
 
 
-def _told(strike: Strike) -> str:
+def _reported(strike: Strike) -> str:
     return (
         f"{strike.kind} {'after' if strike.after else 'at'} {'write' if strike.writing else 'call'} "
         f"{strike.countdown} of {strike.function or 'anybody'} to {strike.door or 'any door'}"
@@ -125,17 +125,17 @@ def _told(strike: Strike) -> str:
 
 def kill(m: FaultRun, dice: Random) -> str:
     """Kills a process around one of the next I/Os."""
-    return _told(_strike(m, dice, KILL))
+    return _reported(_strike(m, dice, KILL))
 
 
 def fail(m: FaultRun, dice: Random) -> str:
     """Lets a call fail."""
-    return _told(_strike(m, dice, FAIL, doors=("", TABLE, API, QUEUE)))
+    return _reported(_strike(m, dice, FAIL, doors=("", TABLE, API, QUEUE)))
 
 
 def lose(m: FaultRun, dice: Random) -> str:
     """Carries out a call and loses its answer."""
-    return _told(_strike(m, dice, LOSE, doors=("", TABLE, API, QUEUE)))
+    return _reported(_strike(m, dice, LOSE, doors=("", TABLE, API, QUEUE)))
 
 
 def pause(m: FaultRun, dice: Random) -> str:
@@ -145,7 +145,7 @@ def pause(m: FaultRun, dice: Random) -> str:
     inner = Random(dice.getrandbits(32))
     if dice.random() < 0.5 or not strike.seconds:
         strike.meanwhile = lambda: m.world.tell(f"meanwhile: {user_actions.any_rule(m, inner)}")
-    return f"{_told(strike)} for {strike.seconds:.0f} s"
+    return f"{_reported(strike)} for {strike.seconds:.0f} s"
 
 
 # -- periods of faults

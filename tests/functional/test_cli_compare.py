@@ -95,7 +95,9 @@ def test_comparison_has_prices_where_the_policy_has_them(folder: Path, tmp_path:
     assert answer["difference"]["unpriced"] == []
 
 
-def test_comparison_names_what_has_no_price_and_counts_it_as_zero(folder: Path, tmp_path: Path, capsys: Said) -> None:
+def test_comparison_names_nodes_without_a_price_and_counts_zero_for_them(
+    folder: Path, tmp_path: Path, capsys: Said
+) -> None:
     policy = tmp_path / "policy.yaml"
     policy.write_text(GOOD + "  prices: {instanceTypes: {std.large: 0.2}}\n")
     answer = compared(folder, capsys, "--policy", policy, "--compare-option", "maxNodesTotal=3")

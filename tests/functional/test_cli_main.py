@@ -70,9 +70,9 @@ def test_version_option_prints_the_version(capsys: Said) -> None:
     ("line", "says"),
     [
         ("", "outscaler: no command is given; write one of plan, explain,"),
-        ("valdate x", "outscaler: 'valdate' is no command; did you mean validate?"),
-        ("wibble", "outscaler: 'wibble' is no command; write one of plan,"),
-        ("-x", "outscaler: '-x' is no command"),
+        ("valdate x", "outscaler: 'valdate' is not a command; did you mean validate?"),
+        ("wibble", "outscaler: 'wibble' is not a command; write one of plan,"),
+        ("-x", "outscaler: '-x' is not a command"),
         ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
         ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
         ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
@@ -160,8 +160,8 @@ def test_validate_json_and_yaml_output_are_equal(tmp_path: Path, capsys: Said) -
 def test_validate_rejects_one_cluster_in_two_files(tmp_path: Path, good: str, capsys: Said) -> None:
     twin = write(tmp_path, "twin.yaml", GOOD)
     assert main(["validate", good, twin]) == 2
-    told = capsys.readouterr().err
-    assert told == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
+    reported = capsys.readouterr().err
+    assert reported == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
 
 
 @pytest.mark.parametrize(

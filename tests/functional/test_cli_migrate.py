@@ -140,7 +140,7 @@ def test_policy_planted_in_the_old_table_never_replaces_the_one_in_force(store: 
     assert _old_rows(store) == 5
 
 
-def test_migrate_reports_a_different_text_under_the_same_version_and_keeps_it(store: Store, capsys: Said) -> None:
+def test_migrate_reports_and_keeps_a_different_text_under_the_same_version(store: Store, capsys: Said) -> None:
     store.policies.put(NAME, f"# mine\n{GOOD}", "mine", None)
     assert main(["migrate", "--delete-old"]) == 2
     assert "version 3 differs" in capsys.readouterr().err

@@ -49,13 +49,13 @@ def _refused_by_the_real_scheduler() -> dict[str, str]:
 @needs_shared
 def test_shop_busy_has_a_verdict_for_every_rejected_pod(plan: Callable[..., dict[str, Any]]) -> None:
     answer = plan("--snapshot", BUSY, "--now", (BUSY / "captured-at").read_text().strip())
-    told = [
+    reported = [
         pod for part in ("scaleUps", "unschedulable", "notLookedAt") for entry in answer[part] for pod in entry["pods"]
     ] + answer["fitsExisting"]
-    assert len(told) == len(set(told)), "nobody is told twice"
+    assert len(reported) == len(set(reported)), "nobody is told twice"
     refused = _refused_by_the_real_scheduler()
     assert len(refused) == 34
-    assert set(refused) <= set(told)
+    assert set(refused) <= set(reported)
     unseen = {entry["code"]: len(entry["pods"]) for entry in answer["notLookedAt"]}
     assert unseen == {"Expendable": 6, "SchedulingGated": 2}
     left = [pod for entry in answer["unschedulable"] for pod in entry["pods"]]
@@ -179,7 +179,7 @@ def test_plan_command_does_not_depend_on_input_order(plan: Callable[..., dict[st
 def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--snapshot", str(BUSY)]) == 0
     out = capsys.readouterr().out
-    order = ["28 pods want a node", "Node groups", "Pods that get no node", "Ignored pods", "Blocked removals"]
+    order = ["28 pending pods", "Node groups", "Pods that get no node", "Ignored pods", "Blocked removals"]
     assert [out.index(part) for part in order] == sorted(out.index(part) for part in order)
     assert "Insufficient cpu (needs 40, template offers 3750m)" in out
 

@@ -93,25 +93,26 @@ def test_policy_bounds_apply_to_snapshot_groups_of_any_provider(saved: Path, tmp
 
 def test_group_missing_from_the_snapshot_is_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/x, max: 9}")
-    code, _, told = run(capsys, "--snapshot", saved, "--policy", file)
+    code, _, reported = run(capsys, "--snapshot", saved, "--policy", file)
     assert code == 0
-    (line,) = told
+    (line,) = reported
     assert line == (
-        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is no group of this snapshot; its groups are a, b"
+        "warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is not a group of this snapshot; "
+        "its groups are a, b"
     )
 
 
 def test_policy_bounds_that_contradict_the_snapshot_are_rejected(saved: Path, tmp_path: Path, capsys: Said) -> None:
     file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/a, max: 9}")
     file.write_text(file.read_text().replace("MachineDeployment/d/a, max: 9", "a, min: 5"))
-    code, out, told = run(capsys, "--snapshot", saved, "--policy", file)
+    code, out, reported = run(capsys, "--snapshot", saved, "--policy", file)
     assert (code, out) == (2, "")
-    assert told[-1] == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
+    assert reported[-1] == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
 
 
 def test_mode_off_is_still_planned_and_reported(saved: Path, tmp_path: Path, capsys: Said) -> None:
-    code, _, told = run(capsys, "--snapshot", saved, "--policy", policy(tmp_path, mode="off"))
-    assert (code, told) == (0, ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"])
+    code, _, reported = run(capsys, "--snapshot", saved, "--policy", policy(tmp_path, mode="off"))
+    assert (code, reported) == (0, ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"])
 
 
 # -- the memory ----------------------------------------------------------------------------------------------------
@@ -222,9 +223,9 @@ def grown(answer: str) -> list[str]:
 PRIORITIES = "cluster-autoscaler-priority-expander"
 
 
-@pytest.mark.parametrize("told", ["a", "b"])
+@pytest.mark.parametrize("reported", ["a", "b"])
 @pytest.mark.parametrize("namespace", ["kube-system", "scaling"])
-def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, told: str, namespace: str) -> None:
+def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, reported: str, namespace: str) -> None:
     pending(saved)
     maps = [
         {
@@ -232,13 +233,13 @@ def test_priority_expander_reads_a_saved_configmap(saved: Path, capsys: Said, to
             "metadata": {"name": PRIORITIES, "namespace": place},
             "data": {"priorities": f'10: [".*"]\n20: ["^{group}$"]\n'},
         }
-        for place, group in ((namespace, told), ("elsewhere", "b" if told == "a" else "a"))
+        for place, group in ((namespace, reported), ("elsewhere", "b" if reported == "a" else "a"))
     ]
     (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": maps}))
     code, out, _ = run(
         capsys, "--snapshot", saved, "--option", "expander=priority", "--option", f"namespace={namespace}"
     )
-    assert (code, grown(out)) == (0, [told])
+    assert (code, grown(out)) == (0, [reported])
 
 
 def test_unreadable_priorities_are_reported_with_their_line(saved: Path, capsys: Said) -> None:
@@ -262,8 +263,8 @@ def test_unreadable_priorities_are_reported_with_their_line(saved: Path, capsys:
     assert "priorities:2: the priority 'ten' is not a whole number" in out
 
 
-@pytest.mark.parametrize("told", ["a", "b"])
-def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, capsys: Said, told: str) -> None:
+@pytest.mark.parametrize("reported", ["a", "b"])
+def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, capsys: Said, reported: str) -> None:
     store = ObjectStore(lambda: parse_time(NOW) - 60.0)
     store.create("nodes", _node("a-0"))
     store.create("namespaces", {"metadata": {"name": "scaling"}})
@@ -273,7 +274,7 @@ def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, c
         "configmaps",
         {
             "metadata": {"name": PRIORITIES, "namespace": "scaling"},
-            "data": {"priorities": f'10: [".*"]\n20: ["^{told}$"]\n'},
+            "data": {"priorities": f'10: [".*"]\n20: ["^{reported}$"]\n'},
         },
     )
     with running(store) as server:
@@ -292,7 +293,7 @@ def test_priority_expander_reads_a_live_configmap(saved: Path, tmp_path: Path, c
             "namespace=scaling",
         )
     assert code == 0, told_besides
-    assert grown(out) == [told]
+    assert grown(out) == [reported]
 
 
 @pytest.mark.parametrize(
@@ -344,8 +345,8 @@ def test_allocatable_of_a_new_node_subtracts_the_kubelets_reservation(
             }
         )
     )
-    code, out, told = run(capsys, "--snapshot", saved, *known)
-    assert (code, told) == (0, [])
+    code, out, reported = run(capsys, "--snapshot", saved, *known)
+    assert (code, reported) == (0, [])
     assert grown(out) == (["b"] if grows else [])
 
 

@@ -258,13 +258,13 @@ def test_no_manifest_causes_an_internal_error(junk: str, folder: Path, tmp_path:
 def test_removed_node_leaves_recreated_pods_pending_and_a_smaller_group(plan: Plan) -> None:
     answer = plan("--remove-node", "a-0")
     assert answer["assumed"] == [
-        "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"
+        "node a-0 is gone, and a is smaller by one; 1 of its pods need a node again, 1 will not come back: shop/lone"
     ]
     (group,) = [each for each in answer["groups"] if each["group"] == "a"]
     assert group["target"] == 1
-    told = asked_for(answer)
-    assert "shop/api-0" in told
-    assert not {"shop/lone", "shop/logs-0", "shop/static"} & told
+    reported = asked_for(answer)
+    assert "shop/api-0" in reported
+    assert not {"shop/lone", "shop/logs-0", "shop/static"} & reported
     assert "a-0" not in {verdict["node"] for verdict in answer["unremovable"]}
 
 
@@ -299,11 +299,11 @@ def test_what_if_size_above_the_present_one_makes_upcoming_nodes(plan: Plan) -> 
     ("value", "says"),
     [
         ("bb:max=3", "--group: no node group is called 'bb'; did you mean b?"),
-        ("b:most=3", "--group b: 'most=3' is no setting; write max=50, min=2 or size=5"),
-        ("b:max=-1", "--group b: 'max=-1' is no setting"),
-        ("b:max=", "--group b: 'max=' is no setting"),
+        ("b:most=3", "--group b: 'most=3' is not a setting; write max=50, min=2 or size=5"),
+        ("b:max=-1", "--group b: 'max=-1' is not a setting"),
+        ("b:max=", "--group b: 'max=' is not a setting"),
         ("b", "--group: 'b' says nothing"),
-        ("b:", "--group b: '' is no setting"),
+        ("b:", "--group b: '' is not a setting"),
         ("b:min=7", "--group b: max 5 is below min 7; give both"),
         (
             "a:size=1",

@@ -102,7 +102,7 @@ def test_what_apply_stores_is_read_without_yaml(store: Store, document: Path) ->
     assert _modules(stored) == []
 
 
-def test_a_row_without_a_compiled_form_is_read_as_text(store: Store) -> None:
+def test_policy_row_without_a_compiled_form_is_read_as_text(store: Store) -> None:
     store.policies.put(NAME, GOOD, digest(GOOD), None)
     assert _stored(store).compiled is None
     assert _modules(_stored(store)) == ["yaml", "chalicelib.policy.load"]
@@ -119,14 +119,14 @@ def test_the_same_document_again_stores_the_compiled_form_that_is_missing(
     assert _stored(store).compiled == _form()
 
 
-def test_other_line_ends_do_not_get_the_compiled_form_of_this_text(store: Store, document: Path) -> None:
+def test_policy_text_with_other_line_ends_does_not_get_the_compiled_form(store: Store, document: Path) -> None:
     text = GOOD.replace("\n", "\r\n")
     store.policies.put(NAME, text, digest(text), None)
     assert main(["apply", str(document)]) == 0
     assert (_stored(store).text, _stored(store).compiled) == (text, None)
 
 
-def test_a_newer_version_keeps_its_own_compiled_form(store: Store) -> None:
+def test_newer_policy_version_keeps_its_own_compiled_form(store: Store) -> None:
     store.policies.put(NAME, GOOD, "one", None)
     before = _stored(store)
     store.policies.put(NAME, f"# two\n{GOOD}", "two", 1)
@@ -134,14 +134,14 @@ def test_a_newer_version_keeps_its_own_compiled_form(store: Store) -> None:
     assert (_stored(store).version, _stored(store).compiled) == (2, None)
 
 
-def test_a_form_that_does_not_fit_the_row_is_left_out(store: Store) -> None:
+def test_compiled_policy_too_large_for_the_row_is_omitted(store: Store) -> None:
     text = f"{GOOD}#{'x' * (FITTING - len(GOOD) - 40)}\n"
     store.policies.put(NAME, text, digest(text), None, compiled=b"x" * 100)
     assert _stored(store).compiled is None
     assert _stored(store).text == text
 
 
-def test_a_release_without_compiled_policies_reads_the_row(store: Store) -> None:
+def test_release_without_compiled_policies_reads_the_policy_row(store: Store) -> None:
     store.policies.put(NAME, GOOD, "d", None, compiled=_form())
     row = store.policies._table.get(OldPolicyRow, POLICIES, NAME)
     assert row is not None
@@ -157,7 +157,7 @@ def test_a_release_without_compiled_policies_reads_the_row(store: Store) -> None
     ],
     ids=["cut", "bent", "swapped"],
 )
-def test_a_broken_form_is_told_once_and_the_text_counts(
+def test_broken_compiled_policy_is_reported_once_and_the_text_is_used(
     bend: object, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert callable(bend)
@@ -168,7 +168,7 @@ def test_a_broken_form_is_told_once_and_the_text_counts(
     assert [record.message for record in caplog.records] == ["compiled policy not used; parsing the text"]
 
 
-def test_a_secret_of_another_cluster_is_refused_with_the_line_of_the_text(store: Store) -> None:
+def test_compiled_policy_secret_of_another_cluster_is_refused_with_its_line(store: Store) -> None:
     store.policies.put("thief", GOOD, "d", None, compiled=_form())
     with pytest.raises(Exception, match=r"policy thief, version 1:6: spec\.kubernetes\.kubeconfigSecret"):
         active_policy.in_force(_stored(store, "thief"), 0.0)

@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -21,7 +22,7 @@ from infra.aws.deploy import account_settings
 from infra.aws.deploy.stage import ROOT, load, locate
 from infra.aws.deploy.steps import Deployment
 from infra.emulators.aws import LocalAws
-from tests.functional.deployments import STAGE, deploy, small_package
+from tests.functional.deployments import SERVICES, STAGE, account, deploy, restored, small_package
 
 TABLE = "outscaler-dev-state"
 POLICY = """\
@@ -49,6 +50,54 @@ def built(tmp_path: Path) -> Path:
     return small_package(tmp_path)
 
 
+class Baseline:
+    """The state of the account after a first deployment. Tests that only need a deployed stage share it."""
+
+    def __init__(self) -> None:
+        self.account: Any = None
+        self.mappings: dict[str, Any] = {}
+
+
+@pytest.fixture(scope="module")
+def baseline() -> Baseline:
+    return Baseline()
+
+
+@pytest.fixture
+def deployed(baseline: Baseline, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalAws]:
+    """An account with the stage as its first deployment left it.
+
+    The previous test's changes are undone. If the account is then not exactly the baseline, for example because
+    another test has emptied it, the stage is deployed again into an empty account.
+    """
+    with LocalAws() as made:
+        for name, value in made.env.items():
+            monkeypatch.setenv(name, value)
+        clients = {service: made.client(service) for service in SERVICES}
+        if baseline.account is not None:
+            restored(clients, baseline.mappings)
+        if baseline.account is None or _state(clients) != baseline.account:
+            made.reset()
+            assert deploy(built, tmp_path / "first") == []
+            found = clients["lambda"].list_event_source_mappings()["EventSourceMappings"]
+            baseline.account, baseline.mappings = _state(clients), {one["UUID"]: one for one in found}
+        yield made
+
+
+def _state(clients: dict[str, Any]) -> Any:
+    """The account with its rows and function limits."""
+    tables = clients["dynamodb"].list_tables()["TableNames"]
+    functions = [one["FunctionName"] for one in clients["lambda"].list_functions()["Functions"]]
+    return (
+        account(clients),
+        {name: clients["dynamodb"].scan(TableName=name)["Items"] for name in tables},
+        {
+            name: clients["lambda"].get_function_concurrency(FunctionName=name).get("ReservedConcurrentExecutions")
+            for name in functions
+        },
+    )
+
+
 def _polled(aws: LocalAws) -> set[str]:
     found = aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]
     return {one["EventSourceArn"].rpartition("-")[2] for one in found if one["State"] == "Enabled"}
@@ -59,57 +108,54 @@ def _store(aws: LocalAws) -> Store:
 
 
 def test_only_queues_of_providers_named_in_policies_are_polled(
-    aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployed: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deploy(built, tmp_path / "built")
-    assert _polled(aws) == {"reconcile"}
+    assert _polled(deployed) == {"reconcile"}
     monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
     (tmp_path / "policy.yaml").write_text(POLICY)
     assert outscaler(["apply", str(tmp_path / "policy.yaml")]) == 0
-    assert _polled(aws) == {"reconcile", "act_exoscale"}
+    assert _polled(deployed) == {"reconcile", "act_exoscale"}
     assert deploy(built, tmp_path / "built") == []
-    assert _polled(aws) == {"reconcile", "act_exoscale"}
+    assert _polled(deployed) == {"reconcile", "act_exoscale"}
 
 
-def test_queue_with_messages_is_polled_until_it_is_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
-    deploy(built, tmp_path / "built")
-    client, sqs = aws.client("lambda"), aws.client("sqs")
+def test_queue_with_messages_is_polled_until_empty(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    client, sqs = deployed.client("lambda"), deployed.client("sqs")
     for one in client.list_event_source_mappings()["EventSourceMappings"]:
         client.update_event_source_mapping(UUID=one["UUID"], Enabled=True)
     url = sqs.get_queue_url(QueueName="outscaler-dev-act_alicloud")["QueueUrl"]
     sqs.send_message(QueueUrl=url, MessageBody="{}")
     deploy(built, tmp_path / "built")
-    assert _polled(aws) == {"reconcile", "act_alicloud"}
+    assert _polled(deployed) == {"reconcile", "act_alicloud"}
 
 
-def test_unreadable_policy_leaves_every_queue_polled(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+def test_unreadable_policy_leaves_every_queue_polled(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    _store(deployed).policies.put("shop", "[", digest("["), None)
     deploy(built, tmp_path / "built")
-    _store(aws).policies.put("shop", "[", digest("["), None)
-    deploy(built, tmp_path / "built")
-    assert len(_polled(aws)) == 6
+    assert len(_polled(deployed)) == 6
 
 
-def test_upgrade_and_rollback_keep_the_address_and_every_row(aws: LocalAws, built: Path, tmp_path: Path) -> None:
-    deploy(built, tmp_path / "built")
-    _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
+def test_upgrade_and_rollback_keep_the_address_and_every_row(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    _store(deployed).policies.put("shop", POLICY, digest(POLICY), None)
     newer = tmp_path / "newer.zip"
     with zipfile.ZipFile(newer, "w") as archive:
         archive.writestr(zipfile.ZipInfo("app.py"), "app = 'newer'\n")
     seen = []
     for package in (built, newer, built):
         assert deploy(package, tmp_path / "built") == []
-        code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
-        apis = [one["id"] for one in aws.client("apigateway").get_rest_apis()["items"]]
-        mappings = [one["UUID"] for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]]
-        seen.append((code, apis, sorted(mappings), _store(aws).policies.names()))
+        code = deployed.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
+        apis = [one["id"] for one in deployed.client("apigateway").get_rest_apis()["items"]]
+        mappings = [
+            one["UUID"] for one in deployed.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+        ]
+        seen.append((code, apis, sorted(mappings), _store(deployed).policies.names()))
     assert seen[0] == seen[2]
     assert seen[0][0] != seen[1][0]
     assert seen[0][1:] == seen[1][1:]
 
 
-def test_function_stopped_by_a_user_stays_stopped(aws: LocalAws, built: Path, tmp_path: Path) -> None:
-    deploy(built, tmp_path / "built")
-    client = aws.client("lambda")
+def test_function_stopped_by_a_user_stays_stopped(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    client = deployed.client("lambda")
     client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
     deploy(built, tmp_path / "built")
     limits = [
@@ -119,9 +165,8 @@ def test_function_stopped_by_a_user_stays_stopped(aws: LocalAws, built: Path, tm
     assert limits == [0, None]
 
 
-def test_manual_changes_of_a_deployment_are_detected_and_reverted(aws: LocalAws, built: Path, tmp_path: Path) -> None:
-    deploy(built, tmp_path / "built")
-    client, events = aws.client("lambda"), aws.client("events")
+def test_manual_changes_of_a_deployment_are_detected_and_reverted(deployed: LocalAws) -> None:
+    client, events = deployed.client("lambda"), deployed.client("events")
     [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
     client.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
     [target] = events.list_targets_by_rule(Rule="outscaler-dev-tick-event")["Targets"]
@@ -132,17 +177,16 @@ def test_manual_changes_of_a_deployment_are_detected_and_reverted(aws: LocalAws,
 
 
 def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
-    aws: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    deployed: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deploy(built, tmp_path / "built")
-    _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
+    _store(deployed).policies.put("shop", POLICY, digest(POLICY), None)
     assert command.main(["undeploy"]) == 0
     assert f"kept table {TABLE}" in capsys.readouterr().out
-    assert aws.client("lambda").list_functions()["Functions"] == []
-    assert aws.client("apigateway").get_rest_apis()["items"] == []
-    assert aws.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
+    assert deployed.client("lambda").list_functions()["Functions"] == []
+    assert deployed.client("apigateway").get_rest_apis()["items"] == []
+    assert deployed.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
     assert deploy(built, tmp_path / "built") == []
-    assert _store(aws).policies.names() == ("shop",)
+    assert _store(deployed).policies.names() == ("shop",)
 
 
 @pytest.mark.parametrize(

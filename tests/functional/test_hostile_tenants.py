@@ -49,14 +49,14 @@ def test_every_attack_by_one_tenant_costs_seconds_and_other_pods_are_served(case
 def test_pod_beyond_a_tenant_limit_is_reported_with_that_limit() -> None:
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
     plan = hostile_tenants.planned([hostile_objects.pod("many", containers=many)])
-    told = {
+    reported = {
         (reason.code, reason.params["what"])
         for each in plan.unschedulable
         if "tenant/many" in each.pods
         for reasons in each.reasons.values()
         for reason in reasons
     }
-    assert told == {(ReasonCode.NOT_SIMULATED, "500 host ports, at most 100")}
+    assert reported == {(ReasonCode.NOT_SIMULATED, "500 host ports, at most 100")}
 
 
 def test_node_with_a_pod_beyond_a_limit_stays_and_gets_no_placements() -> None:
@@ -114,10 +114,10 @@ def test_namespace_with_few_rules_loses_none_to_one_with_expensive_rules(express
     ]
     classes = hostile_tenants.snapshot([*tenant, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
-    told = {each.excess for each in classes if each.excess}
-    assert len(told) == lost
+    reported = {each.excess for each in classes if each.excess}
+    assert len(reported) == lost
     assert all(
-        text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant") for text in told
+        text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant") for text in reported
     )
 
 
@@ -125,8 +125,8 @@ def test_pass_out_of_time_keeps_its_results_and_removes_nothing() -> None:
     """The clock advances by a second at each reading: skipped work is reported, and no empty node is removed."""
     ticks = iter(range(1_000_000))
     plan = hostile_tenants.planned(hostile_objects.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
-    told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
-    assert ReasonCode.TIME_BUDGET in told
+    reported = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
+    assert ReasonCode.TIME_BUDGET in reported
     assert not plan.removals
 
 

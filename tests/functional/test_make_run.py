@@ -33,7 +33,7 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
     place = tmp_path / "local"
     done = _run("--speed", "30", "--place", str(place))
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-6000:]
-    told = done.stdout
+    reported = done.stdout
     for words in (
         "scheduler refuses",
         "webhook:",
@@ -59,10 +59,10 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
         "evicted",
         "Everything happened as it should.",
     ):
-        assert words in told, words
-    assert told.count("was killed after its call to the provider") == 4
-    assert " NO " not in told
-    assert "Traceback" not in told
+        assert words in reported, words
+    assert reported.count("was killed after its call to the provider") == 4
+    assert " NO " not in reported
+    assert "Traceback" not in reported
     assert [path.name for path in place.iterdir()] == ["run.log"], "nothing else is left behind"
     lines = (place / "run.log").read_text("utf-8").splitlines()
     assert all(json.loads(line) for line in lines), "the functions' log is JSON lines"

@@ -152,7 +152,7 @@ def asked(world: LocalWorld, provider: str) -> set[str]:
 
 
 @pytest.mark.parametrize("provider", SCENES)
-def test_passes_use_the_read_only_key_and_operations_the_other(provider: str) -> None:
+def test_passes_use_the_read_only_key_and_operations_the_write_key(provider: str) -> None:
     """First in mode shadow, then in mode active until all pods have a node."""
     make, prepare, key = SCENES[provider]
     account = make() if make is not None else None

@@ -165,9 +165,9 @@ def test_stored_policy_that_steals_secrets_has_no_effect(
     scene.put_item(scene.text(providers))
     scene.passes()
     assert scene.stolen() == ([], [])
-    told = [line for line in log.getvalue().splitlines() if word in line]
-    assert told
-    assert all("policy evil, version 1" in line for line in told)
+    reported = [line for line in log.getvalue().splitlines() if word in line]
+    assert reported
+    assert all("policy evil, version 1" in line for line in reported)
     shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "unreadable", "shop": "ok"}
     assert "spec.providers." in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]

@@ -35,9 +35,9 @@ def test_recorded_run_of_twenty_drains_is_reproduced() -> None:
     done = _run()
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-3000:]
     _, _, rest = DOCUMENT.read_text("utf-8").partition(BEGIN)
-    told, _, _ = rest.partition(END)
+    reported, _, _ = rest.partition(END)
     expected, figures = _closing(done.stdout)
-    expected_then, figures_then = _closing(told)
+    expected_then, figures_then = _closing(reported)
     assert len(expected) > 10
     assert expected == expected_then, f"record it again: {AGAIN}"
     assert figures.keys() == figures_then.keys(), f"record it again: {AGAIN}"

@@ -32,10 +32,10 @@ def a_pass(desk: AppClient, name: str, *, ready: int = 3, error: Exception | Non
         after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
     else:
         plan = Plan(id="p", cluster=name, at=desk.clock(), health=Health(registered=ready, ready=ready))
-        told = record_plan(
+        reported = record_plan(
             plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision, seconds={"main": 0.5}
         )
-        after, decision = told.left, told.decision
+        after, decision = reported.left, reported.decision
     desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=carry_over.write(after))
 
 

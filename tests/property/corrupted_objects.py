@@ -231,7 +231,7 @@ HOSTILE: tuple[Any, ...] = (
 )
 
 
-def spoilt(kind: str, draw: random.Random) -> Json:
+def corrupted(kind: str, draw: random.Random) -> Json:
     """A valid object with up to three values removed, replaced or repeated."""
     made = good(kind)
     spoil(made, draw)

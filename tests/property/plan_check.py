@@ -76,10 +76,10 @@ class Trial:
     def _books(self) -> Found:
         """Checks that every pending pod is in one place of the plan, and that every placement concerns such a pod and
         place."""
-        told = Counter([*self._promised, *self._refused])
-        for pod in sorted(told.keys() | self._stage.wanted.keys()):
-            if told[pod] != (pod in self._stage.wanted):
-                yield BOOKS, f"{pod} is in the plan {told[pod]} times"
+        reported = Counter([*self._promised, *self._refused])
+        for pod in sorted(reported.keys() | self._stage.wanted.keys()):
+            if reported[pod] != (pod in self._stage.wanted):
+                yield BOOKS, f"{pod} is in the plan {reported[pod]} times"
         promises = Counter(pod for promise in self._plan.promises for pod in promise.pods)
         if self._promised and not promises:
             yield BARE, f"{len(self._promised)} pods"

@@ -108,7 +108,7 @@ class SchedulerView:
         self.wanted = {
             f"{pod.namespace}/{pod.name}": pod
             for pod in map(self._wants, everyone)
-            if pod is not None and not self._sick()
+            if pod is not None and not self._unhealthy()
         }
         self.standing = [pod for pod in map(_standing, everyone) if pod is not None]
         self.upcoming = [
@@ -117,7 +117,7 @@ class SchedulerView:
             for at in range(group.upcoming)
         ]
 
-    def _sick(self) -> bool:
+    def _unhealthy(self) -> bool:
         """Whether so many nodes of groups are unready that no group scales up."""
         states = [self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups]
         bad = states.count(UNREADY)

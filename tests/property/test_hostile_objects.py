@@ -62,7 +62,7 @@ def _others(plan: Plan) -> dict[str, object]:
 def _try(kind: str, seed: int) -> None:
     draw = random.Random(f"{kind} {seed}")
     cluster = draw.randrange(_GOOD)
-    object_ = corrupted_objects.spoilt(kind, draw)
+    object_ = corrupted_objects.corrupted(kind, draw)
     plan = _plan(cluster, object_)
     if any(gap.place.startswith("hostile") for gap in plan.gaps) and kind not in _COUNTS:
         assert _others(plan) == _others(_plan(cluster)), object_

@@ -1,4 +1,4 @@
-"""One emulated AWS per worker, every story once per mode, and a directory in which the modes compare their records."""
+"""One emulated AWS per worker, every scenario once per mode, and a directory in which modes compare their records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=MODES)
 def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> ScenarioRunner:
-    """The runner of a story. The restarted mode uses the fast world, so that comparing the modes also compares the
+    """The runner of a scenario. The restarted mode uses the fast world, so that comparing the modes also compares the
     in-memory table and direct calls with moto and a socket."""
     test = request.node.originalname + "".join(
         f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage"

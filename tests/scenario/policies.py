@@ -1,4 +1,4 @@
-"""Policy documents for stories: a story gives the fields it is about, and the rest has typical values."""
+"""Policy documents for scenarios: a scenario gives the fields it is about, and the rest has typical values."""
 
 from __future__ import annotations
 

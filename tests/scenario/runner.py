@@ -1,11 +1,11 @@
-"""Runs a story in one mode, records all decisions, and compares them with the other mode.
+"""Runs a scenario in one mode, records all decisions, and compares them with the other mode.
 
     one-process    objects stay alive between the functions, as in a process that never dies
     restarted      every invocation starts cold: store, connections, caches and runtime are recreated before it
 
 The modes run as separate tests, possibly in different processes. Each writes its record to a file, and the second one
 compares: the plans with their ids and verdicts, the memory after every pass, and the final table must be identical. A
-failing story leaves no record; its failure is sufficient.
+failing scenario leaves no record; its failure is sufficient.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import msgspec
 
 from chalicelib.runtime.log import logger
 from infra.emulators.aws import LocalAws
-from tests.scenario.scenario_world import Json, StoryWorld
+from tests.scenario.scenario_world import Json, ScenarioWorld
 
 MODES = ("one-process", "restarted")
 _DIGEST = re.compile("#[0-9a-f]{32}#")
-Story = Callable[[StoryWorld], None]
+Scenario = Callable[[ScenarioWorld], None]
 
 
 @dataclass(frozen=True)
 class ScenarioRunner:
-    """aws: the emulated account, None: the fast world. name: the story's; mode: one of MODES; accounts: the directory
+    """aws: the emulated account, None: the fast world. name: the scenario's; mode: one of MODES; accounts: directory
     for the records of both modes."""
 
     aws: LocalAws | None
@@ -40,10 +40,10 @@ class ScenarioRunner:
     mode: str
     accounts: Path
 
-    def play(self, story: Story, **settings: Any) -> None:
-        """Runs the story, and compares if the other mode has run. settings: LocalWorld's."""
-        with StoryWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world, _listening(world.lines):
-            story(world)
+    def play(self, scenario: Scenario, **settings: Any) -> None:
+        """Runs the scenario, and compares if the other mode has run. settings: LocalWorld's."""
+        with ScenarioWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world, _listening(world.lines):
+            scenario(world)
             account = _account(world)
         self._leave(msgspec.json.encode(account))
         (other,) = (mode for mode in MODES if mode != self.mode)
@@ -60,10 +60,10 @@ class ScenarioRunner:
         return self.accounts / f"{self.name}.{mode}.json"
 
 
-def story(**settings: Any) -> Callable[[Story], Callable[[ScenarioRunner], None]]:
-    """Turns a function of a StoryWorld into a test of both modes. settings: LocalWorld's."""
+def scenario(**settings: Any) -> Callable[[Scenario], Callable[[ScenarioRunner], None]]:
+    """Turns a function of a ScenarioWorld into a test of both modes. settings: LocalWorld's."""
 
-    def made(tell: Story) -> Callable[[ScenarioRunner], None]:
+    def made(tell: Scenario) -> Callable[[ScenarioRunner], None]:
         def test(stage: ScenarioRunner) -> None:
             stage.play(tell, **settings)
 
@@ -87,7 +87,7 @@ class _listening:  # noqa: N801 - used as a function
         logging.getLogger(logger.name).removeHandler(self._handler)
 
 
-def _account(world: StoryWorld) -> Json:
+def _account(world: ScenarioWorld) -> Json:
     """All decisions and actions, as JSON."""
     passes = [
         {key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}

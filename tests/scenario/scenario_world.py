@@ -1,4 +1,4 @@
-"""The world of a story: LocalWorld with hooks for interference and counters.
+"""The world of a scenario: LocalWorld with hooks for interference and counters.
 
 All hooks concern the environment: actions at a checkpoint, a second cluster, an in-memory cloud instead of Cluster API,
 the number of requests of a function. Nothing here changes the functions' behaviour.
@@ -38,7 +38,7 @@ SAVED = "reconcile:saved"
 class Neighbour:
     """Another cluster of the same deployment with its own API server, controllers and kubeconfig."""
 
-    def __init__(self, name: str, world: StoryWorld) -> None:
+    def __init__(self, name: str, world: ScenarioWorld) -> None:
         self.name = name
         self.kube = ObjectStore(world.clock, seed=1 + len(world.neighbours))
         cluster_objects.apply_shipped(self.kube)
@@ -70,7 +70,7 @@ class Requests(msgspec.Struct):
         self.items += sum("ConditionCheck" not in part for part in parts)
 
 
-class StoryWorld(LocalWorld):
+class ScenarioWorld(LocalWorld):
     """A LocalWorld with hooks. cloud: an in-memory provider used as `clusterapi`, where set.
 
     passes: the memory of each cluster, as stored, after each pass. requests: since the last `requests = Requests()`.
@@ -164,7 +164,7 @@ class StoryWorld(LocalWorld):
             self.passes.append({name: msgspec.to_builtins(self.store.memory.load(name)) for name in names})
 
     def _counted(self, params: Json, model: Any, **_: object) -> None:
-        if self._invoker.current:  # lookups by a story itself are not counted
+        if self._invoker.current:  # lookups by a scenario itself are not counted
             self.requests.count(model.name, params)
 
     # -- the cluster

@@ -21,7 +21,7 @@ def test_every_row_of_every_table_is_tried() -> None:
     assert seen == [(1, "a", "x"), (1, "b", "y"), (2, "a", "x"), (2, "b", "y")]
 
 
-def test_a_failed_row_is_named_and_the_others_are_tried_too() -> None:
+def test_failed_case_is_named_and_the_remaining_cases_are_tried() -> None:
     @each_row("number", [1, 2, 3], ids=["one", "two", "three"])
     def check(number: int) -> None:
         assert number == 2

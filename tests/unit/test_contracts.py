@@ -99,7 +99,7 @@ def test_every_contract_has_a_probe() -> None:
 
 
 @pytest.mark.parametrize("contract", PROBES, ids=lambda name: name.partition(":")[0])
-def test_contract_refuses_each_import_that_breaks_it(contract: str, report: dict[str, str]) -> None:
+def test_contract_refuses_each_forbidden_import(contract: str, report: dict[str, str]) -> None:
     importers = [(f"chalicelib.{file.replace('/', '.')}", module) for file, module in PROBES[contract]]
     missing = [probe for probe in importers if f"{probe[0]} -> {probe[1]} (" not in report.get(contract, "")]
     assert missing == []

@@ -166,7 +166,7 @@ def test_docs_drain_rules_are_listed_in_code_order() -> None:
 
 
 # The predicates for volumes and for other pods have no table in the code: they follow the table of predicates, in the
-# scheduler's order, which test_docs_growth.py exercises.
+# scheduler's order, which test_docs_scale_up.py exercises.
 _AFTER = (
     "VolumeRestrictions",
     "NodeVolumeLimits",
@@ -186,8 +186,8 @@ def test_docs_predicates_are_listed_in_code_order() -> None:
 
 
 def test_docs_predicate_reasons_equal_the_code() -> None:
-    told = {code: words.strip() for row in rows(DECISIONS, "Predicates") for code, words in _TOLD.findall(row[3])}
-    assert told == {code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in told}
+    reported = {code: words.strip() for row in rows(DECISIONS, "Predicates") for code, words in _TOLD.findall(row[3])}
+    assert reported == {code: text(Reason.of(ReasonCode(code), resource="cpu")) for code in reported}
 
 
 def test_docs_every_filter_reason_belongs_to_a_predicate_or_blocks_all_nodes() -> None:
@@ -290,7 +290,7 @@ def test_docs_every_read_kind_is_listed_as_a_gap_or_required() -> None:
     assert {each.kind for each in RESOURCES if not each.required} - controllers <= listed
 
 
-# -- worked examples of docs/decisions.md; those of scale-up are in test_docs_growth.py
+# -- worked examples of docs/decisions.md; those of scale-up are in test_docs_scale_up.py
 
 
 def test_docs_utilization_example_equals_the_planner() -> None:
@@ -330,8 +330,8 @@ def test_docs_signature_recipe_is_correct() -> None:
     now, signature, body = done.stdout.split("\n", 2)
     key = b'the value of "hmac"'
     headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"v2={signature}"}
-    knock = verify("prod", headers, body.encode(), WebhookKeys(hmac=(key,)), b"decoy", float(now))
-    assert knock.verdict is AuthResult.ACCEPTED
+    authenticated = verify("prod", headers, body.encode(), WebhookKeys(hmac=(key,)), b"decoy", float(now))
+    assert authenticated.verdict is AuthResult.ACCEPTED
     [signal] = parse(body.encode()).signals
     assert is_relevant(signal, ())
 

@@ -65,8 +65,8 @@ def test_docs_huaweicloud_example_is_valid() -> None:
 
 
 def test_docs_huaweicloud_names_all_permission_files_and_optional_actions() -> None:
-    told = {name for row in rows(PAGE, "Permissions") for name in spans(row[0])}
-    assert told == {f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()}
+    reported = {name for row in rows(PAGE, "Permissions") for name in spans(row[0])}
+    assert reported == {f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()}
     allowed = json.loads((ROOT / "infra" / "huaweicloud" / "policy.json").read_text("utf-8"))["Statement"]
     spared = {name for row in table("Action that is missing | Effect") for name in spans(row[0])}
     assert len(spared) == 4
@@ -118,13 +118,13 @@ def test_docs_huaweicloud_lists_all_scale_group_conditions() -> None:
 
 
 def test_docs_huaweicloud_lists_all_cluster_phases() -> None:
-    told = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
-    assert set(spans(told)) == instance_states._READY | instance_states._OVER
+    reported = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
+    assert set(spans(reported)) == instance_states._READY | instance_states._OVER
 
 
 def test_docs_huaweicloud_lists_all_switches_of_the_vendors_autoscaler() -> None:
-    told = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
-    assert set(autoscaler_addon.SWITCHES) <= set(spans(told))
+    reported = TEXT.partition("## Coexistence with the vendor's autoscaler")[2].partition("\n\n**")[0]
+    assert set(autoscaler_addon.SWITCHES) <= set(spans(reported))
 
 
 # -- errors
@@ -151,7 +151,7 @@ def test_docs_huaweicloud_status_mapping_equals_the_code() -> None:
 
 
 def test_docs_huaweicloud_code_mapping_equals_the_code() -> None:
-    told = {
+    reported = {
         (cls, code)
         for cls, answers in classes(PAGE).items()
         for answer in answers
@@ -161,7 +161,7 @@ def test_docs_huaweicloud_code_mapping_equals_the_code() -> None:
     meant = {(cls.__name__, code) for cls, listed in error_mapping._TABLE for code in listed.split()}
     within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}  # `APIGW.0301` to `APIGW.0307`
     locked = {("Throttled", error_mapping.LOCKED)}
-    assert told == meant - within | locked
+    assert reported == meant - within | locked
     assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
 
 
@@ -177,9 +177,9 @@ def test_docs_huaweicloud_differences_from_upstream_are_numbered() -> None:
 def test_docs_huaweicloud_import_output_equals_the_page() -> None:
     read = read_addon({}, "addons.json").options
     assert (read.scale_down_enabled, read.scale_down_delay_after_delete) == (False, 600.0)
-    told = {row[1] for row in table("Add-on | Here")}
-    assert "on; `outscaler import` writes `scaleDownEnabled: false`" in told
-    assert "none by default, as upstream; `outscaler import` writes `10m`" in told
+    reported = {row[1] for row in table("Add-on | Here")}
+    assert "on; `outscaler import` writes `scaleDownEnabled: false`" in reported
+    assert "none by default, as upstream; `outscaler import` writes `10m`" in reported
 
 
 def _examples() -> dict[str, Any]:

@@ -127,8 +127,8 @@ def test_docs_exoscale_lists_what_a_key_with_upstreams_role_lacks() -> None:
         role = json.loads((ROOT / "infra" / "exoscale" / f"{name}.json").read_text("utf-8"))
         return set(re.findall(r"'([a-z-]+)'", json.dumps(role)))
 
-    told = {name for row in rows(EXO, "Permissions") for name in spans(row[0])}
-    assert {f"infra/exoscale/{path.name}" for path in (ROOT / "infra" / "exoscale").iterdir()} == told
+    reported = {name for row in rows(EXO, "Permissions") for name in spans(row[0])}
+    assert {f"infra/exoscale/{path.name}" for path in (ROOT / "infra" / "exoscale").iterdir()} == reported
     text = EXO.read_text("utf-8").partition("| Operation that is missing |")[2].partition("\n## ")[0]
     for kind in ("sks", "instance-pool"):
         lacking = operations(f"iam-{kind}") - operations(f"iam-{kind}-as-upstream")
@@ -180,8 +180,8 @@ def test_docs_exoscale_lists_all_states() -> None:
     machines, _, pools = text.partition("| Pool or Nodepool |")
     listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
     assert listed == set(instance_states.INSTANCE_STATES)
-    told = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
-    assert told == instance_states.POOL_BUSY | instance_states.NODEPOOL_BUSY | {instance_states.SUSPENDED}
+    reported = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
+    assert reported == instance_states.POOL_BUSY | instance_states.NODEPOOL_BUSY | {instance_states.SUSPENDED}
 
 
 def test_docs_cherryservers_lists_all_states() -> None:
@@ -206,8 +206,8 @@ def test_docs_providers_list_every_error_class(page: Path) -> None:
 
 
 def test_docs_exoscale_operation_failure_mapping_equals_the_code() -> None:
-    told = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
-    assert {reason: told.get(reason) for reason in exo_codes.REASONS} == {
+    reported = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
+    assert {reason: reported.get(reason) for reason in exo_codes.REASONS} == {
         reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()
     }
 
@@ -236,8 +236,8 @@ def test_docs_providers_status_mapping_equals_the_code(
 def test_docs_cherryservers_credit_error_words_are_recognized_and_listed(word: str) -> None:
     [answer] = classes(CHERRY)["QuotaExceeded"]
     assert word in answer
-    told = f'{{"message": "not enough {word}"}}'.encode()
-    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, told)).error_class == "QuotaExceeded"
+    reported = f'{{"message": "not enough {word}"}}'.encode()
+    assert cherry_codes.error_for(VendorResponse("POST h/p", 400, {}, reported)).error_class == "QuotaExceeded"
 
 
 # -- defects, prices

@@ -97,7 +97,7 @@ def test_the_test_lock_holds_what_is_deployed_with_the_same_hashes() -> None:
 
 
 @pytest.mark.parametrize("python", _PYTHONS)
-def test_a_package_in_two_locks_has_one_version_and_the_same_hashes(python: str) -> None:
+def test_package_in_two_locks_has_one_version_and_the_same_hashes(python: str) -> None:
     held = {
         (pin.name, pin.version, pin.hashes)
         for lock in LOCKS

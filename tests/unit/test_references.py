@@ -109,7 +109,7 @@ def private_rules(text: str) -> Iterator[str]:
             yield from (found.group() for found in _PRIVATE.finditer(line))
 
 
-def told(found: dict[str, list[str]]) -> str:
+def reported(found: dict[str, list[str]]) -> str:
     lines = [f"{name}: {', '.join(sorted(set(wrong)))}" for name, wrong in found.items()]
     return f"{sum(map(len, found.values()))} in {len(found)} files\n" + "\n".join(lines)
 
@@ -122,22 +122,22 @@ def offenders(find: object, ending: str = "") -> dict[str, list[str]]:
 
 def test_no_file_cites_a_paragraph_by_its_number() -> None:
     found = offenders(lambda text, _: re.findall("§", text))
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 def test_every_cited_page_and_heading_is_in_the_repository() -> None:
     found = offenders(lost_pages)
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 def test_no_file_cites_a_rule_by_a_private_number() -> None:
     found = offenders(lambda text, name: [] if name.endswith(_DEFINES_RULES) else list(private_rules(text)))
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
-def test_every_link_of_a_page_leads_somewhere() -> None:
+def test_every_link_of_a_page_has_a_target() -> None:
     found = offenders(lost_links, ".md")
-    assert not found, told(found)
+    assert not found, reported(found)
 
 
 # -- the finders, on text that they must refuse or accept
@@ -152,7 +152,7 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         "(see\n# providers/no-such-vendor.md)",
     ],
 )
-def test_a_citation_that_leads_nowhere_is_found(text: str) -> None:
+def test_citation_without_a_target_is_found(text: str) -> None:
     assert list(lost_pages(text, "chalicelib/plan/__init__.py"))
 
 
@@ -167,22 +167,22 @@ def test_a_citation_that_leads_nowhere_is_found(text: str) -> None:
         "https://example.org/no-such-page.md",
     ],
 )
-def test_a_citation_that_leads_somewhere_is_accepted(text: str) -> None:
+def test_citation_with_a_target_is_accepted(text: str) -> None:
     assert not list(lost_pages(text, "chalicelib/plan/__init__.py"))
 
 
 @pytest.mark.parametrize(
     "text", ["as A6.3 says", "demands.md 25", "rule B3", "defects C12", "EXO_DEFECT_8", "ALI_DEFECT_4"]
 )
-def test_a_private_number_is_found(text: str) -> None:
+def test_private_rule_number_is_found(text: str) -> None:
     assert list(private_rules(text))
 
 
 @pytest.mark.parametrize("text", ["python3.12", "Kubernetes 1.36", "2.5.1", "a T4 GPU", "case 3"])
-def test_a_version_is_not_a_private_number(text: str) -> None:
+def test_version_is_not_a_private_rule_number(text: str) -> None:
     assert not list(private_rules(text))
 
 
-def test_a_lost_link_is_found() -> None:
+def test_link_without_a_target_is_found() -> None:
     assert list(lost_links("[here](no-such-page.md)", "docs/decisions.md")) == ["no-such-page.md"]
     assert list(lost_links("[here][1]\n\n[1]: #no-such-anchor", "docs/decisions.md")) == ["#no-such-anchor"]

@@ -58,11 +58,11 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     """
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
-    door = rt.webhook_credentials.for_cluster(cluster)
-    knock = verify(cluster, lower, body, door.keys, rt.webhook_credentials.decoy, rt.clock())
-    if knock.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
-        knock = verify(cluster, lower, body, changed.keys, rt.webhook_credentials.decoy, rt.clock())
-    policy = _admitted(cluster, door, knock, rt)
+    credentials = rt.webhook_credentials.for_cluster(cluster)
+    auth = verify(cluster, lower, body, credentials.keys, rt.webhook_credentials.decoy, rt.clock())
+    if auth.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
+        auth = verify(cluster, lower, body, changed.keys, rt.webhook_credentials.decoy, rt.clock())
+    policy = _admitted(cluster, credentials, auth, rt)
     try:
         heard = parse(body)
     except BadInput as bad:
@@ -72,7 +72,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     # credentials are cached; schedules apply to the current time
     looked_at = permitted(instant(policy, rt.clock())).plan
     woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt)
-    _note(policy, knock, rt)
+    _note(policy, auth, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
     return HttpResponse(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
@@ -89,14 +89,14 @@ def _declared(headers: Mapping[str, str]) -> int:
     return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
 
 
-def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Runtime) -> Policy:
+def _admitted(cluster: str, credentials: ClusterCredentials, auth: WebhookAuth, rt: Runtime) -> Policy:
     """Return the policy of the authenticated cluster. HttpError is 404 or 401, and only the log says why."""
-    if not door.known:
+    if not credentials.known:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
-    if knock.verdict is not AuthResult.ACCEPTED:
-        raise _refused(cluster, knock.verdict.value)
+    if auth.verdict is not AuthResult.ACCEPTED:
+        raise _refused(cluster, auth.verdict.value)
     rt.store.schema.check()  # only now: an unauthenticated caller must not cause a read
-    if knock.signature and _is_used(cluster, knock, rt):
+    if auth.signature and _is_used(cluster, auth, rt):
         raise _refused(cluster, _USED)
     policy = rt.webhook_credentials.policy(cluster)
     if policy is None:
@@ -104,11 +104,11 @@ def _admitted(cluster: str, door: ClusterCredentials, knock: WebhookAuth, rt: Ru
     return policy
 
 
-def _is_used(cluster: str, knock: WebhookAuth, rt: Runtime) -> bool:
+def _is_used(cluster: str, auth: WebhookAuth, rt: Runtime) -> bool:
     """Return whether this signature was used. Releases that knew only the older form recorded it in another place, and
     an upgrade must not make a signature valid a second time."""
     debounce = rt.store.debounce
-    return debounce.used(cluster, knock.signature) or (knock.older and debounce.used_before(cluster, knock.signature))
+    return debounce.used(cluster, auth.signature) or (auth.older and debounce.used_before(cluster, auth.signature))
 
 
 def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> HttpError:
@@ -123,15 +123,15 @@ def _shown(cluster: str) -> str:
     return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
 
 
-def _note(policy: Policy, knock: WebhookAuth, rt: Runtime) -> None:
+def _note(policy: Policy, auth: WebhookAuth, rt: Runtime) -> None:
     """Record the signature as used; raises HttpError if the same request has been served in the meantime."""
-    if not knock.signature:
+    if not auth.signature:
         return
     debounce, by = rt.store.debounce, rt.owner()
     try:
-        first = debounce.note(policy.name, knock.signature, 2 * SKEW, by=by)
+        first = debounce.note(policy.name, auth.signature, 2 * SKEW, by=by)
     except StoreError:
-        cancel_request(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
+        cancel_request(policy.name, lambda: debounce.forget(policy.name, auth.signature, by=by))
         raise
     if not first:
         raise _refused(policy.name, _USED)

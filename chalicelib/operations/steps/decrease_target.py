@@ -11,11 +11,11 @@ from chalicelib.operations.step_context import StepContext
 from chalicelib.operations.steps.scale_up import poll
 
 
-def decrease_target(operation: Operation, world: StepContext, now: float) -> Outcome:
+def decrease_target(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Set the lower target; it is absolute, so the call may be repeated."""
     del now
-    outcome = from_provider(operation, world.provider().shrink_target(for_provider(operation)))
-    world.checkpoint("shrink:called")
+    outcome = from_provider(operation, context.provider().shrink_target(for_provider(operation)))
+    context.checkpoint("shrink:called")
     return outcome
 
 

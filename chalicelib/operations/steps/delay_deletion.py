@@ -22,15 +22,15 @@ LOOK_HOLDS = 30.0
 """Seconds for which the last check is valid; a later deletion checks the machine again."""
 
 
-def delay(operation: Operation, world: StepContext, now: float) -> Outcome:
+def delay(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Wait for the annotations to be removed, at most node-deletion-delay-timeout; then do the final recheck."""
     progress = read(operation)
-    limit = world.options.node_deletion_delay_timeout
+    limit = context.options.node_deletion_delay_timeout
     if progress.wait.elapsed(now) < limit:
-        nodes = [world.cluster.node(name) for name in progress.live]
+        nodes = [context.cluster.node(name) for name in progress.live]
         held = [f"{node.name} by {node.delays[0]}" for node in nodes if node and node.delays]
         if held:
             pause = progress.wait.delay(now, first=POLL, most=LONGEST_POLL, limit=limit)
             later = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
             return give_up_node(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
-    return next_step(operation, last_look(operation, progress, world, now), "delete")
+    return next_step(operation, last_look(operation, progress, context, now), "delete")

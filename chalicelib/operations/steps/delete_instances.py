@@ -25,23 +25,23 @@ _FAILURE = f"{OWN}failure"
 _SPARED = "Conflict"
 
 
-def delete_instances(operation: Operation, world: StepContext, now: float) -> Outcome:
+def delete_instances(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Delete the instances after one check whether a node has registered for any of them. A node of another instance
     under one of the names also stops the deletion, because an ambiguous name is not a safe basis for it."""
     del now
     for target in operation.spec.targets:
         for name in sorted({target.node, target.handle.rpartition("/")[2]} - {""}):
-            if world.cluster.node(name) is not None:
+            if context.cluster.node(name) is not None:
                 joined = f"instance {target.instance} has joined as node {name} meanwhile"
                 return give_up(operation, Failed(_SPARED, joined))
-    outcome = from_provider(operation, world.provider().remove(for_provider(operation)))
-    world.checkpoint("discard:called")
+    outcome = from_provider(operation, context.provider().remove(for_provider(operation)))
+    context.checkpoint("discard:called")
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
 
-def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
+def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Poll the deletion."""
-    outcome = scale_up.poll(operation, world, now)
+    outcome = scale_up.poll(operation, context, now)
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
 
@@ -53,14 +53,14 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
     return InProgress(0.0, "release", {**operation.status.data, _FAILURE: msgspec.json.encode(failure).decode()})
 
 
-def release(operation: Operation, world: StepContext, now: float) -> Outcome:
+def release(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Roll back what was requested from the vendor; then the operation has failed, unless the vendor had started the
     deletion. If an instance was to be kept, the operation has failed in any case."""
     del now
     failure = _why(operation)
     plain = operation.with_status(data={}, step="")
     try:
-        given_back = world.provider().release(plain)
+        given_back = context.provider().release(plain)
     except AGAIN:
         raise
     except ProviderError:

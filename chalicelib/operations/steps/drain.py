@@ -33,29 +33,29 @@ LONGER = 90.0
 Pods = dict[str, tuple[PodState, ...]]
 
 
-def evict(operation: Operation, world: StepContext, now: float) -> InProgress:
+def evict(operation: Operation, context: StepContext, now: float) -> InProgress:
     """Request evictions for a part of one round: the pods after the cursor. At the end of a round, refused evictions
     are requested again in 10 s, or when the API says, until max-pod-eviction-time has passed; then the node is given
     up with the names of the pod and the budget. The outcome names the pods that were granted and refused in this
     step."""
     progress = read(operation)
-    pods: Pods = {name: world.cluster.pods_on(name) for name in progress.live}
-    progress = _begun(operation, progress, pods, world.options, now)
+    pods: Pods = {name: context.cluster.pods_on(name) for name in progress.live}
+    progress = _begun(operation, progress, pods, context.options, now)
     granted: list[str] = []
     refused: list[str] = []
     outcome: InProgress | None = None
-    for count, (name, pod) in enumerate(list(_to_ask(operation, progress, pods, world.options, now))):
+    for count, (name, pod) in enumerate(list(_to_ask(operation, progress, pods, context.options, now))):
         if count == EVICTIONS_PER_STEP:
             outcome = give_up_node(operation, progress, "evict", 0.0)
             break
-        answer = _ask(pod, world)
-        world.checkpoint("evict:called")
+        answer = _ask(pod, context)
+        context.checkpoint("evict:called")
         if answer.accepted:
             granted += [] if answer.gone else [pod.key]
         else:
             refused.append(pod.key)
         progress = msgspec.structs.replace(_answered(progress, name, pod, answer), cursor=f"{name}/{pod.key}")
-    outcome = outcome or _end_of_round(operation, progress, world, now)
+    outcome = outcome or _end_of_round(operation, progress, context, now)
     return msgspec.structs.replace(outcome, evicted=tuple(granted), refused=tuple(refused))
 
 
@@ -112,11 +112,11 @@ def _in_turn(pod: PodState, node: NodeProgress, options: Options, now: float) ->
     return must_go(pod, node, options, now) and node.group is not None and first <= node.group
 
 
-def _ask(pod: PodState, world: StepContext) -> Eviction:
+def _ask(pod: PodState, context: StepContext) -> Eviction:
     """Request one eviction. An API error about one pod counts as a refusal of that pod (upstream also retries any
     error); only refused credentials affect all pods."""
     try:
-        return world.cluster.evict(pod, grace_of(pod, world.options))
+        return context.cluster.evict(pod, grace_of(pod, context.options))
     except Unauthorized:
         raise
     except ClusterError as error:
@@ -134,15 +134,15 @@ def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) ->
     return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
 
 
-def _end_of_round(operation: Operation, progress: Progress, world: StepContext, now: float) -> InProgress:
+def _end_of_round(operation: Operation, progress: Progress, context: StepContext, now: float) -> InProgress:
     """Finish a round: continue, request again, or give up the nodes whose time for evictions is over."""
-    limit, waiting, left = world.options.max_pod_eviction_time, "", 0.0
+    limit, waiting, left = context.options.max_pod_eviction_time, "", 0.0
     for name in progress.live:
         node = progress.nodes[name]
         progress = progress.change(name, daemons_asked=True, blocked="")
         tried = node.wait.elapsed(now)
         if node.blocked and tried >= limit:
-            why = f"{node.blocked} (tried for {tried:.0f} s){_rules(name, world)}"
+            why = f"{node.blocked} (tried for {tried:.0f} s){_rules(name, context)}"
             progress = progress.keep(name, "EvictionBlocked", why)
         elif node.blocked:
             waiting, left = waiting or node.blocked, max(left, limit - tried)
@@ -158,17 +158,17 @@ def _end_of_round(operation: Operation, progress: Progress, world: StepContext, 
     return give_up_node(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
 
 
-def _rules(name: str, world: StepContext) -> str:
+def _rules(name: str, context: StepContext) -> str:
     """Return the drain rules' reason for a node that is given up. The rules know all the budgets, while the API names
     only one or, with several on one pod, none."""
     try:
-        verdict = world.recheck(name)
+        verdict = context.recheck(name)
     except ClusterError:
         return ""
     return "" if verdict.clear else f"; {describe(verdict)}"
 
 
-def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
+def gone(operation: Operation, context: StepContext, now: float) -> InProgress:
     """Wait for the evicted pods, at most their group's grace period and 30 s: a pod still present after that keeps the
     node (docs/reference/drain.md "Waiting for pods"). A pod that was bound in spite of taint and cordon keeps it,
     too."""
@@ -177,8 +177,8 @@ def gone(operation: Operation, world: StepContext, now: float) -> InProgress:
     waiting: list[tuple[str, float]] = []
     next_group = False
     for name in progress.live:
-        node, options = progress.nodes[name], world.options
-        pods = world.cluster.pods_on(name)
+        node, options = progress.nodes[name], context.options
+        pods = context.cluster.pods_on(name)
         here = [pod for pod in pods if must_go(pod, node, options, now)]
         current = [pod for pod in here if _in_turn(pod, node, options, now)]
         limit = max((phase_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK

@@ -23,36 +23,36 @@ OVERDUE = 30.0
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
-def recheck(operation: Operation, world: StepContext, now: float) -> Outcome:
+def recheck(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Check every node again: it still exists, is still tainted, has no new pods, and no rule blocks its removal."""
     progress = read(operation)
     for target in _live(operation, progress):
-        node = world.cluster.node(target.node)
+        node = context.cluster.node(target.node)
         if node is None:
             progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
             continue
         progress = still_ours(progress, operation, target, node)
         if progress.nodes[target.node].kept:
             continue
-        if why := _occupied(target, world, now):
+        if why := _occupied(target, context, now):
             progress = progress.keep(target.node, "NodeNotEmpty", why)
-        elif not (verdict := world.recheck(target.node)).clear:
+        elif not (verdict := context.recheck(target.node)).clear:
             progress = progress.keep(target.node, "NodeNotEmpty", describe(verdict))
-        elif claims := world.cluster.claims_awaiting(target.node):
+        elif claims := context.cluster.claims_awaiting(target.node):
             why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
             progress = progress.keep(target.node, "NodeNotEmpty", why)
     return next_step(operation, msgspec.structs.replace(progress, looked=now), "evict")
 
 
-def last_look(operation: Operation, progress: Progress, world: StepContext, now: float) -> Progress:
+def last_look(operation: Operation, progress: Progress, context: StepContext, now: float) -> Progress:
     """Recheck once more before the deletion: a drain takes long, and in the meantime the taint may have been removed or
     a pod bound in spite of it. A node that has disappeared by itself is no reason to keep its machine."""
     for target in _live(operation, progress):
-        node = world.cluster.node(target.node)
+        node = context.cluster.node(target.node)
         if node is None:
             continue
         progress = still_ours(progress, operation, target, node)
-        here = [pod.key for pod in world.cluster.pods_on(target.node) if blocking_pods(pod, world.options, now)]
+        here = [pod.key for pod in context.cluster.pods_on(target.node) if blocking_pods(pod, context.options, now)]
         if here and not progress.nodes[target.node].kept:
             progress = progress.keep(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
     return msgspec.structs.replace(progress, looked=now)
@@ -87,13 +87,13 @@ def another(operation: Operation, target: RemovalTarget, node: NodeState) -> str
     return ""
 
 
-def _occupied(target: RemovalTarget, world: StepContext, now: float) -> str:
+def _occupied(target: RemovalTarget, context: StepContext, now: float) -> str:
     """Describe the pod that was not in the plan; empty if there is none."""
-    for pod in world.cluster.pods_on(target.node):
-        if blocking_pods(pod, world.options, now) and pod.key not in target.evict:
+    for pod in context.cluster.pods_on(target.node):
+        if blocking_pods(pod, context.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
-    for pod in world.cluster.pods_nominated(target.node):
-        if not (pod.node or pod.deleted or pod.gated) and blocking_pods(pod, world.options, now):
+    for pod in context.cluster.pods_nominated(target.node):
+        if not (pod.node or pod.deleted or pod.gated) and blocking_pods(pod, context.options, now):
             return f"pod {pod.key} is nominated to run on it"
     return ""
 

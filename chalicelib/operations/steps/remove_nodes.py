@@ -29,27 +29,27 @@ CONFIRM_POLL = 10.0
 LONGEST_POLL = 60.0
 
 
-def delete_nodes(operation: Operation, world: StepContext, now: float) -> Outcome:
+def delete_nodes(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Delete the instances of the nodes still to be removed; the provider counts one that is gone or being deleted as
     removed. If the final recheck is old (a message was lost, a function died), the nodes are checked again first.
     Immediately before its own call, the provider verifies that each machine still belongs to that node and to no
     other."""
     progress = read(operation)
     if now - progress.looked > LOOK_HOLDS:
-        progress = last_look(operation, progress, world, now)
+        progress = last_look(operation, progress, context, now)
         if progress.to_undo:
             return next_step(operation, progress, "delete")
     narrowed = _narrowed(operation)
-    outcome = from_provider(narrowed, world.provider().remove(for_provider(narrowed)))
-    world.checkpoint("delete:called")
+    outcome = from_provider(narrowed, context.provider().remove(for_provider(narrowed)))
+    context.checkpoint("delete:called")
     return _after_vendor(operation, outcome, now)
 
 
-def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
+def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Poll the deletion at the vendor."""
     narrowed = _narrowed(operation)
-    outcome = from_provider(narrowed, world.provider().poll(for_provider(narrowed)))
-    world.checkpoint("delete:polled")
+    outcome = from_provider(narrowed, context.provider().poll(for_provider(narrowed)))
+    context.checkpoint("delete:polled")
     return _after_vendor(operation, outcome, now)
 
 
@@ -82,12 +82,12 @@ def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome
     return next_step(operation, progress, "confirm")
 
 
-def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
+def confirm(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Wait for the nodes to disappear. If a node still exists after CONFIRM_TIME, because its Node object outlives the
     machine or because the vendor did not delete it, the removal ends nevertheless and the outcome says so. Its taint
     is then stale, and the next pass removes it (plan/scale_down/taint_updates.py)."""
     progress = read(operation)
-    there = _still_there(operation, progress, world)
+    there = _still_there(operation, progress, context)
     if there and progress.wait.elapsed(now) < CONFIRM_TIME:
         pause = progress.wait.delay(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
         waited = msgspec.structs.replace(progress, wait=progress.wait.next(now, pause))
@@ -95,14 +95,14 @@ def confirm(operation: Operation, world: StepContext, now: float) -> Outcome:
     return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
 
 
-def _still_there(operation: Operation, progress: Progress, world: StepContext) -> list[str]:
+def _still_there(operation: Operation, progress: Progress, context: StepContext) -> list[str]:
     """Return the nodes whose object is still that of the removed machine. An API that does not respond confirms
     nothing."""
     instances = {target.node: target.instance for target in operation.spec.targets}
     there = []
     for name in progress.live:
         try:
-            node = world.cluster.node(name)
+            node = context.cluster.node(name)
         except ClusterError:
             there.append(name)
             continue

@@ -19,19 +19,19 @@ ANNOUNCED = "announce"
 """Step of a provider's Pending that has sent no request to the vendor."""
 
 
-def scale_up(operation: Operation, world: StepContext, now: float) -> Outcome:
+def scale_up(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Request the new size."""
     del now
-    outcome = from_provider(operation, world.provider().grow(for_provider(operation)))
-    world.checkpoint("grow:called")
+    outcome = from_provider(operation, context.provider().grow(for_provider(operation)))
+    context.checkpoint("grow:called")
     return _announced(outcome)
 
 
-def poll(operation: Operation, world: StepContext, now: float) -> Outcome:
+def poll(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Poll the request."""
     del now
-    outcome = from_provider(operation, world.provider().poll(for_provider(operation)))
-    world.checkpoint("grow:polled")
+    outcome = from_provider(operation, context.provider().poll(for_provider(operation)))
+    context.checkpoint("grow:polled")
     return _announced(outcome)
 
 

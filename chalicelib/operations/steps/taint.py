@@ -29,19 +29,19 @@ FOREIGN_TAINT_TIME = 300.0
 UNDO_TIME = 600.0
 
 
-def look(operation: Operation, world: StepContext, now: float) -> Outcome:
+def look(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Read the nodes, refuse those that differ from the plan, and record which changes will have to be rolled back."""
     progress = read(operation)
     for target in operation.spec.targets:
         if target.node in progress.nodes:
             continue
-        node = world.cluster.node(target.node)
+        node = context.cluster.node(target.node)
         if node is None:
             progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
         elif problem := _not_as_planned(operation, target, node, now):
             progress = progress.keep(target.node, "Conflict", problem, untouched=True)
         else:
-            ours = world.options.cordon_node_before_terminating and not node.unschedulable
+            ours = context.options.cordon_node_before_terminating and not node.unschedulable
             progress = progress.change(target.node, cordoned=ours)
     return next_step(operation, progress, "taint")
 
@@ -64,21 +64,21 @@ def _fresh(taint: Taint, now: float) -> bool:
     return age < FOREIGN_TAINT_TIME
 
 
-def taint(operation: Operation, world: StepContext, now: float) -> Outcome:
+def taint(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Taint and cordon every node, then give the scheduler time to notice. An existing taint is left unchanged, so a
     repeated step changes nothing."""
     progress = read(operation)
     mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
     for name in progress.live:
         try:
-            world.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
+            context.cluster.taint(name, mark, operation=operation.spec.id, cordon=progress.nodes[name].cordoned)
         except NotFound:
             progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
-        world.checkpoint("taint:called")
-    return next_step(operation, progress, "recheck", world.options.node_delete_delay_after_taint)
+        context.checkpoint("taint:called")
+    return next_step(operation, progress, "recheck", context.options.node_delete_delay_after_taint)
 
 
-def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
+def undo(operation: Operation, context: StepContext, now: float) -> Outcome:
     """Remove Outscaler's taint from the nodes given up; then continue with the others, or fail the operation if none is
     left.
 
@@ -91,10 +91,10 @@ def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
     trouble: ClusterError | ProviderError | None = None
     for name in progress.to_undo:
         try:
-            progress = _released(operation, progress, name, world)
+            progress = _released(operation, progress, name, context)
             if not progress.nodes[name].kept:
                 continue
-            world.cluster.untaint(
+            context.cluster.untaint(
                 name, TO_BE_DELETED, operation=operation.spec.id, uncordon=progress.nodes[name].cordoned
             )
         except (ClusterError, ProviderError) as error:
@@ -103,7 +103,7 @@ def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
                 left = f"{progress.nodes[name].kept} (it could not be given back: {error_class_of(error)})"
                 progress = progress.change(name, kept=left, undone=True)
             continue
-        world.checkpoint("undo:called")
+        context.checkpoint("undo:called")
         progress = progress.change(name, undone=True)
     if progress.to_undo and trouble is not None:
         pause = max(wait(2, 0.0, operation.spec.id), undoing.delay(now, first=10.0, most=60.0, limit=UNDO_TIME))
@@ -112,14 +112,14 @@ def undo(operation: Operation, world: StepContext, now: float) -> Outcome:
     return after_undo(operation, msgspec.structs.replace(progress, undoing=PollBackoff()))
 
 
-def _released(operation: Operation, progress: Progress, name: str, world: StepContext) -> Progress:
+def _released(operation: Operation, progress: Progress, name: str, context: StepContext) -> Progress:
     """Roll back what was requested from the vendor for a node. If the vendor has already started the removal, the node
     is removed after all: its taint stays, and its removal is completed. A vendor that refuses permanently does not
     keep the taint on the node; a temporary error is raised for a retry."""
     if not progress.ordered:
         return progress
     try:
-        if not world.provider().release(_alone(operation, name)):
+        if not context.provider().release(_alone(operation, name)):
             going = progress.change(name, kept="", cls="", code="")
             return msgspec.structs.replace(going, resume="confirm", resume_after=0.0)
     except AGAIN:
@@ -127,7 +127,7 @@ def _released(operation: Operation, progress: Progress, name: str, world: StepCo
     except ProviderError as error:
         left = f"{progress.nodes[name].kept} (what the provider was told could not be taken back: {error})"
         return progress.change(name, kept=left)
-    world.checkpoint("undo:released")
+    context.checkpoint("undo:released")
     return progress
 
 

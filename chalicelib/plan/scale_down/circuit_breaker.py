@@ -36,21 +36,21 @@ class DisruptionBreaker:
     - A cluster without maxDisruption stores no state for it.
     """
 
-    def __init__(self, world: ClusterState) -> None:
-        self._now, self._allowed = world.now, world.policy.max_disruption
-        self._released = world.memory.released_until > world.now
-        self._before = world.memory.breaker
+    def __init__(self, state: ClusterState) -> None:
+        self._now, self._allowed = state.now, state.policy.max_disruption
+        self._released = state.memory.released_until > state.now
+        self._before = state.memory.breaker
         self._counts = self._allowed != MaxDisruption()
         self._taken = removals_last_hour(self._before, self._now) if self._counts else ()
         pulled = self._before.tripped_at if self._allowed.share > 0 and not self._released else 0.0
         self._pulled, self._wanted = pulled, self._before.wanted if pulled else 0
-        readable = [facts for facts in world.groups.values() if not facts.group.error]
+        readable = [facts for facts in state.groups.values() if not facts.group.error]
         here = {node.name for facts in readable for node in facts.nodes}
         self._registered = len(here)
         self._going = len(
             {
                 target.node
-                for op in world.memory.operations
+                for op in state.memory.operations
                 if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
                 for target in op.spec.targets
             }

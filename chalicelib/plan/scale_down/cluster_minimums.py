@@ -19,14 +19,14 @@ from chalicelib.plan.state.cluster_state import ClusterState
 class ClusterMinimums:
     """The room above each minimum, reduced by every node that is taken."""
 
-    def __init__(self, world: ClusterState) -> None:
-        options = world.options
+    def __init__(self, state: ClusterState) -> None:
+        options = state.options
         least = {CPU: options.cores_total[0], MEMORY: options.memory_total[0]}
         for kind, fewest, _ in options.gpu_total:
             least[kind] = max(fewest, least.get(kind, 0))
         self._room = {name: -amount for name, amount in least.items() if amount > 0}
-        for node in world.snapshot.nodes if self._room else ():
-            if node.name not in world.leaving and node.labels.get("type") != "virtual-kubelet":
+        for node in state.snapshot.nodes if self._room else ():
+            if node.name not in state.leaving and node.labels.get("type") != "virtual-kubelet":
                 for name, amount in self._amounts(node).items():
                     self._room[name] += amount
 

@@ -12,13 +12,13 @@ from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 
 
-def ineligibility_reason(node: Node, known: NodeMemory, world: ClusterState, usage: Usage) -> Reason | None:
+def ineligibility_reason(node: Node, known: NodeMemory, state: ClusterState, usage: Usage) -> Reason | None:
     """Return why a node is not a removal candidate, None if it is one."""
-    options, bucket = world.options, world.buckets[node.name]
-    facts = world.groups.get(world.group_of.get(node.name, ""))
+    options, bucket = state.options, state.buckets[node.name]
+    facts = state.groups.get(state.group_of.get(node.name, ""))
     checks: tuple[tuple[bool, Reason], ...] = (
-        (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(ReasonCode.BEING_DELETED)),
-        (world.now < known.unremovable_until <= world.now + options.unremovable_node_recheck_timeout, _recently(known)),
+        (node.name in state.leaving or bucket is Bucket.DELETED, Reason.of(ReasonCode.BEING_DELETED)),
+        (state.now < known.unremovable_until <= state.now + options.unremovable_node_recheck_timeout, _recently(known)),
         (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(ReasonCode.SCALE_DOWN_DISABLED_ANNOTATION)),
         (facts is None, Reason.of(ReasonCode.NOT_AUTOSCALED)),
         (bucket is Bucket.NOT_STARTED, Reason.of(ReasonCode.NOT_STARTED)),
@@ -27,12 +27,12 @@ def ineligibility_reason(node: Node, known: NodeMemory, world: ClusterState, usa
             Reason.of(ReasonCode.SCALE_DOWN_UNREADY_DISABLED),
         ),
     )
-    if node.name in world.contested:
-        return world.contested[node.name]
-    if facts is not None and facts.frozen is not None and node.name not in world.leaving:
+    if node.name in state.contested:
+        return state.contested[node.name]
+    if facts is not None and facts.frozen is not None and node.name not in state.leaving:
         return facts.frozen
     failed = next((reason for fails, reason in checks if fails), None)
-    return failed if failed is not None or facts is None else _of_group(node, facts, world, usage)
+    return failed if failed is not None or facts is None else _of_group(node, facts, state, usage)
 
 
 def _recently(known: NodeMemory) -> Reason:
@@ -42,8 +42,8 @@ def _recently(known: NodeMemory) -> Reason:
     return Reason(ReasonCode.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
 
 
-def _of_group(node: Node, facts: NodeGroupState, world: ClusterState, usage: Usage) -> Reason | None:
-    group, options = facts.group, world.options
+def _of_group(node: Node, facts: NodeGroupState, state: ClusterState, usage: Usage) -> Reason | None:
+    group, options = facts.group, state.options
     if held := group.error or group.scale_down_held or facts.held_back(node):
         return Reason.of(ReasonCode.UNEXPECTED, detail=held)
     if facts.target - facts.leaving <= group.min:
@@ -51,7 +51,7 @@ def _of_group(node: Node, facts: NodeGroupState, world: ClusterState, usage: Usa
     if group.pool is not None and group.pool.min > 0:
         beside = {
             each.id: each
-            for each in world.groups.values()
+            for each in state.groups.values()
             if each.group.pool is not None and each.group.pool.id == group.pool.id
         }
         if full := at_minimum(group, spares(beside, lambda each: each.target - each.leaving)):

@@ -15,11 +15,11 @@ from chalicelib.plan.state.cluster_state import ClusterState
 class Parallelism:
     """What is left of the two limits after removals in flight."""
 
-    def __init__(self, world: ClusterState) -> None:
-        options = world.options
+    def __init__(self, state: ClusterState) -> None:
+        options = state.options
         going = [
             target
-            for op in world.memory.operations
+            for op in state.memory.operations
             if op.is_open and op.spec.kind is OperationKind.DELETE_NODES
             for target in op.spec.targets
         ]

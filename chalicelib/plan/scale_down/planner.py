@@ -52,31 +52,31 @@ class _Sorted(msgspec.Struct, frozen=True):
 
 
 def plan_scale_down(
-    world: ClusterState,
-    floor: SimulatedCluster,
+    state: ClusterState,
+    simulated: SimulatedCluster,
     assume_unneeded_for: float | None = None,
     hold: Reason | None = None,
-    watch: TimeBudget | None = None,
+    budget: TimeBudget | None = None,
     grown: Collection[str] = (),
     needs: RuleRemovalGuard | None = None,
 ) -> ScaleDownPlan:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least this many seconds.
-    hold: why no node is removed in this pass, while timers run. watch: for scaleDownSimulationTimeout; without it
+    hold: why no node is removed in this pass, while timers run. budget: for scaleDownSimulationTimeout; without it
     there is no limit. grown: groups that this pass scales up. needs: what metric rules would buy again."""
-    budgets = PdbTracker(world.snapshot.budgets, world.snapshot.classes)
-    before = _sort(world, floor, budgets)
-    started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
+    budgets = PdbTracker(state.snapshot.budgets, state.snapshot.classes)
+    before = _sort(state, simulated, budgets)
+    started, limit = (budget.spent() if budget else 0.0), state.options.scale_down_simulation_timeout
 
     def over() -> bool:
-        return floor.unsettled or (watch is not None and (watch.over(started + limit) or watch.ended()))
+        return simulated.unsettled or (budget is not None and (budget.over(started + limit) or budget.ended()))
 
-    found = Search(world, floor, budgets, before.nodes, before.filled, over).best()
+    found = Search(state, simulated, budgets, before.nodes, before.filled, over).best()
     verdicts = {**before.verdicts, **_failed(found, limit, over)}
-    memory = _memory(world, verdicts)
+    memory = _memory(state, verdicts)
     for candidate in found.candidates:
         name = candidate.node.name
-        memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
-    picked = select_removals(world, found.candidates, memory, hold, grown, needs)
+        memory[name] = unneeded(candidate.node, state.memory.nodes.get(name, NodeMemory()), state, assume_unneeded_for)
+    picked = select_removals(state, found.candidates, memory, hold, grown, needs)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
     going = {candidate.node.name for candidate in picked.chosen}
@@ -87,18 +87,18 @@ def plan_scale_down(
         memory=memory,
         paused=picked.paused,
         brake=picked.brake,
-        marks=tuple(mark for mark in taint_updates(world, free) if mark.node not in going),
+        marks=tuple(mark for mark in taint_updates(state, free) if mark.node not in going),
     )
 
 
-def _sort(world: ClusterState, floor: SimulatedCluster, budgets: PdbTracker) -> _Sorted:
+def _sort(state: ClusterState, simulated: SimulatedCluster, budgets: PdbTracker) -> _Sorted:
     """Check the eligibility of every node; returns the nodes to simulate and the verdicts on the others."""
-    usage, holding = Usage(world), DrainabilityChecker(world, budgets)
+    usage, holding = Usage(state), DrainabilityChecker(state, budgets)
     nodes: list[PodsToMove] = []
     filled: dict[str, float] = {}
     verdicts: dict[str, NodeVerdict] = {}
-    for node in world.snapshot.nodes:
-        judged = _judge(node, world, floor, usage, holding)
+    for node in state.snapshot.nodes:
+        judged = _judge(node, state, simulated, usage, holding)
         if isinstance(judged, NodeVerdict):
             verdicts[node.name] = judged
         else:
@@ -108,13 +108,13 @@ def _sort(world: ClusterState, floor: SimulatedCluster, budgets: PdbTracker) -> 
 
 
 def _judge(
-    node: Node, world: ClusterState, floor: SimulatedCluster, usage: Usage, holding: DrainabilityChecker
+    node: Node, state: ClusterState, simulated: SimulatedCluster, usage: Usage, holding: DrainabilityChecker
 ) -> PodsToMove | NodeVerdict:
-    reason = ineligibility_reason(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage)
-    if reason is None and node.name in floor.promised:
-        reason = Reason.of(ReasonCode.PROMISED, pod=floor.promised[node.name])
-    if reason is None and node.name in floor.held:
-        reason = Reason.of(ReasonCode.UNEXPECTED, detail=floor.held[node.name])
+    reason = ineligibility_reason(node, state.memory.nodes.get(node.name, NodeMemory()), state, usage)
+    if reason is None and node.name in simulated.promised:
+        reason = Reason.of(ReasonCode.PROMISED, pod=simulated.promised[node.name])
+    if reason is None and node.name in simulated.held:
+        reason = Reason.of(ReasonCode.UNEXPECTED, detail=simulated.held[node.name])
     if reason is not None:
         return NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
     return holding.of(node)
@@ -133,12 +133,12 @@ def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, N
 _TRIED = frozenset({ReasonCode.NO_PLACE_TO_MOVE_PODS, ReasonCode.BLOCKED_BY_POD})
 
 
-def _memory(world: ClusterState, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
+def _memory(state: ClusterState, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
     """Return the next memory of the nodes that are still needed or could not be judged."""
-    now, recheck = world.now, world.options.unremovable_node_recheck_timeout
+    now, recheck = state.now, state.options.unremovable_node_recheck_timeout
     memory: dict[str, NodeMemory] = {}
     for name, verdict in verdicts.items():
-        code, known = verdict.reason.code, world.memory.nodes.get(name, NodeMemory())
+        code, known = verdict.reason.code, state.memory.nodes.get(name, NodeMemory())
         kept: NodeMemory | None = None
         if code in _TRIED:
             kept = NodeMemory(unremovable_until=now + recheck, why=verdict.reason)

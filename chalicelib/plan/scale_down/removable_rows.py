@@ -11,16 +11,16 @@ from chalicelib.plan.simulation.simulated_cluster import SimulatedCluster
 from chalicelib.plan.state.cluster_state import ClusterState
 
 
-def removable_rows(world: ClusterState, floor: SimulatedCluster) -> frozenset[int]:
+def removable_rows(state: ClusterState, simulated: SimulatedCluster) -> frozenset[int]:
     """Rows of the eligible nodes whose pods may all be moved. No removal is simulated."""
     usage, holding = (
-        Usage(world),
-        DrainabilityChecker(world, PdbTracker(world.snapshot.budgets, world.snapshot.classes)),
+        Usage(state),
+        DrainabilityChecker(state, PdbTracker(state.snapshot.budgets, state.snapshot.classes)),
     )
     return frozenset(
-        floor.table.index[node.name]
-        for node in world.snapshot.nodes
-        if node.name in floor.table.index
-        and ineligibility_reason(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage) is None
+        simulated.table.index[node.name]
+        for node in state.snapshot.nodes
+        if node.name in simulated.table.index
+        and ineligibility_reason(node, state.memory.nodes.get(node.name, NodeMemory()), state, usage) is None
         and isinstance(holding.of(node), PodsToMove)
     )

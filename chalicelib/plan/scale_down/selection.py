@@ -68,7 +68,7 @@ class Selection(msgspec.Struct, Generic[_T], frozen=True):
 
 
 def select_removals(
-    world: ClusterState,
+    state: ClusterState,
     candidates: Sequence[_T],
     memory: Mapping[str, NodeMemory],
     hold: Reason | None = None,
@@ -78,14 +78,14 @@ def select_removals(
     """Select removals. candidates: in the order in which they were found, which decides among equals. memory: the next
     memory of every candidate, with its timer. hold: why no node is removed in this pass. grown: groups that this
     pass scales up. needs: what metric rules would buy again, None if there is no such rule."""
-    sieve = _Sieve(world, memory, _pause(world, hold), frozenset(grown), needs)
-    braking, parallelism = DisruptionBreaker(world), Parallelism(world)
+    sieve = _Sieve(state, memory, _pause(state, hold), frozenset(grown), needs)
+    braking, parallelism = DisruptionBreaker(state), Parallelism(state)
     held: dict[str, Reason] = {}
-    wanted = [fit for unit in _units(world, candidates) if (fit := sieve.through(unit, held))]
+    wanted = [fit for unit in _units(state, candidates) if (fit := sieve.through(unit, held))]
     stop, pulled = braking.pull(sum(len(unit) for unit in wanted))
     chosen: list[_T] = []
     for unit in wanted:
-        atomic = _atomic(world, unit[0])
+        atomic = _atomic(state, unit[0])
         drains, pods = sum(bool(each.evict) for each in unit), sum(len(each.evict) for each in unit)
         reason = stop or braking.refuse(len(unit), pods) or parallelism.refuse(len(unit), drains, atomic=atomic)
         if reason is not None:
@@ -97,19 +97,19 @@ def select_removals(
     return Selection(tuple(sorted(chosen, key=_by_harm)), held, sieve.pause or pulled, braking.after())
 
 
-def _pause(world: ClusterState, hold: Reason | None) -> Reason | None:
+def _pause(state: ClusterState, hold: Reason | None) -> Reason | None:
     """Return what blocks all removals, permanent causes before temporary ones."""
-    health = world.health
+    health = state.health
     checks: tuple[Callable[[], Reason | None], ...] = (
-        lambda: None if world.options.scale_down_enabled else Reason.of(ReasonCode.SCALE_DOWN_DISABLED),
+        lambda: None if state.options.scale_down_enabled else Reason.of(ReasonCode.SCALE_DOWN_DISABLED),
         lambda: (
             None
             if health.healthy
             else Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
         ),
         lambda: hold,
-        lambda: outside(world.policy.maintenance_windows, world.now),
-        lambda: cooldown(world.memory, world.options, world.now),
+        lambda: outside(state.policy.maintenance_windows, state.now),
+        lambda: cooldown(state.memory, state.options, state.now),
     )
     return next((reason for check in checks if (reason := check()) is not None), None)
 
@@ -118,17 +118,17 @@ def _by_harm(candidate: RemovalCandidate) -> tuple[bool, bool]:
     return bool(candidate.evict), bool(candidate.evict) and candidate.risky
 
 
-def _atomic(world: ClusterState, candidate: RemovalCandidate) -> bool:
-    return world.groups[candidate.group].group.options.zero_or_max
+def _atomic(state: ClusterState, candidate: RemovalCandidate) -> bool:
+    return state.groups[candidate.group].group.options.zero_or_max
 
 
-def _units(world: ClusterState, candidates: Iterable[_T]) -> list[list[_T]]:
+def _units(state: ClusterState, candidates: Iterable[_T]) -> list[list[_T]]:
     """Return the units in the order of selection: zero-or-max groups with empty nodes, those that only need drains,
     then single nodes: empty ones, drains, risky drains."""
     atomic: dict[str, list[_T]] = {}
     single: list[list[_T]] = []
     for candidate in candidates:
-        if _atomic(world, candidate):
+        if _atomic(state, candidate):
             atomic.setdefault(candidate.group, []).append(candidate)
         else:
             single.append([candidate])
@@ -143,31 +143,31 @@ class _Sieve:
 
     def __init__(
         self,
-        world: ClusterState,
+        state: ClusterState,
         memory: Mapping[str, NodeMemory],
         pause: Reason | None,
         grown: frozenset[str],
         needs: RuleRemovalGuard | None,
     ) -> None:
-        self.world, self.memory, self.pause, self.grown, self.needs = world, memory, pause, grown, needs
+        self.state, self.memory, self.pause, self.grown, self.needs = state, memory, pause, grown, needs
         self.needed: Reason | None = None  # why a metric rule needs the unit that is being checked
         # A target that is being lowered counts as lowered, and one that is being raised counts as unchanged: a
         # removal at the same time may only use capacity that is certain to exist.
         lowered = {
             op.spec.group: op.spec.to_size
-            for op in world.memory.operations
+            for op in state.memory.operations
             if op.is_open and op.spec.kind is OperationKind.DECREASE_TARGET
         }
         self.sizes = {
             facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
-            for facts in world.groups.values()
+            for facts in state.groups.values()
         }
-        self.spares = spares(world.groups, lambda facts: self.sizes[facts.id])
-        self.minima = ClusterMinimums(world)
+        self.spares = spares(state.groups, lambda facts: self.sizes[facts.id])
+        self.minima = ClusterMinimums(state)
 
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
         """Return which nodes of a unit pass this filter; the others get their reasons in `held`."""
-        atomic = _atomic(self.world, unit[0])
+        atomic = _atomic(self.state, unit[0])
         mark, size, spare = self.minima.checkpoint(), self.sizes[unit[0].group], dict(self.spares)
         self.needed = self.needs.refuse([each.node for each in unit]) if self.needs is not None else None
         fit: list[_T] = []
@@ -176,7 +176,7 @@ class _Sieve:
             if reason is None:
                 fit.append(candidate)
                 self.sizes[candidate.group] -= 1
-                pool = self.world.groups[candidate.group].group.pool
+                pool = self.state.groups[candidate.group].group.pool
                 if pool is not None and pool.id in self.spares:
                     self.spares[pool.id] -= 1
                 self.minima.take(candidate.node)
@@ -196,8 +196,8 @@ class _Sieve:
         """Return why these nodes are not all of a zero-or-max group: neither its target size nor all registered nodes.
         While some are being removed, only the complete remainder suffices, because it is unknown whether the
         provider's target still includes the others."""
-        facts = self.world.groups[group]
-        registered = sum(node.name not in self.world.leaving for node in facts.nodes) + len(facts.contested)
+        facts = self.state.groups[group]
+        registered = sum(node.name not in self.state.leaving for node in facts.nodes) + len(facts.contested)
         if fit == registered or (fit == facts.target and not facts.leaving):
             return None
         return Reason.of(ReasonCode.ATOMIC_FAILED, nodes=fit, of=max(registered, facts.target - facts.leaving))
@@ -206,16 +206,16 @@ class _Sieve:
 def _unneeded_for_long(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
     """Return why the node's own timer has not expired; it must be strictly longer than the threshold, and 0 means at
     once."""
-    world = sieve.world
-    own, options = world.groups[candidate.group].group.options, world.options
+    state = sieve.state
+    own, options = state.groups[candidate.group].group.options, state.options
     mine, default, code = (
         (own.scale_down_unneeded_time, options.scale_down_unneeded_time, ReasonCode.NOT_UNNEEDED_LONG_ENOUGH)
-        if world.buckets[candidate.node.name] is Bucket.READY
+        if state.buckets[candidate.node.name] is Bucket.READY
         else (own.scale_down_unready_time, options.scale_down_unready_time, ReasonCode.NOT_UNREADY_LONG_ENOUGH)
     )
     needs = default if mine is None else mine
     since = sieve.memory[candidate.node.name].unneeded_since
-    return None if needs <= 0 or since + needs < world.now else Reason.of(code, since=since, needs=needs)
+    return None if needs <= 0 or since + needs < state.now else Reason.of(code, since=since, needs=needs)
 
 
 def _on_completion(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
@@ -225,15 +225,15 @@ def _on_completion(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
 
 
 def _young(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    return young(candidate.node, sieve.world.groups[candidate.group].group.options, sieve.world.now)
+    return young(candidate.node, sieve.state.groups[candidate.group].group.options, sieve.state.now)
 
 
 def _failed_before(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
     """Return a reason if its removal failed recently, so that other nodes go first. An instant too far away comes from
     a wrong clock."""
-    world = sieve.world
-    failed = world.groups[candidate.group].memory.failed_removals.get(candidate.node.name)
-    if failed is None or not world.now < failed.until <= world.now + world.options.max_node_group_backoff_duration:
+    state = sieve.state
+    failed = state.groups[candidate.group].memory.failed_removals.get(candidate.node.name)
+    if failed is None or not state.now < failed.until <= state.now + state.options.max_node_group_backoff_duration:
         return None
     return Reason.of(ReasonCode.REMOVAL_FAILED, until=failed.until, detail=failed.why)
 
@@ -242,19 +242,19 @@ def _growing(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
     """Return a reason while a scale-up of the group is not recorded yet. It may be requested again after a crash if the
     size is what it was before; a removal in between would restore that size, and a node would be bought twice
     (tests/faults, seed 190)."""
-    growing = candidate.group in sieve.grown or sieve.world.groups[candidate.group].growing
+    growing = candidate.group in sieve.grown or sieve.state.groups[candidate.group].growing
     return Reason.of(ReasonCode.GROUP_GROWING) if growing else None
 
 
 def _group_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
     """Check the group's minimum; nodes in removal and those selected before count as gone."""
-    least, size = sieve.world.groups[candidate.group].group.min, sieve.sizes[candidate.group]
+    least, size = sieve.state.groups[candidate.group].group.min, sieve.sizes[candidate.group]
     return Reason.of(ReasonCode.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
 
 
 def _pool_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
     """Check the shared minimum of all groups of a pool."""
-    return at_minimum(sieve.world.groups[candidate.group].group, sieve.spares)
+    return at_minimum(sieve.state.groups[candidate.group].group, sieve.spares)
 
 
 def _cluster_minimum(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
@@ -273,8 +273,8 @@ def _paused(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
 
 
 def _group_cooldown(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    world = sieve.world
-    return group_cooldown(world.groups[candidate.group].memory, world.options, world.now)
+    state = sieve.state
+    return group_cooldown(state.groups[candidate.group].memory, state.options, state.now)
 
 
 _CHECKS: tuple[Callable[[_Sieve, RemovalCandidate], Reason | None], ...] = (

@@ -22,22 +22,22 @@ _AHEAD = 86400.0
 """Seconds by which another program's clock may be ahead; a value further in the future is not a valid taint time."""
 
 
-def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
+def taint_updates(state: ClusterState, unneeded: Collection[str]) -> tuple[TaintUpdate, ...]:
     """Return first the removals of stale hard taints, then the removals of soft taints, then the new soft taints, each
     sorted by node name. unneeded: names of the nodes that are unneeded after this pass. Nodes of open operations,
     and of groups that could not be read or are not autoscaled, are not touched. reconciler/taint_writer.py limits
     how many soft taints are written per pass."""
     busy = frozenset(
-        target.node for operation in world.memory.operations if operation.is_open for target in operation.spec.targets
+        target.node for operation in state.memory.operations if operation.is_open for target in operation.spec.targets
     )
     nodes = sorted(
-        (node for node in world.snapshot.nodes if node.name not in busy and _ours(node, world)),
+        (node for node in state.snapshot.nodes if node.name not in busy and _ours(node, state)),
         key=lambda node: node.name,
     )
-    wanted = frozenset(unneeded) if world.options.max_bulk_soft_taint_count > 0 else frozenset()
+    wanted = frozenset(unneeded) if state.options.max_bulk_soft_taint_count > 0 else frozenset()
     soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
     return (
-        *_cleanups(nodes, world),
+        *_cleanups(nodes, state),
         *(
             TaintUpdate(node.name, REMOVE_SOFT_TAINT)
             for node in soft
@@ -51,22 +51,22 @@ def taint_updates(world: ClusterState, unneeded: Collection[str]) -> tuple[Taint
     )
 
 
-def _ours(node: Node, world: ClusterState) -> bool:
+def _ours(node: Node, state: ClusterState) -> bool:
     """Return whether the node belongs to a group that was read without an error."""
-    facts = world.groups.get(world.group_of.get(node.name, ""))
+    facts = state.groups.get(state.group_of.get(node.name, ""))
     return facts is not None and not facts.group.error
 
 
-def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
+def _cleanups(nodes: list[Node], state: ClusterState) -> Iterator[TaintUpdate]:
     """Return hard taints without an open operation. A taint with our annotation is removed as soon as its operation is
     over, and the node is uncordoned if the annotation says that the cordon is ours. A taint of another program is
     left until it must be stale; then its cordon is removed too, as Cluster Autoscaler does. A node whose instance
     the vendor is still removing keeps its taint, even after our operation has stopped waiting for it: pods placed on
     it now would die with it."""
-    opened = frozenset(operation.spec.id for operation in world.memory.operations if operation.is_open)
+    opened = frozenset(operation.spec.id for operation in state.memory.operations if operation.is_open)
     going = frozenset(
         name
-        for facts in world.groups.values()
+        for facts in state.groups.values()
         for machine in facts.group.instances
         if machine.state is InstanceState.DELETING
         for name in (machine.id, machine.node)
@@ -81,7 +81,7 @@ def _cleanups(nodes: list[Node], world: ClusterState) -> Iterator[TaintUpdate]:
             yield TaintUpdate(
                 node.name, REMOVE_STALE_TAINT, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true"
             )
-        elif _forgotten(taint.value, world.now, world.options):
+        elif _forgotten(taint.value, state.now, state.options):
             yield TaintUpdate(node.name, REMOVE_STALE_TAINT, cordoned=True)
 
 

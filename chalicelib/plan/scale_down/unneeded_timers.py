@@ -23,12 +23,12 @@ NOT_JUDGED = frozenset({ReasonCode.UNEXPECTED, ReasonCode.GROUP_FROZEN, ReasonCo
 may place them on another node, and while other nodes are drained there are always such pods."""
 
 
-def unneeded(node: Node, known: NodeMemory, world: ClusterState, assumed: float | None) -> NodeMemory:
+def unneeded(node: Node, known: NodeMemory, state: ClusterState, assumed: float | None) -> NodeMemory:
     """Return the next memory of a node found unneeded. assumed: treat it as unneeded for at least this many seconds."""
-    since = _since(node, known, world)
+    since = _since(node, known, state)
     if assumed is not None:
-        since = min(since, world.now - assumed)
-    return NodeMemory(unneeded_since=since, confirmed_at=world.now)
+        since = min(since, state.now - assumed)
+    return NodeMemory(unneeded_since=since, confirmed_at=state.now)
 
 
 def paused(known: NodeMemory, now: float) -> NodeMemory | None:
@@ -40,21 +40,21 @@ def paused(known: NodeMemory, now: float) -> NodeMemory | None:
     )
 
 
-def _since(node: Node, known: NodeMemory, world: ClusterState) -> float:
+def _since(node: Node, known: NodeMemory, state: ClusterState) -> float:
     """Return the start of the timer. Time without passes (an outage, mode off) does not count: the timer continues from
     where it was last confirmed."""
     if not known.unneeded_since:
-        return _tainted_since(node, world)
-    unseen = world.now - known.confirmed_at
-    pause = unseen if unseen > max(UNSEEN, 3 * world.policy.scan_interval) else 0.0
-    return min(world.now, known.unneeded_since + pause)
+        return _tainted_since(node, state)
+    unseen = state.now - known.confirmed_at
+    pause = unseen if unseen > max(UNSEEN, 3 * state.policy.scan_interval) else 0.0
+    return min(state.now, known.unneeded_since + pause)
 
 
-def _tainted_since(node: Node, world: ClusterState) -> float:
+def _tainted_since(node: Node, state: ClusterState) -> float:
     """Return the time of a soft taint that is not older than nodeDeletionCandidateTtl, for a node without memory: it
     preserves the time recorded by another autoscaler or before the table was lost."""
-    soft, ttl = node.taint(DELETION_CANDIDATE), world.options.node_deletion_candidate_ttl
+    soft, ttl = node.taint(DELETION_CANDIDATE), state.options.node_deletion_candidate_ttl
     if soft is None or not ttl or not (soft.value.isascii() and soft.value.isdigit()):
-        return world.now
+        return state.now
     since = float(soft.value[:12])
-    return since if world.now - ttl <= since <= world.now else world.now
+    return since if state.now - ttl <= since <= state.now else state.now

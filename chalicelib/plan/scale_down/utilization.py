@@ -39,8 +39,8 @@ def is_long_terminating(pod: Pod, now: float) -> bool:
 class Usage:
     """The requests of the pods of every node, by kind of pod; expendable pods are not counted."""
 
-    def __init__(self, world: ClusterState) -> None:
-        options, occupancy, classes = world.options, world.occupancy, world.snapshot.classes
+    def __init__(self, state: ClusterState) -> None:
+        options, occupancy, classes = state.options, state.occupancy, state.snapshot.classes
         self._options, self._index = options, occupancy.index
         asks = np.array(
             [*([cls.requests.get(name, 0) for name in _NAMES] for cls in classes), [0] * len(_NAMES)], dtype=np.float64
@@ -50,7 +50,7 @@ class Usage:
         counted: Bools = (occupancy.where >= 0) & ~expendable[occupancy.cls]
         gone: Bools = np.zeros(len(counted), dtype=np.bool_)
         for at, pod in occupancy.pods(counted & occupancy.dying):
-            gone[at] = is_long_terminating(pod, world.now)
+            gone[at] = is_long_terminating(pod, state.now)
 
         def sums(which: Bools) -> Ints:
             place = occupancy.where[which] * _KINDS + kinds[occupancy.cls[which]]

@@ -28,16 +28,16 @@ from chalicelib.plan.tables.node_table import NodeTable
 class Candidates:
     """able: groups that may scale up, sorted by id; skipped: the other groups with the reason."""
 
-    def __init__(self, world: ClusterState, floor: SimulatedCluster, ledger: ResourceLimiter) -> None:
-        self._floor = floor
+    def __init__(self, state: ClusterState, simulated: SimulatedCluster, ledger: ResourceLimiter) -> None:
+        self._simulated = simulated
         self.skipped = {
-            facts.id: reason for facts in world.groups.values() if (reason := _skip(facts, ledger)) is not None
+            facts.id: reason for facts in state.groups.values() if (reason := _skip(facts, ledger)) is not None
         }
-        self.able = [facts for _, facts in sorted(world.groups.items()) if facts.id not in self.skipped]
+        self.able = [facts for _, facts in sorted(state.groups.items()) if facts.id not in self.skipped]
         self.shapes: dict[str, NodeShape] = {
-            facts.id: shape_of(facts.template, floor) for facts in self.able if facts.template is not None
+            facts.id: shape_of(facts.template, simulated) for facts in self.able if facts.template is not None
         }
-        self.table = _template_table(self.able, floor)
+        self.table = _template_table(self.able, simulated)
         self._unpromised = {
             row: labels for row, facts in enumerate(self.able) if (labels := facts.group.options.unpromised_labels)
         }
@@ -48,8 +48,8 @@ class Candidates:
         other pods."""
         found = self._fits.get(cls)
         if found is None:
-            floor, pod = self._floor, self._floor.classes[cls]
-            if floor.nowhere(cls):
+            simulated, pod = self._simulated, self._simulated.classes[cls]
+            if simulated.nowhere(cls):
                 found = np.zeros(len(self.able), dtype=np.bool_)
             else:
                 found = predicates.static_mask(cls, pod, self.table) & self.table.fitting(cls)
@@ -57,8 +57,8 @@ class Candidates:
                     found[at] = self.table.port_clash(int(at), pod.ports) is None
                 for row, labels in self._unpromised.items():
                     found[row] &= not depends(pod, labels, self.table.nodes[row])
-                if floor.volumes.concerns(cls):
-                    found = found & floor.volumes.mask(cls, self.table)
+                if simulated.volumes.concerns(cls):
+                    found = found & simulated.volumes.mask(cls, self.table)
             self._fits[cls] = found
         return found
 
@@ -69,22 +69,22 @@ class Candidates:
 
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return why an empty new node of the row-th able group takes no pod of a class at present, () if it does."""
-        floor = self._floor
-        found = floor.nowhere(cls) or predicates.reasons(cls, floor.classes[cls], self.table, row)
-        if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
+        simulated = self._simulated
+        found = simulated.nowhere(cls) or predicates.reasons(cls, simulated.classes[cls], self.table, row)
+        if not found and depends(simulated.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
             found = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
-        if not found and floor.volumes.concerns(cls):
-            found = floor.claimed(cls) or self._full(cls, row) or floor.attached.unbound(cls, row, self.table)
-        needs = None if found else floor.needs(cls)
+        if not found and simulated.volumes.concerns(cls):
+            found = simulated.claimed(cls) or self._full(cls, row) or simulated.attached.unbound(cls, row, self.table)
+        needs = None if found else simulated.needs(cls)
         if found or needs is None:
             return found
         daemons = self.shapes[self.able[row].id].template.daemons
-        return NewNodeTopology(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
+        return NewNodeTopology(simulated.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
 
     def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Return a reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
         limits = self.shapes[self.able[row].id].template.volume_limits
-        for driver, (each, shared) in self._floor.volumes.attaches(cls).items():
+        for driver, (each, shared) in self._simulated.volumes.attaches(cls).items():
             if each + shared > limits.get(driver, each + shared):
                 return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limits[driver]),)
         return ()
@@ -110,13 +110,13 @@ def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
     return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
 
 
-def _template_table(able: Sequence[NodeGroupState], floor: SimulatedCluster) -> NodeTable:
+def _template_table(able: Sequence[NodeGroupState], simulated: SimulatedCluster) -> NodeTable:
     """Return a table with one row per group: an empty new node with its DaemonSet pods."""
-    table = NodeTable([facts.template.node for facts in able if facts.template is not None], floor.table.columns)
+    table = NodeTable([facts.template.node for facts in able if facts.template is not None], simulated.table.columns)
     one: Ints = np.ones(1, dtype=np.int64)
     for row, facts in enumerate(able):
         for cls in facts.template.daemons if facts.template else ():
-            table.put(cls, np.array([row]), one, floor.classes[cls].ports)
+            table.put(cls, np.array([row]), one, simulated.classes[cls].ports)
             np.maximum(table.free[row], -LARGEST, out=table.free[row])
     return table
 

@@ -63,18 +63,18 @@ class Estimate(msgspec.Struct, frozen=True):
         return sum(self.placed.values())
 
 
-def shape_of(template: Template, floor: SimulatedCluster) -> NodeShape:
+def shape_of(template: Template, simulated: SimulatedCluster) -> NodeShape:
     """Return a template as an empty new node."""
-    columns = floor.table.columns
+    columns = simulated.table.columns
     free = columns.vector(template.node.allocatable)
     ports: tuple[HostPort, ...] = ()
     for cls in template.daemons:
         free = np.maximum(free - columns.need(cls), -LARGEST)
-        ports += floor.classes[cls].ports
+        ports += simulated.classes[cls].ports
     return NodeShape(template, free, ports)
 
 
-def orders(asks: Sequence[PodRequest], template: Template, floor: SimulatedCluster) -> list[list[PodRequest]]:
+def orders(asks: Sequence[PodRequest], template: Template, simulated: SimulatedCluster) -> list[list[PodRequest]]:
     """Return the orders to try: Cluster Autoscaler's, by the share of the template that one pod takes, largest first;
     and, if some classes allow only one pod per node, an order with these first, since other pods fit next to them.
 
@@ -83,14 +83,14 @@ def orders(asks: Sequence[PodRequest], template: Template, floor: SimulatedClust
     cpu, memory = (max(1, template.node.allocatable.get(name, 0)) for name in (CPU, MEMORY))
 
     def key(ask: PodRequest) -> tuple[float, bool, str]:
-        wants = floor.classes[ask.cls].requests
-        return (-(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory), floor.needs(ask.cls) is None, ask.first)
+        wants = simulated.classes[ask.cls].requests
+        return (-(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory), simulated.needs(ask.cls) is None, ask.first)
 
     largest = sorted(asks, key=key)
-    apart = [ask for ask in largest if _apart(floor.needs(ask.cls))]
+    apart = [ask for ask in largest if _apart(simulated.needs(ask.cls))]
     if not apart:
         return [largest]
-    return [largest, apart + [ask for ask in largest if not _apart(floor.needs(ask.cls))]]
+    return [largest, apart + [ask for ask in largest if not _apart(simulated.needs(ask.cls))]]
 
 
 def _apart(needs: PodConstraints | None) -> bool:
@@ -101,7 +101,7 @@ def _apart(needs: PodConstraints | None) -> bool:
 def estimate(
     shape: NodeShape,
     asks: Sequence[PodRequest],
-    floor: SimulatedCluster,
+    simulated: SimulatedCluster,
     limit: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> Estimate:
@@ -109,11 +109,11 @@ def estimate(
     that places most pods, then the one that needs fewest nodes. The simulated cluster is left unchanged. stop:
     called before every class."""
     best: Estimate | None = None
-    for order in orders(asks, shape.template, floor):
-        mark = floor.checkpoint()
-        packing = _Packer(shape, order, floor, limit, stop).run()
-        if floor.checkpoint() > mark:
-            floor.rollback(mark)
+    for order in orders(asks, shape.template, simulated):
+        mark = simulated.checkpoint()
+        packing = _Packer(shape, order, simulated, limit, stop).run()
+        if simulated.checkpoint() > mark:
+            simulated.rollback(mark)
         if best is None or (-packing.count, packing.nodes) < (-best.count, best.nodes):
             best = packing
     assert best is not None
@@ -125,21 +125,21 @@ class _Packer:
         self,
         shape: NodeShape,
         asks: Sequence[PodRequest],
-        floor: SimulatedCluster,
+        simulated: SimulatedCluster,
         limit: int,
         stop: Callable[[], bool],
     ) -> None:
-        self.shape, self.floor, self.limit, self.stop = shape, floor, limit, stop
+        self.shape, self.simulated, self.limit, self.stop = shape, simulated, limit, stop
         self.out_of_time = False
         self.asks = asks
-        self.needs = {ask.cls: floor.needs(ask.cls) for ask in asks}
+        self.needs = {ask.cls: simulated.needs(ask.cls) for ask in asks}
         coupled = any(needs is not None for needs in self.needs.values()) or any(
-            floor.classes[ask.cls].ports or floor.volumes.concerns(ask.cls) for ask in asks
+            simulated.classes[ask.cls].ports or simulated.volumes.concerns(ask.cls) for ask in asks
         )
         self.tracked = tuple(ask.cls for ask in self.asks) if coupled else ()
         self.at = {cls: at for at, cls in enumerate(self.tracked)}
         self.bins = Bins(len(shape.free), len(self.tracked))
-        self.fresh = NewNodeTopology(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
+        self.fresh = NewNodeTopology(simulated.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
         self.made = 0
         self.refused: set[int] = set()
         self.bound: dict[int, int] = {}  # class -> pods that have taken free volumes
@@ -168,8 +168,8 @@ class _Packer:
 
     def _place(self, ask: PodRequest) -> int:
         """Place pods of one class; returns how many were placed on new nodes."""
-        floor, needs = self.floor, self.needs[ask.cls]
-        asked, need = floor.table.columns.asked(ask.cls)
+        simulated, needs = self.simulated, self.needs[ask.cls]
+        asked, need = simulated.table.columns.asked(ask.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
         rest, elsewhere = ask.count, 0
         while rest > 0 and not self.out_of_time:
@@ -205,39 +205,39 @@ class _Packer:
 
     def _fill(self, cls: int, quota: Ints, count: int) -> int:
         """Place up to `count` pods of a class into the bins; returns how many were placed."""
-        done = self.bins.fill(self.at.get(cls, -1), self.floor.table.columns.need(cls), quota, count)
-        if done and self.floor.volumes.concerns(cls) and self.floor.volumes.counting(cls):
+        done = self.bins.fill(self.at.get(cls, -1), self.simulated.table.columns.need(cls), quota, count)
+        if done and self.simulated.volumes.concerns(cls) and self.simulated.volumes.counting(cls):
             self._bind(cls, done)
             self.bound[cls] = self.bound.get(cls, 0) + done
         return done
 
     def _bind(self, cls: int, count: int) -> None:
         """Let pods take free volumes, as on a node like the template, or release them."""
-        node, counting = self.shape.template.node, self.floor.volumes.counting(cls)
-        self.floor.attached.held.add(cls, counting, (_PACKED, node), count)
+        node, counting = self.shape.template.node, self.simulated.volumes.counting(cls)
+        self.simulated.attached.held.add(cls, counting, (_PACKED, node), count)
 
     def _cap(self, cls: int, needs: PodConstraints | None) -> Cap:
         """Return what rules, ports and volumes allow on the bins and on one more node."""
-        bins, floor = self.bins, self.floor
+        bins, simulated = self.bins, self.simulated
         cap = (
             self.fresh.cap(cls, needs, bins.pods, bins.mult)
             if needs is not None
             else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64))
         )
-        ports = floor.classes[cls].ports
+        ports = simulated.classes[cls].ports
         if ports:
-            rivals = sorted(self.at[other] for other in floor.rivals.of(cls) if other in self.at)
+            rivals = sorted(self.at[other] for other in simulated.rivals.of(cls) if other in self.at)
             np.minimum(cap.each, np.where(bins.pods[rivals].any(axis=0), 0, 1), out=cap.each)
             taken = HeldPorts(self.shape.ports).clash(ports) is not None
             cap.each, cap.fresh = (np.zeros_like(cap.each), 0) if taken else (cap.each, min(cap.fresh, 1))
-        if floor.volumes.concerns(cls):
+        if simulated.volumes.concerns(cls):
             self._volumes(cls, cap)
         return cap
 
     def _volumes(self, cls: int, cap: Cap) -> None:
         """Apply disk conflicts, ReadWriteOncePod claims, and the attach limits of the template's drivers."""
-        volumes, pods = self.floor.volumes, self.bins.pods
-        mine, held = pods[self.at[cls]], self.floor.attached.held
+        volumes, pods = self.simulated.volumes, self.bins.pods
+        mine, held = pods[self.at[cls]], self.simulated.attached.held
         if held and volumes.waits(cls) and not volumes.bindable(cls, self.shape.template.node, held):
             cap.total = 0
         elif volumes.one_by_one(cls, held):
@@ -248,7 +248,7 @@ class _Packer:
             cap.fresh = min(cap.fresh, per_node)
         if most is not None:
             claims = set(volumes.exclusive(cls))
-            taken = bool(self.floor.claimed(cls)) or any(
+            taken = bool(self.simulated.claimed(cls)) or any(
                 pods[at].any() and claims.intersection(volumes.exclusive(other))
                 for other, at in self.at.items()
                 if volumes.concerns(other)
@@ -262,7 +262,7 @@ class _Packer:
     def _attach(self, cls: int, cap: Cap) -> None:
         """Apply the attach limits of the template's drivers. A volume counts once per node, however many pods use
         it."""
-        pods, volumes = self.bins.pods, self.floor.volumes
+        pods, volumes = self.bins.pods, self.simulated.volumes
         for driver, (each, shared) in volumes.attaches(cls).items():
             limit = self.shape.template.volume_limits.get(driver)
             if limit is None:
@@ -286,7 +286,11 @@ class _Packer:
         """Return volumes that several pods may use -> the planned nodes that already attach them."""
         found: dict[Attachment, Bools] = {}
         for other, at in self.at.items():
-            shared = self.floor.volumes.shared(other) if self.floor.volumes.concerns(other) else frozenset[Attachment]()
+            shared = (
+                self.simulated.volumes.shared(other)
+                if self.simulated.volumes.concerns(other)
+                else frozenset[Attachment]()
+            )
             for volume in shared:
                 if volume[0] == driver:
                     there = self.bins.pods[at] > 0
@@ -307,11 +311,11 @@ class _Packer:
     def _ceiling(self, cls: int, even: SpreadConstraint, needs: PodConstraints) -> int:
         """Return how many pods of a class one host name may have in the end, given that rows that take no pod of the
         class keep the lowest count."""
-        floor = self.floor
-        codes, _ = floor.table.label(even.key)
-        level = floor.rows.level(cls, even, needs.spread_keys)
+        simulated = self.simulated
+        codes, _ = simulated.table.label(even.key)
+        level = simulated.rows.level(cls, even, needs.spread_keys)
         counting = (codes >= 0) & level.counted[codes]
-        stuck = counting & (floor.capacity(cls) == 0)
+        stuck = counting & (simulated.capacity(cls) == 0)
         return int(level.counts[codes[stuck]].min()) + even.max_skew if stuck.any() else UNLIMITED
 
     def _lend(self, cls: int, needs: PodConstraints | None, count: int) -> int:
@@ -324,18 +328,18 @@ class _Packer:
             return 0
         each, _ = self.fresh.counts(even.counter, self.bins.pods)
         least, _ = self.fresh.host_level(cls, even, needs, each, self.bins.mult)
-        codes, _ = self.floor.table.label(even.key)
-        level = self.floor.rows.level(cls, even, needs.spread_keys)
+        codes, _ = self.simulated.table.label(even.key)
+        level = self.simulated.rows.level(cls, even, needs.spread_keys)
         allowed = np.append(np.maximum(least + even.max_skew - level.counts, 0), 0)[codes]
-        quota = np.minimum(self.floor.capacity(cls), allowed)
+        quota = np.minimum(self.simulated.capacity(cls), allowed)
         rows = quota.nonzero()[0]
         if not len(rows):
             return 0
         total = np.cumsum(quota[rows])
         here = np.clip(count - (total - quota[rows]), 0, quota[rows])
         rows, here = rows[here > 0], here[here > 0]
-        here = self.floor.attached.one_of(cls, here)
-        self.floor.place(cls, rows, here)
+        here = self.simulated.attached.one_of(cls, here)
+        self.simulated.place(cls, rows, here)
         return int(here.sum())
 
 

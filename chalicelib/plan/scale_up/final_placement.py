@@ -43,34 +43,34 @@ class FinalPlacer:
     ) -> None:
         """kept: group -> new nodes that stay even if they are empty. way: how pods are placed on existing nodes; None:
         in the scheduler's order, first fit or in turn. early: the placements before any new node, for comparison."""
-        self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
+        self.search, self.simulated, self.queue, self.kept = search, search.simulated, queue, kept
         self.most: dict[int, int] = {}  # class -> highest number of pods that the estimator has placed
         self.doubtful: set[int] = set()  # refused classes that one more node would take in the current state
         self.new: dict[int, tuple[str, int]] = {}
         # Pods that fit existing or upcoming nodes are placed there now, before any new node is added.
-        limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
-        ordered, around = way(queue, self.floor) if way is not None else (queue, False)
-        place(self.floor, ordered, lambda: watch.over(limit), around=around)
-        self.floor.unsettled = self.floor.late()
+        limit, budget = search.state.options.pending_pods_batching_timeout, search.budget
+        ordered, around = way(queue, self.simulated) if way is not None else (queue, False)
+        place(self.simulated, ordered, lambda: budget.over(limit), around=around)
+        self.simulated.unsettled = self.simulated.late()
         self.rest = self._unserved()
         if way is None and self.rest and self.small:
             self._in_turn()
-        standing = self.floor.standing()
+        standing = self.simulated.standing()
         self.early = tuple((cls, rows.tobytes(), counts.tobytes()) for cls, (rows, counts) in standing.items())
         self.choice = bool(self.rest and standing)
         # Some pending pods fit existing nodes: the scheduler has not seen the current state of the cluster yet.
-        self.fresh = self.choice and any((rows < self.floor.real).any() for rows, _ in standing.values())
-        self.mark = self.floor.checkpoint()
+        self.fresh = self.choice and any((rows < self.simulated.real).any() for rows, _ in standing.values())
+        self.mark = self.simulated.checkpoint()
         # Nodes for minimum sizes are added regardless of pending pods, and together with the other new nodes.
         for group, nodes in kept.items():
             search.add(group, nodes)
-        self.left = place(self.floor, self.rest) if kept else self.rest
+        self.left = place(self.simulated, self.rest) if kept else self.rest
         self._number()
 
     def _unserved(self) -> tuple[PodBatch, ...]:
         """Return the unplaced pods for which a node may be bought. Pods of a class are equal, so its places go to the
         counted pods first, whichever pods were placed first."""
-        served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
+        served = {cls: int(counts.sum()) for cls, (_, counts) in self.simulated.standing().items()}
         left: list[PodBatch] = []
         for demand in self.queue:
             if demand.counts:
@@ -83,15 +83,15 @@ class FinalPlacer:
     def _in_turn(self) -> None:
         """Place the pods again, distributed over the nodes in turn as Cluster Autoscaler does, which is closer to how
         the scheduler spreads them; first fit is kept if it places more pods."""
-        first, count = self.floor.standing(), _count(self.rest)
-        self.floor.rollback(0)
-        place(self.floor, self.queue, around=True)
+        first, count = self.simulated.standing(), _count(self.rest)
+        self.simulated.rollback(0)
+        place(self.simulated, self.queue, around=True)
         turned = self._unserved()
         if _count(turned) <= count:
             self.rest = turned
         else:
-            self.floor.rollback(0)
-            self.floor.put_all(first)
+            self.simulated.rollback(0)
+            self.simulated.put_all(first)
 
     def begin_at(self, mark: int) -> None:
         """Treat what was placed before this checkpoint as pods on existing or upcoming nodes."""
@@ -99,34 +99,34 @@ class FinalPlacer:
 
     def late(self) -> bool:
         """Return whether the time of the estimator, or of the whole scale-up search, is over."""
-        return self.floor.late() or self.search.watch.over(self.search.world.options.max_binpacking_time)
+        return self.simulated.late() or self.search.budget.over(self.search.state.options.max_binpacking_time)
 
     def idle(self) -> bool:
         """Return whether a planned node has no pod."""
-        return not self._crowd()[self.floor.base :].all()
+        return not self._crowd()[self.simulated.base :].all()
 
     @property
     def small(self) -> bool:
         """True if placing all pods again is fast."""
-        return len(self.floor.table) * (len(self.queue) + 1) <= _EXACT
+        return len(self.simulated.table) * (len(self.queue) + 1) <= _EXACT
 
     def grow(self, left: Sequence[PodBatch]) -> None:
         """Add new nodes for these pods."""
         start = self.state()
         rest = self.search.search(asks_of(left))
         self._number()
-        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
+        if LEAST_COST in self.search.state.options.expander and any(not self._alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
-        for cls, (_, counts) in self.floor.standing().items():
+        for cls, (_, counts) in self.simulated.standing().items():
             self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
         self.drop_empty()
 
     def _alone(self, cls: int) -> bool:
         """Return whether least-cost handles a class: one without rules, ports or claims."""
         return (
-            self.floor.needs(cls) is None
-            and not self.floor.classes[cls].ports
-            and (not self.floor.volumes.concerns(cls))
+            self.simulated.needs(cls) is None
+            and not self.simulated.classes[cls].ports
+            and (not self.simulated.volumes.concerns(cls))
         )
 
     def _cheaper(self, left: Sequence[PodBatch], rest: Sequence[PodRequest], start: _State) -> None:
@@ -142,7 +142,7 @@ class FinalPlacer:
 
     def state(self) -> _State:
         """Return nodes and placements, for `_back_to`."""
-        return dict(self.search.grown), self.groups(), self.floor.standing()
+        return dict(self.search.grown), self.groups(), self.simulated.standing()
 
     def _back_to(self, state: _State) -> None:
         """Restore nodes and placements."""
@@ -154,8 +154,8 @@ class FinalPlacer:
     def _number(self) -> None:
         numbers: dict[str, int] = {}
         self.new = {}
-        for row in range(self.floor.base, len(self.floor.table)):
-            group = self.search.group_of[self.floor.table.nodes[row].name]
+        for row in range(self.simulated.base, len(self.simulated.table)):
+            group = self.search.group_of[self.simulated.table.nodes[row].name]
             numbers[group] = numbers.get(group, 0) + 1
             self.new[row] = (group, numbers[group])
 
@@ -165,12 +165,12 @@ class FinalPlacer:
 
     def _rows(self) -> list[int]:
         """Return the rows of planned nodes."""
-        return list(range(self.floor.base, len(self.floor.table)))
+        return list(range(self.simulated.base, len(self.simulated.table)))
 
     def _crowd(self) -> Ints:
         """Return the number of pods per row."""
-        crowd: Ints = np.zeros(len(self.floor.table), dtype=np.int64)
-        for rows, counts in self.floor.standing().values():
+        crowd: Ints = np.zeros(len(self.simulated.table), dtype=np.int64)
+        for rows, counts in self.simulated.standing().values():
             crowd[rows] += counts
         return crowd
 
@@ -196,9 +196,9 @@ class FinalPlacer:
             return
         gone = set(rows)
         stay = [row for row in self._rows() if row not in gone]
-        moved: Ints = np.arange(len(self.floor.table))
-        moved[stay] = np.arange(self.floor.base, self.floor.base + len(stay))
-        standing, groups = self.floor.standing(), [self.new[row][0] for row in stay]
+        moved: Ints = np.arange(len(self.simulated.table))
+        moved[stay] = np.arange(self.simulated.base, self.simulated.base + len(stay))
+        standing, groups = self.simulated.standing(), [self.new[row][0] for row in stay]
         for row in rows:
             self.search.undo_scale_up(self.new[row][0], 1)
         self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
@@ -214,7 +214,7 @@ class FinalPlacer:
 
     def worth(self) -> list[int]:
         """Return the number of placed pods per priority, the highest first, which is the measure of a placement."""
-        classes, standing = self.floor.classes, self.floor.standing()
+        classes, standing = self.simulated.classes, self.simulated.standing()
         placed: dict[int, int] = {}
         for cls in dict.fromkeys(demand.cls for demand in self.queue):
             here = int(standing[cls][1].sum()) if cls in standing else 0
@@ -224,8 +224,8 @@ class FinalPlacer:
 
     def unjust(self) -> bool:
         """Return whether a pod has a place on a new node while a pod of higher priority has none."""
-        classes, crowd = self.floor.classes, self.floor.standing()
-        on_new = [classes[cls].priority or 0 for cls, (rows, _) in crowd.items() if (rows >= self.floor.base).any()]
+        classes, crowd = self.simulated.classes, self.simulated.standing()
+        on_new = [classes[cls].priority or 0 for cls, (rows, _) in crowd.items() if (rows >= self.simulated.base).any()]
         left = [
             classes[demand.cls].priority or 0
             for demand in self.settled().left
@@ -236,19 +236,19 @@ class FinalPlacer:
     def arrange(self) -> None:
         """Place pods first fit in the scheduler's order if that is not worse for any priority and there is time;
         otherwise keep the estimator's places."""
-        if self.floor.late():
+        if self.simulated.late():
             return
-        standing, groups, count = self.floor.standing(), self.groups(), self.worth()
+        standing, groups, count = self.simulated.standing(), self.groups(), self.worth()
         if self.small or self.unjust():
             self.in_queue_order()
-            if self.floor.late():
+            if self.simulated.late():
                 self.restore(groups, standing)
                 return
             if self.worth() >= count:
                 while self.drop_empty():
                     self.in_queue_order()
                 return
-        elif all(self.floor.needs(cls) is None for cls in standing):
+        elif all(self.simulated.needs(cls) is None for cls in standing):
             return  # no class depends on other pods: the estimator's places are valid in any order
         self.restore(groups, {})
         self._as_promised(standing)
@@ -257,10 +257,10 @@ class FinalPlacer:
     def _as_promised(self, standing: Placements) -> None:
         """Place pods where the estimator placed them, in the scheduler's order and with its retries. A pod that is
         refused there was placed by chance, before others whose presence forbids it, and is promised nothing."""
-        here = self.floor.standing()
+        here = self.simulated.standing()
         waiting: dict[int, Ints] = {}
         for cls, (rows, counts) in standing.items():
-            target: Ints = np.zeros(len(self.floor.table), dtype=np.int64)
+            target: Ints = np.zeros(len(self.simulated.table), dtype=np.int64)
             target[rows] += counts
             if cls in here:
                 target[here[cls][0]] -= here[cls][1]
@@ -270,20 +270,20 @@ class FinalPlacer:
         while moved:
             moved = False
             for cls in order:
-                if not waiting[cls].any() or self.floor.late():
+                if not waiting[cls].any() or self.simulated.late():
                     continue
-                quota, _ = self.floor.quota(cls)
-                take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
+                quota, _ = self.simulated.quota(cls)
+                take = self.simulated.attached.one_of(cls, np.minimum(waiting[cls], quota))
                 rows = np.flatnonzero(take)
                 if len(rows):
-                    self.floor.place(cls, rows, take[rows])
+                    self.simulated.place(cls, rows, take[rows])
                     waiting[cls] -= take
                     moved = True
 
     def top_up(self) -> Sequence[PodBatch]:
         """Retry the unplaced pods on the planned nodes, and return those without a place."""
         left = self.settled().left
-        return place(self.floor, left) if left and self.search.grown else left
+        return place(self.simulated, left) if left and self.search.grown else left
 
     def groups(self) -> list[str]:
         """Return the group of every planned row."""
@@ -291,9 +291,9 @@ class FinalPlacer:
 
     def restore(self, groups: Sequence[str], standing: Placements) -> None:
         """Restore planned nodes and placements."""
-        self.floor.reset(self.mark)
+        self.simulated.reset(self.mark)
         self.lay(groups)
-        self.floor.put_all(standing)
+        self.simulated.put_all(standing)
 
     def lay_all(self) -> None:
         """Add the planned nodes by group, empty."""
@@ -301,19 +301,19 @@ class FinalPlacer:
 
     def in_queue_order(self) -> None:
         """Place all pods that existing nodes do not serve again, first fit, on the planned nodes."""
-        self.floor.reset(self.mark)
+        self.simulated.reset(self.mark)
         self.lay_all()
-        place(self.floor, self.rest)
+        place(self.simulated, self.rest)
 
     def drop_needless(self, group: str) -> None:
         """Remove nodes of a group without which all pods still find a place."""
-        if self.atomic(group) or self.floor.late():
+        if self.atomic(group) or self.simulated.late():
             return
         if not self.small:
             self._without(self._shed(group))
             return
-        while self.spare(group) > 0 and not self.floor.late():
-            standing, groups, count = self.floor.standing(), self.groups(), self.worth()
+        while self.spare(group) > 0 and not self.simulated.late():
+            standing, groups, count = self.simulated.standing(), self.groups(), self.worth()
             self.search.undo_scale_up(group, 1)
             self.in_queue_order()
             if self.worth() < count:
@@ -326,27 +326,27 @@ class FinalPlacer:
     def _shed(self, group: str) -> list[int]:
         """Move the pods of the group's emptiest new nodes to other nodes while they find room there; returns the rows
         of the emptied nodes."""
-        floor, crowd = self.floor, self._crowd()
+        simulated, crowd = self.simulated, self._crowd()
         mine = sorted((row for row in self._rows() if self.new[row][0] == group), key=lambda row: (crowd[row], -row))
         on: dict[int, dict[int, int]] = {row: {} for row in mine}
-        for cls, (rows, counts) in floor.standing().items():
+        for cls, (rows, counts) in simulated.standing().items():
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 if row in on:
                     on[row][cls] = count
         gone: list[int] = []
         for row in mine[: self.spare(group)]:
-            if floor.late():
+            if simulated.late():
                 return gone
-            mark = floor.checkpoint()
-            floor.close(row)
+            mark = simulated.checkpoint()
+            simulated.close(row)
             moved: list[tuple[int, int, int]] = []
             for cls, count in on[row].items():
-                floor.put_one(cls, row, -count)
-                done = floor.place_first_fit(cls, count)
+                simulated.put_one(cls, row, -count)
+                done = simulated.place_first_fit(cls, count)
                 moved += [(to, cls, many) for to, many in done]
                 if sum(many for _, many in done) < count:
-                    floor.rollback(mark)
-                    floor.close(row, is_open=True)
+                    simulated.rollback(mark)
+                    simulated.close(row, is_open=True)
                     return gone
             for to, cls, many in moved:
                 if to in on:
@@ -356,7 +356,7 @@ class FinalPlacer:
 
     def atomic(self, group: str) -> bool:
         """Return whether the group scales from zero to its maximum at once."""
-        return self.search.world.groups[group].group.options.zero_or_max
+        return self.search.state.groups[group].group.options.zero_or_max
 
     def settled(self) -> FinalPlacement:
         """Assign pods to places: within a class in the scheduler's order, rows in order."""
@@ -373,13 +373,13 @@ class FinalPlacer:
         places = []
         expected: dict[int, str] = {}
         taken = dict.fromkeys(waiting, 0)
-        for cls, (rows, counts) in self.floor.standing().items():
+        for cls, (rows, counts) in self.simulated.standing().items():
             for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
                 at = taken[cls]
                 here = waiting[cls][at : at + count]
                 places.append((row, cls, counted(here)))
                 taken[cls] = at + count
-                if row < self.floor.base:
+                if row < self.simulated.base:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
         left = tuple(PodBatch(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls] :])))
         lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)

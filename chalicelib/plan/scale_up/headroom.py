@@ -65,7 +65,7 @@ class _Scope(msgspec.Struct, frozen=True):
     held: tuple[tuple[str, Reason], ...]
 
 
-def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
+def headroom_demand(state: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     """Return the cluster state with the classes of the virtual pods appended to the snapshot's classes, and the
     headroom demand.
 
@@ -73,19 +73,19 @@ def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
     entry for the whole cluster tolerates none. A percentage refers to the requests of the pods in scope, without pods
     that come with their node (DaemonSets, static pods) and expendable pods.
     """
-    if not world.policy.headroom:
-        return world, HeadroomDemand()
+    if not state.policy.headroom:
+        return state, HeadroomDemand()
     found: list[tuple[tuple[int, int, int, str], Headroom, _Scope, dict[str, int], int]] = []
-    asked, names = None, PoolNames(world)
-    for entry in world.policy.headroom:
-        scope = _scope(entry, world, names)
+    asked, names = None, PoolNames(state)
+    for entry in state.policy.headroom:
+        scope = _scope(entry, state, names)
         each, count = {CPU: entry.cpu, MEMORY: entry.memory}, entry.pods
         if entry.percent:
-            asked = asked or _Asked(world)
-            each, count = _cut(asked.by(scope.groups), entry.percent, _empty(scope.groups, world))
+            asked = asked or _Asked(state)
+            each, count = _cut(asked.by(scope.groups), entry.percent, _empty(scope.groups, state))
         order = (len(scope.groups), -each[CPU], -each[MEMORY], entry.name)
         found.append((order, entry, scope, {name: amount for name, amount in each.items() if amount > 0}, count))
-    classes, pods = list(world.snapshot.classes), []
+    classes, pods = list(state.snapshot.classes), []
     for _, entry, scope, requests, count in sorted(found, key=lambda one: one[0]):
         pods.append(VirtualPods(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
         classes.append(
@@ -96,14 +96,14 @@ def headroom_demand(world: ClusterState) -> tuple[ClusterState, HeadroomDemand]:
                 tolerations=(Toleration(operator="Exists"),) if entry.groups else (),
             )
         )
-    snapshot = msgspec.structs.replace(world.snapshot, classes=tuple(classes))
-    return msgspec.structs.replace(world, snapshot=snapshot), HeadroomDemand(tuple(pods))
+    snapshot = msgspec.structs.replace(state.snapshot, classes=tuple(classes))
+    return msgspec.structs.replace(state, snapshot=snapshot), HeadroomDemand(tuple(pods))
 
 
-def _scope(entry: Headroom, world: ClusterState, names: PoolNames) -> _Scope:
+def _scope(entry: Headroom, state: ClusterState, names: PoolNames) -> _Scope:
     """Return which groups may run an entry. A group that cannot be read may run it too, so nothing is added while that
     is unknown."""
-    unread = [gap.detail for gap in world.snapshot.gaps if gap.kind.startswith("provider/")]
+    unread = [gap.detail for gap in state.snapshot.gaps if gap.kind.startswith("provider/")]
     groups: set[str] = set()
     held: dict[str, Reason] = {}
     for name in entry.groups:
@@ -113,12 +113,12 @@ def _scope(entry: Headroom, world: ClusterState, names: PoolNames) -> _Scope:
         elif unread:
             held[name] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
     if not entry.groups:
-        groups.update(world.groups)
+        groups.update(state.groups)
         if unread:
             held[""] = Reason.of(ReasonCode.GROUP_UNREADABLE, detail=unread[0])
     for group in sorted(groups):
-        if world.groups[group].group.error:
-            held[group] = _unreadable(world.groups[group].group)
+        if state.groups[group].group.error:
+            held[group] = _unreadable(state.groups[group].group)
     return _Scope(frozenset(groups), tuple(sorted(held.items(), key=lambda one: one[0])))
 
 
@@ -129,17 +129,17 @@ def _unreadable(group: NodeGroup) -> Reason:
 class _Asked:
     """The requests of pods by the group of their node, computed in one scan over all pods for all entries."""
 
-    def __init__(self, world: ClusterState) -> None:
-        snapshot, occupancy = world.snapshot, world.occupancy
+    def __init__(self, state: ClusterState) -> None:
+        snapshot, occupancy = state.snapshot, state.occupancy
         self._classes = snapshot.classes
-        self._ids = {name: at for at, name in enumerate(sorted(world.groups))}
-        group_of = world.group_of
+        self._ids = {name: at for at, name in enumerate(sorted(state.groups))}
+        group_of = state.group_of
         nodes = np.array(
             [*(self._ids.get(group_of.get(node.name, ""), -1) for node in snapshot.nodes), -1], dtype=np.int64
         )
         groups = nodes[occupancy.where]
         counted = np.array(
-            [not (cls.is_daemonset or cls.mirror or is_expendable(cls, world.options)) for cls in snapshot.classes]
+            [not (cls.is_daemonset or cls.mirror or is_expendable(cls, state.options)) for cls in snapshot.classes]
             or [False],
             dtype=np.bool_,
         )
@@ -158,13 +158,13 @@ class _Asked:
         )
 
 
-def _empty(groups: Iterable[str], world: ClusterState) -> list[tuple[int, int]]:
+def _empty(groups: Iterable[str], state: ClusterState) -> list[tuple[int, int]]:
     """Return cpu and memory of an empty new node of every group with a template, less its DaemonSets' requests."""
     found = []
     for group in sorted(groups):
-        template = world.groups[group].template
+        template = state.groups[group].template
         if template is not None:
-            daemons = [world.snapshot.classes[cls].requests for cls in template.daemons]
+            daemons = [state.snapshot.classes[cls].requests for cls in template.daemons]
             cpu, memory = (
                 template.node.allocatable.get(name, 0) - sum(each.get(name, 0) for each in daemons)
                 for name in (CPU, MEMORY)
@@ -200,29 +200,29 @@ def plan_headroom(search: ScaleUpSearch, virtual: HeadroomDemand) -> HeadroomRes
 
 class _Keeping:
     def __init__(self, search: ScaleUpSearch, virtual: HeadroomDemand) -> None:
-        self.search, self.floor, self.world, self.pods = search, search.floor, search.world, virtual.pods
+        self.search, self.simulated, self.state, self.pods = search, search.simulated, search.state, virtual.pods
         self.by_group: dict[str, tuple[str, ...]] = {}
         self.stops: dict[str, dict[str, Reason]] = {}  # entry -> group -> what kept it from growing further
 
     def kept(self) -> HeadroomResult:
         """Place the virtual pods, add nodes, count, and remove the virtual pods."""
-        mark = self.floor.checkpoint()
+        mark = self.simulated.checkpoint()
         for each in self.pods:
-            self.floor.confine(each.cls, _Inside(self.search, each.groups))
+            self.simulated.confine(each.cls, _Inside(self.search, each.groups))
             self.search.candidates.confine(each.cls, each.groups)
         left = {each.cls: each.count - self._fill(each, each.count) for each in self.pods}
-        shut = blocking_reason(self.world)
+        shut = blocking_reason(self.state)
         for each in self.pods:
             rest = left[each.cls]
             if rest and self.search.grown:  # nodes planned for other demand may have room by now
                 rest -= self._fill(each, rest)
             if rest and shut is None and not each.held:
                 self._grow(each, rest)
-        standing = self.floor.standing()
+        standing = self.simulated.standing()
         verdicts, spare = [], []
         for each in self.pods:
             rows, counts = standing.get(each.cls, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
-            held, added = int(counts[rows < self.floor.base].sum()), int(counts[rows >= self.floor.base].sum())
+            held, added = int(counts[rows < self.simulated.base].sum()), int(counts[rows >= self.simulated.base].sum())
             short = held + added < each.count
             verdicts.append(
                 HeadroomVerdict(
@@ -233,16 +233,16 @@ class _Keeping:
                     reasons=self._reasons(each, shut) if short else {},
                 )
             )
-            here = int(counts[rows < self.floor.real].sum())
+            here = int(counts[rows < self.simulated.real].sum())
             if here:
                 spare.append(Spare(each.name, each.cls, here))
-        self.floor.rollback(mark)
-        self.floor.spare = tuple(spare)
-        self.floor.unsettled |= self.floor.late()  # its use of existing nodes is not fully known
+        self.simulated.rollback(mark)
+        self.simulated.spare = tuple(spare)
+        self.simulated.unsettled |= self.simulated.late()  # its use of existing nodes is not fully known
         return HeadroomResult(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
     def _fill(self, each: VirtualPods, count: int) -> int:
-        return sum(here for _, here in self.floor.place_first_fit(each.cls, count)) if count > 0 else 0
+        return sum(here for _, here in self.simulated.place_first_fit(each.cls, count)) if count > 0 else 0
 
     def _grow(self, each: VirtualPods, count: int) -> None:
         """Add new nodes by the chain of expanders without least-cost. The search's first, stops and notes are restored
@@ -268,13 +268,13 @@ class _Keeping:
         for group in sorted(each.groups - reasons.keys()):
             reason = held or candidates.skipped.get(group)
             if reason is None and group in rows:
-                facts = self.world.groups[group]
+                facts = self.state.groups[group]
                 allowance = search.ledger.allowance(facts, search.grown.get(group, 0))
                 against = candidates.against(each.cls, rows[group])
                 stop = self.stops.get(each.name, {}).get(group)
                 reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
             reasons[group] = reason or Reason.of(
-                ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}"
+                ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}"
             )
         return dict(sorted(reasons.items()))
 
@@ -283,8 +283,8 @@ class _Inside:
     """Tells whether a row of the simulated cluster is a node of one of these groups."""
 
     def __init__(self, search: ScaleUpSearch, groups: frozenset[str]) -> None:
-        self._nodes, self._real, self._groups = search.floor.table.nodes, search.floor.real, groups
-        self._group_of, self._planned = search.world.group_of, search.group_of
+        self._nodes, self._real, self._groups = search.simulated.table.nodes, search.simulated.real, groups
+        self._group_of, self._planned = search.state.group_of, search.group_of
 
     def __call__(self, row: int) -> bool:
         name = self._nodes[row].name

@@ -59,22 +59,22 @@ def may_grow(facts: NodeGroupState) -> bool:
 class ResourceLimiter:
     """The remaining room of the limits that groups share: the cluster's and their pools'."""
 
-    def __init__(self, world: ClusterState) -> None:
-        options = world.options
+    def __init__(self, state: ClusterState) -> None:
+        options = state.options
         self._max_nodes = options.max_nodes_total
         self._per_scale_up = options.max_nodes_per_scale_up
         self._max = {CPU: options.cores_total[1], MEMORY: options.memory_total[1]}
         for kind, _, most in sorted(options.gpu_total):
             self._max[kind] = min(most, self._max.get(kind, most))
         self._used = dict.fromkeys(self._max, 0)
-        self._pools = rooms(world.groups)
-        counted = [node for node in world.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
+        self._pools = rooms(state.groups)
+        counted = [node for node in state.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
         self._nodes = len(counted)
         for node in counted:
             self._spend(self._amounts(node), 1)
         for node in counted if options.gpu_total else ():
-            self._spend(self._gpus_to_come(node, world), 1)
-        for facts in world.groups.values():
+            self._spend(self._gpus_to_come(node, state), 1)
+        for facts in state.groups.values():
             # those already count as nodes of the cluster
             ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])
             self._nodes += ahead
@@ -204,11 +204,11 @@ class ResourceLimiter:
                 amounts[kind] = source.get(kind, 0) or (gpus if kind in types else 0)
         return amounts
 
-    def _gpus_to_come(self, node: Node, world: ClusterState) -> dict[str, int]:
+    def _gpus_to_come(self, node: Node, state: ClusterState) -> dict[str, int]:
         """Return the GPUs that a node of a GPU group will have but does not report yet because its driver is not
         ready."""
         source = node.capacity or node.allocatable
-        facts = world.groups.get(world.group_of.get(node.name, ""))
+        facts = state.groups.get(state.group_of.get(node.name, ""))
         if facts is None or facts.template is None or any(source.get(name) for name in GPU_RESOURCES):
             return {}
         shown, due = self._amounts(node), self._amounts(facts.template.node)

@@ -16,7 +16,7 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import pools
 
 
-def enforce_min_size(world: ClusterState, ledger: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
+def enforce_min_size(state: ClusterState, ledger: ResourceLimiter, grown: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return group -> missing nodes, by id, as far as the limits of the cluster and its pool allow; and the nodes that
     a pool of several groups lacks, given to its best groups, the highest rank first.
 
@@ -24,19 +24,19 @@ def enforce_min_size(world: ClusterState, ledger: ResourceLimiter, grown: Mappin
     none. Groups that may not scale up now (limits.may_grow) are left for a later pass. grown: nodes that the pass
     already gave each group. The limiter is not changed: the caller uses the room.
     """
-    enforced = [facts for _, facts in sorted(world.groups.items()) if _is_enforced(facts, world)]
-    if not enforced or not world.health.healthy:
+    enforced = [facts for _, facts in sorted(state.groups.items()) if _is_enforced(facts, state)]
+    if not enforced or not state.health.healthy:
         return []
     raised = _Raised(ledger, grown)
     for facts in enforced:
         raised.give(facts, min(facts.group.min, facts.group.max) - raised.size(facts))
     if any(facts.group.pool is not None for facts in enforced):
-        _pools(world, raised)
+        _pools(state, raised)
     return sorted(raised.nodes.items())
 
 
-def _is_enforced(facts: NodeGroupState, world: ClusterState) -> bool:
-    return world.options.enforce_node_group_min_size or facts.group.options.enforce_min
+def _is_enforced(facts: NodeGroupState, state: ClusterState) -> bool:
+    return state.options.enforce_node_group_min_size or facts.group.options.enforce_min
 
 
 class _Raised:
@@ -67,13 +67,13 @@ class _Raised:
         return count
 
 
-def _pools(world: ClusterState, raised: _Raised) -> None:
+def _pools(state: ClusterState, raised: _Raised) -> None:
     """Raise pools of several groups to their shared minimum; enforced where it is for every group."""
-    for _, pool in sorted(pools(world).items()):
-        members = [world.groups[name] for name in pool.groups]
+    for _, pool in sorted(pools(state).items()):
+        members = [state.groups[name] for name in pool.groups]
         if any(facts.group.error for facts in members):
             continue  # its size is not known
-        if len(members) < 2 or not all(_is_enforced(facts, world) for facts in members):
+        if len(members) < 2 or not all(_is_enforced(facts, state) for facts in members):
             continue
         lacks = min(pool.min, pool.max) if pool.max >= 0 else pool.min
         lacks -= pool.size + sum(raised.size(facts) - facts.target for facts in members)

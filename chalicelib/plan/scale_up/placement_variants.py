@@ -22,23 +22,25 @@ pods are placed on the rows in turn instead of first fit."""
 _BY_LOT = 4  # random orders, equal for the same pods
 
 
-def _share(demand: PodBatch, floor: SimulatedCluster) -> float:
+def _share(demand: PodBatch, simulated: SimulatedCluster) -> float:
     """Return one pod's share of all existing room, of the scarcest resource."""
-    need = floor.table.columns.need(demand.cls)
-    room = floor.table.free[: floor.base].sum(axis=0)
+    need = simulated.table.columns.need(demand.cls)
+    room = simulated.table.free[: simulated.base].sum(axis=0)
     return max(
         (int(asked) / max(1, int(free)) for asked, free in zip(need, room, strict=True) if asked > 0), default=0.0
     )
 
 
-def _as_they_stand(_each: PodBatch, _floor: SimulatedCluster) -> float:
+def _as_they_stand(_each: PodBatch, _simulated: SimulatedCluster) -> float:
     return 0.0
 
 
 def _by(key: Callable[[PodBatch, SimulatedCluster], float], *, around: bool) -> Way:
-    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
-        floor.turn = 0
-        return sorted(queue, key=lambda each: (-(floor.classes[each.cls].priority or 0), key(each, floor))), around
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        simulated.turn = 0
+        return sorted(
+            queue, key=lambda each: (-(simulated.classes[each.cls].priority or 0), key(each, simulated))
+        ), around
 
     return way
 
@@ -50,9 +52,9 @@ def _lot(seed: int) -> Way:
         lot = blake2b(f"{seed}\n{text}".encode("utf-8", "surrogatepass"), digest_size=6)
         return int.from_bytes(lot.digest(), "big")
 
-    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
-        found, _ = _by(lambda each, _: float(drawn(each.pods[0].key)), around=True)(queue, floor)
-        floor.turn = drawn("") % max(1, floor.base)
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        found, _ = _by(lambda each, _: float(drawn(each.pods[0].key)), around=True)(queue, simulated)
+        simulated.turn = drawn("") % max(1, simulated.base)
         return found, True
 
     return way
@@ -61,13 +63,13 @@ def _lot(seed: int) -> Way:
 def sparing(rows: Collection[int]) -> Way:
     """Place all pods on other rows than these first, as far as those take them."""
 
-    def way(queue: Sequence[PodBatch], floor: SimulatedCluster) -> tuple[list[PodBatch], bool]:
-        shut = [row for row in rows if floor.open[row]]
+    def way(queue: Sequence[PodBatch], simulated: SimulatedCluster) -> tuple[list[PodBatch], bool]:
+        shut = [row for row in rows if simulated.open[row]]
         for row in shut:
-            floor.close(row)
-        left = place(floor, queue)
+            simulated.close(row)
+        left = place(simulated, queue)
         for row in shut:
-            floor.close(row, is_open=True)
+            simulated.close(row, is_open=True)
         return list(left), False
 
     return way
@@ -76,11 +78,11 @@ def sparing(rows: Collection[int]) -> Way:
 WAYS: tuple[Way, ...] = (
     _by(_as_they_stand, around=False),
     _by(_as_they_stand, around=True),
-    _by(lambda each, floor: -_share(each, floor), around=False),
-    _by(lambda each, floor: -_share(each, floor), around=True),
+    _by(lambda each, simulated: -_share(each, simulated), around=False),
+    _by(lambda each, simulated: -_share(each, simulated), around=True),
     _by(_share, around=False),
     _by(_share, around=True),
-    _by(lambda each, floor: float(floor.needs(each.cls) is None), around=False),
-    _by(lambda each, floor: float(floor.needs(each.cls) is not None), around=False),
+    _by(lambda each, simulated: float(simulated.needs(each.cls) is None), around=False),
+    _by(lambda each, simulated: float(simulated.needs(each.cls) is not None), around=False),
     *(_lot(seed) for seed in range(_BY_LOT)),
 )

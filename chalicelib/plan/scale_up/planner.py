@@ -57,39 +57,51 @@ class _Tried(NamedTuple):
 
 
 def plan_scale_up(
-    world: ClusterState,
-    floor: SimulatedCluster,
+    state: ClusterState,
+    simulated: SimulatedCluster,
     pending: PendingPods,
     virtual: HeadroomDemand,
     seed: int,
-    watch: TimeBudget,
+    budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> ScaleUpPlan:
-    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned.
+    """Plan for pending pods, then for rules, then for headroom.
+
+    The simulated cluster keeps what was placed and planned.
 
     removable: rows of the nodes that scale-down could remove, by what is known before any removal is simulated.
     """
-    search, settling, _ = _best(world, floor, pending, seed, watch, removable)
+    search, settling, _ = _best(state, simulated, pending, seed, budget, removable)
     settled = keep_worst_case(settling)
     acted = plan_rules(search, served=any(row in settled.new for row, _, _ in settled.places))
     return _Report(search, settled, acted, plan_headroom(search, virtual)).growth()
 
 
 def _planned(
-    world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
+    state: ClusterState,
+    simulated: SimulatedCluster,
+    pending: PendingPods,
+    seed: int,
+    budget: TimeBudget,
+    way: Way | None,
 ) -> _Tried:
     """Return a whole plan for the pending pods; the simulated cluster keeps it."""
-    return _finished(_begun(world, floor, pending, seed, watch, way))
+    return _finished(_begun(state, simulated, pending, seed, budget, way))
 
 
 def _begun(
-    world: ClusterState, floor: SimulatedCluster, pending: PendingPods, seed: int, watch: TimeBudget, way: Way | None
+    state: ClusterState,
+    simulated: SimulatedCluster,
+    pending: PendingPods,
+    seed: int,
+    budget: TimeBudget,
+    way: Way | None,
 ) -> FinalPlacer:
     """Return a plan before any node is bought: pods are placed on existing or upcoming nodes."""
-    floor.reset()
-    search = ScaleUpSearch(world, floor, expander_context(world, seed), watch)
+    simulated.reset()
+    search = ScaleUpSearch(state, simulated, expander_context(state, seed), budget)
     kept = {
-        group: nodes for group, nodes in enforce_min_size(world, search.ledger, {}) if group in search.candidates.shapes
+        group: nodes for group, nodes in enforce_min_size(state, search.ledger, {}) if group in search.candidates.shapes
     }
     return FinalPlacer(search, pending.queue, kept, way)
 
@@ -100,25 +112,25 @@ def _finished(settling: FinalPlacer) -> _Tried:
 
 
 def _best(
-    world: ClusterState,
-    floor: SimulatedCluster,
+    state: ClusterState,
+    simulated: SimulatedCluster,
     pending: PendingPods,
     seed: int,
-    watch: TimeBudget,
+    budget: TimeBudget,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """Return the plan that places the most pods, over several ways to place them on existing nodes
     (plan/scale_up/placement_variants.py)."""
-    best, chosen = _planned(world, floor, pending, seed, watch, None), None
+    best, chosen = _planned(state, simulated, pending, seed, budget, None), None
     if not best.settled.small:
         return best
     if not best.settled.choice:
-        return _sparing(world, floor, pending, seed, watch, best, removable)
-    started, seen = watch.spent(), {best.settling.early}
+        return _sparing(state, simulated, pending, seed, budget, best, removable)
+    started, seen = budget.spent(), {best.settling.early}
     for number, way in enumerate(WAYS):
-        if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
+        if budget.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
-        settling = _begun(world, floor, pending, seed, watch, way)
+        settling = _begun(state, simulated, pending, seed, budget, way)
         if settling.early in seen:  # the rest of the plan would also be the same
             continue
         seen.add(settling.early)
@@ -128,36 +140,36 @@ def _best(
         # Nodes are saved only if the scheduler's own order also works without them, or did not work before either.
         if (
             found.settled.worth > best.settled.worth
-            or _in_order(found, floor, pending)
-            or not _in_order(best, floor, pending)
+            or _in_order(found, simulated, pending)
+            or not _in_order(best, simulated, pending)
         ):
             best, chosen = found, way
-    return _planned(world, floor, pending, seed, watch, chosen)
+    return _planned(state, simulated, pending, seed, budget, chosen)
 
 
 def _sparing(
-    world: ClusterState,
-    floor: SimulatedCluster,
+    state: ClusterState,
+    simulated: SimulatedCluster,
     pending: PendingPods,
     seed: int,
-    watch: TimeBudget,
+    budget: TimeBudget,
     best: _Tried,
     removable: Callable[[ClusterState, SimulatedCluster], frozenset[int]],
 ) -> _Tried:
     """Place the pods on nodes that stay in any case, as far as those take them: a node that pods are expected on is not
     removed, and pods of draining nodes would otherwise block one removable node after another."""
-    may_go = removable(world, floor) if best.settled.expected else frozenset[int]()
+    may_go = removable(state, simulated) if best.settled.expected else frozenset[int]()
     if not may_go & best.settled.expected.keys():
         return best
-    found = _planned(world, floor, pending, seed, watch, sparing(may_go))
+    found = _planned(state, simulated, pending, seed, budget, sparing(may_go))
     held = len(may_go & found.settled.expected.keys()), len(may_go & best.settled.expected.keys())
     same = found.settled.worth == best.settled.worth and found.search.grown == best.search.grown
-    if same and held[0] < held[1] and _in_order(found, floor, pending):
-        return _planned(world, floor, pending, seed, watch, sparing(may_go))
-    return _planned(world, floor, pending, seed, watch, None)
+    if same and held[0] < held[1] and _in_order(found, simulated, pending):
+        return _planned(state, simulated, pending, seed, budget, sparing(may_go))
+    return _planned(state, simulated, pending, seed, budget, None)
 
 
-def _in_order(found: _Tried, floor: SimulatedCluster, pending: PendingPods) -> bool:
+def _in_order(found: _Tried, simulated: SimulatedCluster, pending: PendingPods) -> bool:
     """Return whether all placed pods also get a place in the scheduler's own order, first fit by row. It clears the
     simulated cluster."""
     search, settled = found.search, found.settled
@@ -166,12 +178,12 @@ def _in_order(found: _Tried, floor: SimulatedCluster, pending: PendingPods) -> b
         PodBatch(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
         for demand in pending.queue
     ]
-    floor.reset()
-    rest = place(floor, served)
+    simulated.reset()
+    rest = place(simulated, served)
     for group, nodes in sorted(search.grown.items()):
         if nodes:
             search.put_nodes(group, 0, nodes)
-    return not any(demand.counts for demand in place(floor, rest))
+    return not any(demand.counts for demand in place(simulated, rest))
 
 
 def _better(found: _Tried, best: _Tried) -> bool:
@@ -190,7 +202,7 @@ class _Report:
         self, search: ScaleUpSearch, settled: FinalPlacement, acted: RuleResults, spare: HeadroomResult
     ) -> None:
         self.search, self.settled, self.acted, self.spare = search, settled, acted, spare
-        self.world, self.floor = search.world, search.floor
+        self.state, self.simulated = search.state, search.simulated
         self.candidates: Candidates = search.candidates
         self.ledger: ResourceLimiter = search.ledger
         self.contest = _contests(settled)
@@ -209,25 +221,25 @@ class _Report:
                     PodPlacement(keys, group=planned[0], number=planned[1], promised=sure, one_place_among=contest)
                 )
             else:
-                name = self.floor.table.nodes[row].name
+                name = self.simulated.table.nodes[row].name
                 fits += keys
                 promises.append(PodPlacement(keys, node=name, promised=sure, one_place_among=contest))
-        self.floor.promised.update(
-            (self.floor.table.nodes[row].name, key) for row, key in self.settled.expected.items()
+        self.simulated.promised.update(
+            (self.simulated.table.nodes[row].name, key) for row, key in self.settled.expected.items()
         )
         return ScaleUpPlan(
             scale_ups=self._scale_ups(pods),
             fits=tuple(fits),
             promises=_merged(promises),
             unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
-            groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
+            groups=tuple(self._group(facts) for _, facts in sorted(self.state.groups.items())),
             notes=(*self.search.notes.values(), *self.acted.notes),
             rule_results=self.acted,
             headroom=self.spare,
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
-        groups = self.world.groups
+        groups = self.state.groups
         return tuple(
             ScaleUp(
                 group=name,
@@ -245,26 +257,26 @@ class _Report:
 
     def _verdict(self, demand: PodBatch) -> UnschedulablePods:
         """Return why pods of a class get no node, group by group, and the reasons of existing nodes."""
-        nowhere = self.floor.nowhere(demand.cls)
-        if self.floor.late():
+        nowhere = self.simulated.nowhere(demand.cls)
+        if self.simulated.late():
             return self._unlooked(demand, nowhere)
         why: dict[str, tuple[Reason, ...]] = {}
         for row, facts in enumerate(self.candidates.able):
             why[facts.id] = self.candidates.against(demand.cls, row) or (self._stop(demand.cls, facts),)
         for name, reason in self.candidates.skipped.items():
             why[name] = (reason, *nowhere)
-        real = np.arange(len(self.floor.table)) < self.floor.real
+        real = np.arange(len(self.simulated.table)) < self.simulated.real
         return UnschedulablePods(
             pods=tuple(sorted(pod.key for pod in demand.pods)),
             reasons=dict(sorted(why.items())),
-            nodes=self.floor.real,
-            against=self.floor.tally(demand.cls, real),
+            nodes=self.simulated.real,
+            against=self.simulated.tally(demand.cls, real),
             one_place_among=self.contest.get(demand.cls),
         )
 
     def _unlooked(self, demand: PodBatch, nowhere: tuple[Reason, ...]) -> UnschedulablePods:
         """Return a short verdict where there is no time to check every group and node."""
-        stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+        stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
         why = {
             **{facts.id: nowhere or (stop,) for facts in self.candidates.able},
             **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()},
@@ -272,8 +284,8 @@ class _Report:
         return UnschedulablePods(
             pods=tuple(sorted(pod.key for pod in demand.pods)),
             reasons=dict(sorted(why.items())),
-            nodes=self.floor.real,
-            against=tuple((reason, self.floor.real) for reason in nowhere),
+            nodes=self.simulated.real,
+            against=tuple((reason, self.simulated.real) for reason in nowhere),
         )
 
     def _stop(self, cls: int, facts: NodeGroupState) -> Reason:
@@ -289,7 +301,7 @@ class _Report:
                 return note
         if cls in self.settled.lost:
             return Reason.of(ReasonCode.NOT_PROMISED)
-        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+        return Reason.of(ReasonCode.NOT_CHOSEN, chosen=f"expander {', '.join(self.state.options.expander)}")
 
     def _group(self, facts: NodeGroupState) -> GroupVerdict:
         """Return what a group could have done in this pass, or why it was skipped."""

@@ -10,16 +10,16 @@ from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import PendingPods
 
 
-def blocking_reason(world: ClusterState) -> Reason | None:
+def blocking_reason(state: ClusterState) -> Reason | None:
     """Return why no scale-up is allowed in this pass, whatever requests it; None if it is allowed."""
-    health = world.health
+    health = state.health
     checks = (
         (
             not health.healthy,
             Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered),
         ),
         (
-            health.ready == 0 and not world.options.scale_up_from_zero,
+            health.ready == 0 and not state.options.scale_up_from_zero,
             Reason.of(
                 ReasonCode.CLUSTER_UNHEALTHY,
                 unready=health.unready,
@@ -31,14 +31,14 @@ def blocking_reason(world: ClusterState) -> Reason | None:
     return next((reason for fails, reason in checks if fails), None)
 
 
-def apply_preconditions(world: ClusterState, pending: PendingPods) -> PendingPods:
+def apply_preconditions(state: ClusterState, pending: PendingPods) -> PendingPods:
     """Apply the preconditions: if one fails, drop all demand and give every pod the reason."""
-    reason = blocking_reason(world)
+    reason = blocking_reason(state)
     if not pending.queue:
         return pending
     if reason is not None:
         return PendingPods((), _with(pending, reason), pending.nominated, pending.hold)
-    return pending if world.policy.scale_up.unschedulable_pods else _put_aside(pending)
+    return pending if state.policy.scale_up.unschedulable_pods else _put_aside(pending)
 
 
 def _put_aside(pending: PendingPods) -> PendingPods:

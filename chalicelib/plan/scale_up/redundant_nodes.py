@@ -52,29 +52,29 @@ class Saved:
     """A saved state of nodes and places, including pods on existing nodes; the planned nodes are removed."""
 
     def __init__(self, settling: FinalPlacer) -> None:
-        self._settling, floor = settling, settling.floor
+        self._settling, simulated = settling, settling.simulated
         self._grown, self._groups, self._standing = settling.state()
         self._rest = settling.rest
-        floor.reset(settling.mark)
-        self._early = floor.standing()
+        simulated.reset(settling.mark)
+        self._early = simulated.standing()
 
     def restore(self) -> None:
         """Restore the saved state."""
-        settling, floor, search = self._settling, self._settling.floor, self._settling.search
+        settling, simulated, search = self._settling, self._settling.simulated, self._settling.search
         for group, nodes in list(search.grown.items()):
             search.undo_scale_up(group, nodes - self._grown.get(group, 0))
-        floor.reset()
-        floor.put_all(self._early)
-        settling.mark, settling.rest = floor.checkpoint(), self._rest
+        simulated.reset()
+        simulated.put_all(self._early)
+        settling.mark, settling.rest = simulated.checkpoint(), self._rest
         settling.lay(self._groups)
-        floor.put_all(self._standing)
+        simulated.put_all(self._standing)
 
 
 class _Spare:
     """New nodes without which the promised pods still find places, checked one by one in the order of the queue."""
 
     def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.floor, self.search = settling, settling.floor, settling.search
+        self.settling, self.simulated, self.search = settling, settling.simulated, settling.search
 
     def drop(self) -> None:
         """Remove them, group by group."""
@@ -84,14 +84,14 @@ class _Spare:
                     break
 
     def _drop_one(self, group: str) -> bool:
-        settling, floor = self.settling, self.floor
+        settling, simulated = self.settling, self.simulated
         queue, before = self._promised(), Saved(settling)
-        floor.reset()
-        waiting = place(floor, queue)
-        settling.begin_at(floor.checkpoint())
+        simulated.reset()
+        waiting = place(simulated, queue)
+        settling.begin_at(simulated.checkpoint())
         self.search.undo_scale_up(group, 1)
         settling.lay_all()
-        if not place(floor, waiting):
+        if not place(simulated, waiting):
             settling.drop_empty()
             return True
         before.restore()
@@ -99,7 +99,7 @@ class _Spare:
 
     def _promised(self) -> list[PodBatch]:
         """Return placed pods and uncounted pods that take room, in the order of the queue."""
-        served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
+        served = {cls: int(counts.sum()) for cls, (_, counts) in self.simulated.standing().items()}
         kept: list[tuple[int, Pod, bool]] = []
         for demand in sorted(self.settling.queue, key=lambda demand: not demand.counts):
             here = min(served.get(demand.cls, 0), len(demand.pods))
@@ -119,7 +119,7 @@ class _Refused:
     """Pods that were refused although one more node of a group that may scale up would take them."""
 
     def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.floor, self.search = settling, settling.floor, settling.search
+        self.settling, self.simulated, self.search = settling, settling.simulated, settling.search
 
     def buy(self) -> bool:
         """Buy one more node for such a pod if placing all pods in queue order then succeeds better. Returns whether it
@@ -128,7 +128,7 @@ class _Refused:
         for group, classes in self._overlooked():
             if not self._chosen(group, classes):
                 continue
-            standing, groups, count = self.floor.standing(), settling.groups(), settling.worth()
+            standing, groups, count = self.simulated.standing(), settling.groups(), settling.worth()
             search.add(group, 1)
             settling.in_queue_order()
             if settling.worth() > count and not settling.idle():
@@ -144,9 +144,9 @@ class _Refused:
         if stop is not None and stop.code is ReasonCode.TIME_BUDGET:
             return False
         for cls in classes:
-            requested.update(self.floor.classes[cls].requests)
+            requested.update(self.simulated.classes[cls].requests)
         option = Option(group, 1, dict.fromkeys(classes, 1), search.candidates.shapes[group].template.node, requested)
-        return choose_option([option], search.world.options.expander, search.situation)[0] is not None
+        return choose_option([option], search.state.options.expander, search.situation)[0] is not None
 
     def note(self) -> None:
         """Record that the remaining pods are refused because of the scheduler's order, not because of the choice of a
@@ -156,7 +156,7 @@ class _Refused:
 
     def _overlooked(self) -> list[tuple[str, list[int]]]:
         """Return groups that may scale up, with the refused classes that one more node would take."""
-        settling, search, floor = self.settling, self.search, self.floor
+        settling, search, simulated = self.settling, self.search, self.simulated
         candidates, found = search.candidates, []
         left = dict.fromkeys(demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any())
         groups: list[str] | None = None
@@ -169,9 +169,9 @@ class _Refused:
             ):
                 continue
             if groups is None:
-                groups, standing = settling.groups(), floor.standing()
+                groups, standing = settling.groups(), simulated.standing()
             search.put_nodes(facts.id, search.grown.get(facts.id, 0), 1)
-            taken = [cls for cls in asked if floor.quota(cls)[0][-1] > 0]
+            taken = [cls for cls in asked if simulated.quota(cls)[0][-1] > 0]
             settling.restore(groups, standing)
             if taken:
                 found.append((facts.id, taken))

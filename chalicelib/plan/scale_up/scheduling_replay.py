@@ -86,25 +86,25 @@ class _Chance:
 
 class _Stage:
     def __init__(self, settling: FinalPlacer) -> None:
-        self.settling, self.floor = settling, settling.floor
-        classes = self.floor.classes
+        self.settling, self.simulated = settling, settling.simulated
+        classes = self.simulated.classes
         queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
-        able = {cls: bool(self.floor.static(cls).any()) and not self.floor.nowhere(cls) for cls, _ in queue}
+        able = {cls: bool(self.simulated.static(cls).any()) and not self.simulated.nowhere(cls) for cls, _ in queue}
         self.turns = [
             Turn(cls, classes[cls].priority or 0, pod.created, at) for at, (cls, pod) in enumerate(queue) if able[cls]
         ]
-        self.new: Ints = np.arange(self.floor.base, len(self.floor.table))
-        self.opens = self.floor.open[self.new].copy()
+        self.new: Ints = np.arange(self.simulated.base, len(self.simulated.table))
+        self.opens = self.simulated.open[self.new].copy()
         self.score = _Score(settling)
 
     def outcomes(self) -> list[ReplayOutcome]:
         """Return the first few outcomes, and more if these show that pods compete."""
-        settling, floor = self.settling, self.floor
+        settling, simulated = self.settling, self.simulated
         if not self.turns or len(self.turns) > _PODS or not settling.small:
             return []
-        standing = floor.standing()
-        floor.rollback(settling.mark)
-        early = floor.standing()
+        standing = simulated.standing()
+        simulated.rollback(settling.mark)
+        early = simulated.standing()
         found: list[ReplayOutcome] = []
         for number in range(_FIRST + _MORE):
             if settling.late() or (number == _FIRST and not self._contested(found)):
@@ -112,10 +112,10 @@ class _Stage:
             found.append(self.outcome(number))
         if found:
             found += [self.first_fit(standing, order) for order in self._orders()]
-        floor.rollback(0)
-        floor.put_all(early)
-        settling.mark = floor.checkpoint()
-        floor.put_all(standing)
+        simulated.rollback(0)
+        simulated.put_all(early)
+        settling.mark = simulated.checkpoint()
+        simulated.put_all(standing)
         return found
 
     def _contested(self, found: Sequence[ReplayOutcome]) -> bool:
@@ -128,7 +128,7 @@ class _Stage:
     def _orders(self) -> list[Ints]:
         """Return ranks of rows for first fit: in row order, and with new nodes sorted by their groups' names."""
         named = sorted(self.new.tolist(), key=self.settling.new.__getitem__)
-        ranks: Ints = np.arange(len(self.floor.table))
+        ranks: Ints = np.arange(len(self.simulated.table))
         if named == self.new.tolist():
             return [ranks]
         by_name = ranks.copy()
@@ -137,7 +137,7 @@ class _Stage:
 
     def first_fit(self, standing: Placements, ranks: Ints) -> ReplayOutcome:
         """Place only the pods of the plan, in queue order, each on the node of the lowest rank that takes it."""
-        floor = self.floor
+        simulated = self.simulated
         left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
         planned = []
         for turn in sorted(self.turns, key=lambda turn: turn.at):
@@ -147,20 +147,20 @@ class _Stage:
         self._clear()
         waiting = self._place(planned, ranks)
         for at, is_open in enumerate(self.opens):
-            floor.restore_node(int(self.new[at]), is_open=bool(is_open))
+            simulated.restore_node(int(self.new[at]), is_open=bool(is_open))
         self._place(waiting, ranks)
-        return ReplayOutcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
+        return ReplayOutcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in simulated.standing().items()}), ())
 
     def _clear(self) -> None:
         """Remove all placements and the new nodes."""
-        self.floor.rollback(0)
+        self.simulated.rollback(0)
         for row in self.new.tolist():
-            self.floor.close(row)
-            self.floor.remove_node(row)
+            self.simulated.close(row)
+            self.simulated.remove_node(row)
 
     def outcome(self, number: int) -> ReplayOutcome:
         """Simulate one order. Every second one makes the new nodes ready one after another."""
-        floor, draw = self.floor, _Chance(number)
+        simulated, draw = self.simulated, _Chance(number)
         self._clear()
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
         self.score.begin(noise)
@@ -168,10 +168,10 @@ class _Stage:
         order = draw.shuffled(range(len(self.new)))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
             for at in batch:
-                floor.restore_node(int(self.new[at]), is_open=bool(self.opens[at]))
+                simulated.restore_node(int(self.new[at]), is_open=bool(self.opens[at]))
             if waiting:
                 waiting = self._place(self._queue(draw, number, waiting), draw)
-        served = Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()})
+        served = Counter({cls: int(counts.sum()) for cls, (_, counts) in simulated.standing().items()})
         crowd = self.score.crowd
         return ReplayOutcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
@@ -200,36 +200,36 @@ class _Stage:
     def _place(self, queue: Sequence[Turn], draw: _Chance | Ints) -> list[Turn]:
         """Place each pod on the node with the best score, in rounds until nothing changes, or on the node of the lowest
         rank."""
-        floor, waiting = self.floor, list(queue)
+        simulated, waiting = self.simulated, list(queue)
         full: dict[int, int] = {}
         while True:
             left: list[Turn] = []
             for turn in waiting:
-                if full.get(turn.cls) == floor.generation:
+                if full.get(turn.cls) == simulated.generation:
                     left.append(turn)
                     continue
-                rows = _takers(turn.cls, floor)
+                rows = _takers(turn.cls, simulated)
                 if not len(rows):
-                    full[turn.cls] = floor.generation
+                    full[turn.cls] = simulated.generation
                     left.append(turn)
                     continue
                 if isinstance(draw, _Chance):
                     row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
                 else:
                     row = int(rows[draw[rows].argmin()])
-                floor.put_one(turn.cls, row)
+                simulated.put_one(turn.cls, row)
                 self.score.put(turn.cls, row)
-            if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):
+            if len(left) == len(waiting) or not any(simulated.needs(turn.cls) is not None for turn in left):
                 return left
             waiting = left
 
 
-def _takers(cls: int, floor: SimulatedCluster) -> Ints:
+def _takers(cls: int, simulated: SimulatedCluster) -> Ints:
     """Return all rows that take one more pod of a class; a quota would name only the first rows of each domain."""
-    fits = floor.capacity(cls) > 0
-    needs = floor.needs(cls)
+    fits = simulated.capacity(cls) > 0
+    needs = simulated.needs(cls)
     if needs is not None and fits.any():
-        fits = fits & floor.rows.open(cls, needs)
+        fits = fits & simulated.rows.open(cls, needs)
     found: Ints = fits.nonzero()[0]
     return found
 
@@ -238,8 +238,8 @@ class _Score:
     """kube-scheduler's scores, as far as they affect the choice among the nodes of one plan."""
 
     def __init__(self, settling: FinalPlacer) -> None:
-        self.floor = settling.floor
-        table = self.floor.table
+        self.simulated = settling.simulated
+        table = self.simulated.table
         self.columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
         self.have: Floats = np.maximum(table.allocatable[:, self.columns], 1).astype(np.float64)
         self.zones, zones = table.label(_ZONE_LABEL)
@@ -265,12 +265,12 @@ class _Score:
         own[row] += 1
 
     def _kin(self, cls: int) -> tuple[str, Owner | int]:
-        pod = self.floor.classes[cls]
+        pod = self.simulated.classes[cls]
         return pod.namespace, cls if pod.owner is None else pod.owner
 
     def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
         """Return one of the rows with the best score, at random."""
-        table = self.floor.table
+        table = self.simulated.table
         need = table.columns.need(cls)[self.columns]
         left = (table.free[rows][:, self.columns] - need) / self.have[rows]
         score = left.mean(axis=1) * 100.0 if self.columns else np.zeros(len(rows))
@@ -287,13 +287,15 @@ class _Score:
 
     def _spread(self, cls: int, rows: Ints) -> Floats | float:
         """Score the spread of a class over hosts and zones, or by its own constraints if it has any."""
-        counters = self.floor.society.soft_spread(cls)
+        counters = self.simulated.constraints.soft_spread(cls)
         raw: Floats = np.zeros(len(rows))
         if counters:
             for counter, key in counters:
-                codes, values = self.floor.table.label(key)
-                raw = raw + np.append(self.floor.rows.domains(counter, key), 0)[codes[rows]] * np.log(len(values) + 2)
-        elif self.floor.classes[cls].spread or (own := self.own.get(self._kin(cls))) is None:
+                codes, values = self.simulated.table.label(key)
+                raw = raw + np.append(self.simulated.rows.domains(counter, key), 0)[codes[rows]] * np.log(
+                    len(values) + 2
+                )
+        elif self.simulated.classes[cls].spread or (own := self.own.get(self._kin(cls))) is None:
             return 0.0
         else:
             zones = np.bincount(self.zones + 1, weights=own, minlength=self.count + 1)
@@ -305,7 +307,7 @@ class _Score:
     def _soft(self, cls: int) -> Floats | None:
         """Score preferred node affinity and PreferNoSchedule taints, which do not change."""
         if cls not in self.soft:
-            pod, nodes = self.floor.classes[cls], self.floor.table.nodes
+            pod, nodes = self.simulated.classes[cls], self.simulated.table.nodes
             met = (
                 [
                     sum(each.weight for each in pod.preferred_nodes if each.term.matches(node.name, node.labels))

@@ -33,17 +33,17 @@ class ScaleUpSearch:
     """
 
     def __init__(
-        self, world: ClusterState, floor: SimulatedCluster, situation: ExpanderContext, watch: TimeBudget
+        self, state: ClusterState, simulated: SimulatedCluster, situation: ExpanderContext, budget: TimeBudget
     ) -> None:
-        self.world, self.floor, self.situation, self.watch = world, floor, situation, watch
-        self.ledger = ResourceLimiter(world)
-        self.candidates = Candidates(world, floor, self.ledger)
+        self.state, self.simulated, self.situation, self.budget = state, simulated, situation, budget
+        self.ledger = ResourceLimiter(state)
+        self.candidates = Candidates(state, simulated, self.ledger)
         self.grown: dict[str, int] = {}
         self.group_of: dict[str, str] = {}  # name of a planned node -> its group
         self.first: dict[str, Option] = {}
         self.stops: dict[str, Reason] = {}
         self.notes: dict[object, Reason] = {}
-        self._likeness = Likeness(floor.classes, world.options)
+        self._likeness = Likeness(simulated.classes, state.options)
         self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
         self._mates: dict[str, list[NodeGroupState]] = {}  # pool -> its groups that may scale up
         for facts in self.candidates.able:
@@ -56,14 +56,14 @@ class ScaleUpSearch:
     def search(self, asks: Sequence[PodRequest], *, mixed: bool = True) -> list[PodRequest]:
         """Take the best option until there is none; returns the unplaced pods. mixed: let least-cost buy first, if the
         chain names it."""
-        left, mark = list(asks), self.floor.checkpoint()
-        if mixed and LEAST_COST in self.world.options.expander:
+        left, mark = list(asks), self.simulated.checkpoint()
+        if mixed and LEAST_COST in self.state.options.expander:
             left = self._mix(left)
         while left and not self._late():
             options = self.options(left)
             for option in options:
                 self.first.setdefault(option.group, option)
-            best, notes = choose_option(options, self.world.options.expander, self.situation)
+            best, notes = choose_option(options, self.state.options.expander, self.situation)
             self.notes.update((note.key, note) for note in notes)
             if best is None:
                 break
@@ -75,9 +75,9 @@ class ScaleUpSearch:
 
     def _late(self) -> bool:
         """Return whether the search must stop; every group that might have grown then reports that."""
-        late = self.watch.late()
+        late = self.budget.late()
         if late:
-            stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+            stop = Reason.of(ReasonCode.TIME_BUDGET, seconds=self.state.options.max_binpacking_time)
             self.stops.update((facts.id, stop) for facts in self.candidates.able)
         return late
 
@@ -85,13 +85,13 @@ class ScaleUpSearch:
         """After a limit has cut an option and the largest pods took its nodes: place all pods again in queue order on
         the nodes of the simulated cluster, if more pods find a place that way. Cluster Autoscaler does so at the
         beginning of every loop."""
-        standing, before = self.floor.standing(), sum(ask.count for ask in left)
-        self.floor.rollback(mark)
+        standing, before = self.simulated.standing(), sum(ask.count for ask in left)
+        self.simulated.rollback(mark)
         now = [PodRequest(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
         if sum(ask.count for ask in now) < before:
             return now
-        self.floor.rollback(mark)
-        self.floor.put_all(standing)
+        self.simulated.rollback(mark)
+        self.simulated.put_all(standing)
         return left
 
     def _mix(self, asks: list[PodRequest]) -> list[PodRequest]:
@@ -99,7 +99,7 @@ class ScaleUpSearch:
         from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
         from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
 
-        limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
+        limit, prices = self.state.options.max_binpacking_time, self.state.policy.prices
         priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
         bought = (
             None
@@ -107,10 +107,10 @@ class ScaleUpSearch:
             else purchases(
                 {ask.cls: ask.count for ask in asks},
                 self.candidates,
-                self.floor,
+                self.simulated,
                 self.ledger,
                 prices,
-                lambda: self.watch.over(limit),
+                lambda: self.budget.over(limit),
                 self.grown,
                 [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)],
             )
@@ -121,11 +121,11 @@ class ScaleUpSearch:
             return asks
         done: dict[int, int] = {}
         for one in bought:
-            begin = len(self.floor.table)
+            begin = len(self.simulated.table)
             self.add(one.group, one.nodes)
             rows = np.arange(begin, begin + one.nodes)
             for cls, each in sorted(one.pods.items()):
-                self.floor.place(cls, rows, np.full(one.nodes, each, dtype=np.int64))
+                self.simulated.place(cls, rows, np.full(one.nodes, each, dtype=np.int64))
                 done[cls] = done.get(cls, 0) + each * one.nodes
         return [
             PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
@@ -135,7 +135,7 @@ class ScaleUpSearch:
 
     def cost(self) -> float:
         """Return the hourly cost of the new nodes; groups without a price count as 0."""
-        prices, groups = self.world.policy.prices, self.world.groups
+        prices, groups = self.state.policy.prices, self.state.groups
         return sum(
             nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
             for group, nodes in sorted(self.grown.items())
@@ -144,11 +144,11 @@ class ScaleUpSearch:
     def options(self, asks: Sequence[PodRequest]) -> list[Option]:
         """Return what every group could do for these pods."""
         found: list[Option] = []
-        limit = self.world.options.max_binpacking_time
+        limit = self.state.options.max_binpacking_time
         for row, facts in enumerate(self.candidates.able):
             if facts.id in self._barren:
                 continue
-            if row and (self.watch.over(limit) or limit == 0):
+            if row and (self.budget.over(limit) or limit == 0):
                 self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
                 continue
             option = self._option(row, facts, asks)
@@ -166,7 +166,7 @@ class ScaleUpSearch:
             return None
         packing = self._pack(facts, fitting, allowance.nodes)
         if packing.out_of_time:
-            limit = self.world.options.max_nodegroup_binpacking_duration
+            limit = self.state.options.max_nodegroup_binpacking_duration
             self.stops[facts.id] = Reason.of(ReasonCode.TIME_BUDGET, seconds=limit)
         self._cut.discard(facts.id)
         if packing.refused:
@@ -177,7 +177,7 @@ class ScaleUpSearch:
         atomic = facts.group.options.zero_or_max
         requested: dict[str, int] = {}
         for cls, count in packing.placed.items():
-            for name, amount in self.floor.classes[cls].requests.items():
+            for name, amount in self.simulated.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
         return Option(
             facts.id,
@@ -185,7 +185,7 @@ class ScaleUpSearch:
             packing.placed,
             facts.template.node,
             requested,
-            preference(packing.placed, facts.template.node, self.floor),
+            preference(packing.placed, facts.template.node, self.simulated),
             packing.order,
         )
 
@@ -193,7 +193,9 @@ class ScaleUpSearch:
         """Estimate, reusing the estimate of groups whose new nodes are equal for these pods."""
         shape = self.candidates.shapes[facts.id]
         labels = shape.template.node.labels
-        keys = sorted({key for ask in asks if (needs := self.floor.needs(ask.cls)) is not None for key in needs.keys})
+        keys = sorted(
+            {key for ask in asks if (needs := self.simulated.needs(ask.cls)) is not None for key in needs.keys}
+        )
         key = (
             shape.free.tobytes(),
             shape.ports,
@@ -202,17 +204,17 @@ class ScaleUpSearch:
             limit,
             tuple((ask.cls, ask.count) for ask in asks),
             tuple(labels.get(name) for name in keys),
-            self.floor.generation if keys else -1,
+            self.simulated.generation if keys else -1,
         )
         found = self._packed.get(key)
         if found is None:
-            found = self._packed[key] = estimate(shape, asks, self.floor, limit, self._alarm())
+            found = self._packed[key] = estimate(shape, asks, self.simulated, limit, self._alarm())
         return found
 
     def _alarm(self) -> Callable[[], bool]:
         """Return a function that reports when the time limit for one group, started now, is over; 0: no limit."""
-        limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
-        return lambda: (limit > 0 and self.watch.spent() - started > limit) or self.watch.late()
+        limit, started = self.state.options.max_nodegroup_binpacking_duration, self.budget.spent()
+        return lambda: (limit > 0 and self.budget.spent() - started > limit) or self.budget.late()
 
     def _beside(self, facts: NodeGroupState, asks: Sequence[PodRequest]) -> int:
         """Return how much of an increase similar groups could take."""
@@ -227,7 +229,7 @@ class ScaleUpSearch:
         pool = facts.group.pool
         mates = self._mates.get(pool.id, []) if pool is not None else []
         others = [other for other in mates if other.group.rank == facts.group.rank and other.id != facts.id]
-        if self.world.options.balance_similar_node_groups:
+        if self.state.options.balance_similar_node_groups:
             apart = {other.id for other in mates}
             others += [other for other in self.candidates.able if other.id not in apart]
         if not others:
@@ -238,10 +240,10 @@ class ScaleUpSearch:
 
     def _take(self, option: Option, asks: list[PodRequest]) -> list[PodRequest]:
         """Add an option's nodes and pods to the simulated cluster; returns the unplaced pods."""
-        facts = self.world.groups[option.group]
+        facts = self.state.groups[option.group]
         shares = [(option.group, option.nodes)]
         similar = self._similar(facts, list(option.pods))
-        if similar or self.world.options.balance_similar_node_groups:
+        if similar or self.state.options.balance_similar_node_groups:
             shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
         if not any(self._most(group) for group, _ in shares):
             shares = [(option.group, option.nodes)]  # the other groups already have their share of this scale-up
@@ -253,7 +255,7 @@ class ScaleUpSearch:
         if not any(done.values()):
             self._barren.add(option.group)
         for ask in asks:
-            if self.floor.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
+            if self.simulated.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
                 done[ask.cls] = done.get(ask.cls, 0) + self._fill(PodRequest(ask.cls, ask.count - done.get(ask.cls, 0)))
         return [
             PodRequest(ask.cls, ask.count - done.get(ask.cls, 0), ask.first)
@@ -263,14 +265,14 @@ class ScaleUpSearch:
 
     def _most(self, group: str) -> int:
         """Return how many more nodes a group may get without balancing."""
-        return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
+        return self.ledger.allowance(self.state.groups[group], self.grown.get(group, 0)).nodes
 
     def _fill(self, ask: PodRequest) -> int:
-        return sum(count for _, count in self.floor.place_first_fit(ask.cls, ask.count))
+        return sum(count for _, count in self.simulated.place_first_fit(ask.cls, ask.count))
 
     def add(self, group: str, nodes: int) -> None:
         """Add `count` empty new nodes to a group."""
-        self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.world.groups[group].group)
+        self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.state.groups[group].group)
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
@@ -280,13 +282,13 @@ class ScaleUpSearch:
         names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
         self.group_of.update(dict.fromkeys(names, group))
         free = np.repeat(shape.free[None, :], nodes, axis=0)
-        self.floor.extend(
+        self.simulated.extend(
             renamed(shape.template.node, names), free, shape.template.daemons, shape.template.volume_limits
         )
 
     def undo_scale_up(self, group: str, nodes: int) -> None:
         """Remove `count` planned nodes from a group; the caller clears the simulated cluster."""
-        self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.world.groups[group].group)
+        self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.state.groups[group].group)
         self.grown[group] -= nodes
 
     def redo_scale_up(self, group: str, nodes: int) -> None:

@@ -25,22 +25,22 @@ from chalicelib.plan.tables.node_table import NodeTable, ResourceColumns
 _UPCOMING = 10_000
 
 
-def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns) -> SimulatedCluster:
+def build(state: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColumns) -> SimulatedCluster:
     """Build the simulated cluster of real and upcoming nodes with the pods that occupy them."""
-    snapshot, options = world.snapshot, world.options
-    late = {name for name, kind in world.buckets.items() if kind is Bucket.NOT_STARTED and name in world.group_of}
+    snapshot, options = state.snapshot, state.options
+    late = {name for name, kind in state.buckets.items() if kind is Bucket.NOT_STARTED and name in state.group_of}
     real = sorted((node for node in snapshot.nodes if node.name not in late), key=attrgetter("name"))
-    coming = _upcoming(world)
+    coming = _upcoming(state)
     table = NodeTable([*real, *(node for node, _ in coming)], columns)
     # What a malformed pod requests is unknown, so its node offers no room.
     unknown = {gap.node for gap in snapshot.gaps if gap.node}
-    unready = {name for name, kind in world.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
-    held, barred = _held(world)
-    closed = world.leaving | unknown | unready | barred
+    unready = {name for name, kind in state.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
+    held, barred = _held(state)
+    closed = state.leaving | unknown | unready | barred
     is_open: Bools = np.fromiter(
         (not node.unschedulable and node.name not in closed for node in table.nodes), dtype=np.bool_, count=len(table)
     )
-    rows, classes, dying = _occupying(world, nominated, table)
+    rows, classes, dying = _occupying(state, nominated, table)
     daemons = [(at, cls) for at, (_, template) in enumerate(coming, start=len(real)) for cls in template.daemons]
     rows = np.concatenate([rows, np.array([at for at, _ in daemons], dtype=np.int64)])
     classes = np.concatenate([classes, np.array([cls for _, cls in daemons], dtype=np.int64)])
@@ -51,11 +51,11 @@ def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColu
         classes=snapshot.classes,
         counting=counting,
         volumes=Volumes(snapshot),
-        society=PodConstraintTable(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
+        constraints=PodConstraintTable(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
         unsure=NotSimulated(snapshot.classes, options),
     )
     limits = [parts.volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in coming]
-    floor = SimulatedCluster(
+    simulated = SimulatedCluster(
         table,
         is_open,
         parts,
@@ -64,33 +64,33 @@ def build(world: ClusterState, nominated: tuple[Pod, ...], columns: ResourceColu
         nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated],
     )
     for row in table.overfull:
-        floor.close(row)
+        simulated.close(row)
     too_much = "its pods ask for more than can be counted"
-    floor.held = {**held, **{table.nodes[row].name: too_much for row in table.overfull}}
-    return floor
+    simulated.held = {**held, **{table.nodes[row].name: too_much for row in table.overfull}}
+    return simulated
 
 
-def _held(world: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
+def _held(state: ClusterState) -> tuple[dict[str, str], frozenset[str]]:
     """Return the blocked nodes, those with a pod that exceeds a reading limit, with the reasons; and which of them may
     repel other pods by the unread part of that pod."""
-    classes, options = world.snapshot.classes, world.options
+    classes, options = state.snapshot.classes, state.options
     excess = [bool(cls.excess) and not is_expendable(cls, options) for cls in classes]
     if not any(excess):
         return {}, frozenset()
     held: dict[str, str] = {}
     barred: set[str] = set()
-    for pod in world.snapshot.pods:
+    for pod in state.snapshot.pods:
         if pod.node and excess[pod.cls]:
             held.setdefault(pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}")
             barred.update({pod.node} if classes[pod.cls].excess_bars else ())
     return held, frozenset(barred)
 
 
-def _occupying(world: ClusterState, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
+def _occupying(state: ClusterState, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
     """Return row, class and terminating flag of every pod that takes room, in any order."""
-    index, occupancy, classes = table.index, world.occupancy, world.snapshot.classes
-    row_of = np.array([*(index.get(node.name, -1) for node in world.snapshot.nodes), -1], dtype=np.int64)
-    expendable = np.array([*(is_expendable(cls, world.options) for cls in classes), False], dtype=np.bool_)
+    index, occupancy, classes = table.index, state.occupancy, state.snapshot.classes
+    row_of = np.array([*(index.get(node.name, -1) for node in state.snapshot.nodes), -1], dtype=np.int64)
+    expendable = np.array([*(is_expendable(cls, state.options) for cls in classes), False], dtype=np.bool_)
     rows = row_of[occupancy.where]
     keep = (rows >= 0) & ~expendable[occupancy.cls]
     rows, kinds, dying = rows[keep], occupancy.cls[keep], occupancy.dying[keep]
@@ -102,10 +102,10 @@ def _occupying(world: ClusterState, nominated: tuple[Pod, ...], table: NodeTable
     )
 
 
-def _upcoming(world: ClusterState) -> list[tuple[Node, Template]]:
+def _upcoming(state: ClusterState) -> list[tuple[Node, Template]]:
     """Return one copy of the group's template per upcoming node."""
     coming: list[tuple[Node, Template]] = []
-    for _, facts in sorted(world.groups.items()):
+    for _, facts in sorted(state.groups.items()):
         if facts.template is not None:
             names = [f"upcoming-{at}-for-{facts.id}" for at in range(min(facts.upcoming, _UPCOMING))]
             coming += [(node, facts.template) for node in renamed(facts.template.node, names)]

@@ -14,7 +14,7 @@ from chalicelib.plan.state.pending_pods import PodBatch
 
 
 def place(
-    floor: SimulatedCluster,
+    simulated: SimulatedCluster,
     queue: Sequence[PodBatch],
     stop: Callable[[], bool] = lambda: False,
     *,
@@ -27,16 +27,16 @@ def place(
         left: list[PodBatch] = []
         full: dict[int, int] = {}  # class -> the simulated cluster's generation when it found no room
         for demand in waiting:
-            if full.get(demand.cls) == floor.generation or stop() or floor.late():
+            if full.get(demand.cls) == simulated.generation or stop() or simulated.late():
                 left.append(demand)
                 continue
-            at = sum(count for _, count in floor.place_first_fit(demand.cls, len(demand.pods), around=around))
+            at = sum(count for _, count in simulated.place_first_fit(demand.cls, len(demand.pods), around=around))
             if at < len(demand.pods):
                 left.append(PodBatch(demand.cls, demand.pods[at:], demand.counts))
-                full[demand.cls] = floor.generation
-        if floor.late():
+                full[demand.cls] = simulated.generation
+        if simulated.late():
             return tuple(left)
-        retry = [demand for demand in left if floor.needs(demand.cls) is not None]
+        retry = [demand for demand in left if simulated.needs(demand.cls) is not None]
         if not retry or sum(len(d.pods) for d in left) == sum(len(d.pods) for d in waiting):
             return tuple(left)
         waiting = left

@@ -47,7 +47,7 @@ class ConstraintState(msgspec.Struct, frozen=True):
     """The constraint state of the simulated cluster: rules between pods, volumes, and what is not simulated."""
 
     classes: tuple[PodClass, ...]
-    society: PodConstraintTable
+    constraints: PodConstraintTable
     counting: Counting
     volumes: Volumes
     unsure: NotSimulated
@@ -73,8 +73,8 @@ class SimulatedCluster:
         self.base = len(table)  # rows without planned nodes
         self.promised: dict[str, str] = {}  # node name -> a pending pod that is expected there
         self.spare: tuple[Spare, ...] = ()  # headroom; its pods are not placed here (plan/scale_up/headroom.py)
-        self.society, self.volumes, self.unsure, self.counting = (
-            parts.society,
+        self.constraints, self.volumes, self.unsure, self.counting = (
+            parts.constraints,
             parts.volumes,
             parts.unsure,
             parts.counting,
@@ -148,7 +148,7 @@ class SimulatedCluster:
     def quota(self, cls: int, *, moving: bool = False) -> tuple[Ints, bool]:
         """Return how many more pods of a class the rows may take at once, and whether to ask again afterwards."""
         counts = self.capacity(cls, moving=moving)
-        needs, again = self.society.needs(cls), False
+        needs, again = self.constraints.needs(cls), False
         if needs is not None and counts.any():
             counts, again = self.rows.quota(cls, needs, counts)
         most = self.volumes.most(cls) if self.volumes.concerns(cls) else None
@@ -161,7 +161,7 @@ class SimulatedCluster:
         found = self.nowhere(cls) or predicates.reasons(cls, self.classes[cls], self.table, row)
         if not found and self.volumes.concerns(cls):
             found = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
-        needs = None if found else self.society.needs(cls)
+        needs = None if found else self.constraints.needs(cls)
         return found or (self.rows.reasons(cls, needs, row) if needs is not None else ())
 
     def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
@@ -360,7 +360,7 @@ class SimulatedCluster:
 
     def needs(self, cls: int) -> PodConstraints | None:
         """Return the constraints of a class on other pods; None for most classes."""
-        return self.society.needs(cls)
+        return self.constraints.needs(cls)
 
     def close(self, row: int, *, is_open: bool = False) -> None:
         """Close a row for further pods, or open it again."""

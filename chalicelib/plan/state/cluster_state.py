@@ -242,7 +242,7 @@ class _Facts:
         )
         missing = _missing(group, mine, counts, lost + asked + len(unknown))
         zone = zone_of(nodes, template.node if template is not None else None)
-        sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
+        unhealthy = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return NodeGroupState(
             group=group,
             memory=mine,
@@ -263,8 +263,8 @@ class _Facts:
             growing=growing,
             backed_off=backed_off,
             missing=missing,
-            healthy=sick is None,
-            frozen=sick,
+            healthy=unhealthy is None,
+            frozen=unhealthy,
             zone=zone,
             held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
         )

@@ -33,10 +33,10 @@ def health_of(
     affect health. Figures that come from groups (instances, upcoming nodes) are left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
     unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
-    sick = exceeds(sum(node.name in managed for node in unready), len(managed), options)
+    unhealthy = exceeds(sum(node.name in managed for node in unready), len(managed), options)
     offers = [node.capacity or node.allocatable for node in nodes]
     return Health(
-        healthy=not sick,
+        healthy=not unhealthy,
         registered=len(buckets),
         ready=counts[Bucket.READY],
         unready=len(unready),

@@ -44,16 +44,16 @@ class PendingPods(msgspec.Struct, frozen=True):
     hold: Reason | None = None  # why removals are blocked as well
 
 
-def collect_pending_pods(world: ClusterState) -> PendingPods:
+def collect_pending_pods(state: ClusterState) -> PendingPods:
     """Sort all pods without a node, and the pods of nodes being drained."""
     wanted: list[Pod] = []
     bystanders: list[Pod] = []
     nominated: list[Pod] = []
     ignored: dict[tuple[int, Reason | str], tuple[Reason, list[str]]] = {}
-    for node in sorted(world.leaving):
-        wanted += [pod for pod in world.occupancy.on(node) if _comes_back(pod, world.snapshot.classes[pod.cls])]
-    for pod in world.occupancy.waiting():
-        reason = _reason(pod, world.snapshot.classes[pod.cls], world.options, world.now)
+    for node in sorted(state.leaving):
+        wanted += [pod for pod in state.occupancy.on(node) if _comes_back(pod, state.snapshot.classes[pod.cls])]
+    for pod in state.occupancy.waiting():
+        reason = _reason(pod, state.snapshot.classes[pod.cls], state.options, state.now)
         if reason is None:
             wanted.append(pod)
             continue
@@ -62,12 +62,12 @@ def collect_pending_pods(world: ClusterState) -> PendingPods:
         elif reason.code in _BYSTANDERS:
             bystanders.append(pod)
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
-    waiting = _too_fresh(wanted, world)
+    waiting = _too_fresh(wanted, state)
     if waiting is not None:
         ignored[(-1, "waiting")] = (waiting, [pod.key for pod in wanted])
         wanted = []
     return PendingPods(
-        queue=tuple(_queue(wanted, bystanders, world.snapshot.classes)),
+        queue=tuple(_queue(wanted, bystanders, state.snapshot.classes)),
         nominated=tuple(nominated),
         hold=waiting,
         ignored=tuple(IgnoredPods(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),
@@ -127,23 +127,23 @@ def _comes_back(pod: Pod, cls: PodClass) -> bool:
     return not pod.deleted and not cls.mirror and not cls.is_daemonset and cls.owner is not None
 
 
-def _too_fresh(wanted: list[Pod], world: ClusterState) -> Reason | None:
+def _too_fresh(wanted: list[Pod], state: ClusterState) -> Reason | None:
     """Return a reason if all pods are very new: the planner waits briefly so that a Deployment can finish creating its
     pods."""
     pending = [pod for pod in wanted if not pod.node]
-    if not pending or world.options.bypassed_scheduler_names:
+    if not pending or state.options.bypassed_scheduler_names:
         return None
     oldest = min(pending, key=lambda pod: pod.created)
-    gpu = any(name in world.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES)
-    wait, age = _SETTLE_GPU if gpu else _SETTLE, world.now - oldest.created
+    gpu = any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES)
+    wait, age = _SETTLE_GPU if gpu else _SETTLE, state.now - oldest.created
     return Reason.of(ReasonCode.WAITING_FOR_MORE, age=max(0, int(age)), wait=wait) if age < wait else None
 
 
 def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[PodBatch]:
     """Return batches of consecutive pods of one class, in the scheduler's order."""
-    everybody = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
-    everybody.sort(
+    ordered = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
+    ordered.sort(
         key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace, each[0].name)
     )
-    for (cls, counts), run in groupby(everybody, key=lambda each: (each[0].cls, each[1])):
+    for (cls, counts), run in groupby(ordered, key=lambda each: (each[0].cls, each[1])):
         yield PodBatch(cls, tuple(pod for pod, _ in run), counts)

@@ -28,12 +28,12 @@ class PoolFacts(msgspec.Struct, frozen=True):
     whole: bool = True
 
 
-def pools(world: ClusterState) -> dict[str, PoolFacts]:
+def pools(state: ClusterState) -> dict[str, PoolFacts]:
     """Return every pool by its id."""
     members: dict[str, list[str]] = {}
-    for name, facts in sorted(world.groups.items()):
+    for name, facts in sorted(state.groups.items()):
         members.setdefault(facts.group.pool.id if facts.group.pool else name, []).append(name)
-    return {name: _pool(name, groups, world) for name, groups in members.items()}
+    return {name: _pool(name, groups, state) for name, groups in members.items()}
 
 
 def rooms(groups: Mapping[str, NodeGroupState]) -> dict[str, int]:
@@ -74,12 +74,12 @@ class PoolNames:
     """Finds pools by any name that users and rules use. Create it once for many look-ups: rules can have thousands of
     names."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world, self._pools = world, pools(world)
+    def __init__(self, state: ClusterState) -> None:
+        self._state, self._pools = state, pools(state)
         self._called: dict[str, dict[str, list[str]]] = {}  # other name -> pool -> the groups with that name
         for pool in self._pools.values():
             for group in pool.groups:
-                for name in {pool.name, *world.groups[group].group.aliases} - {""}:
+                for name in {pool.name, *state.groups[group].group.aliases} - {""}:
                     self._called.setdefault(name, {}).setdefault(pool.id, []).append(group)
 
     def find(self, name: str) -> PoolFacts | None:
@@ -89,24 +89,24 @@ class PoolNames:
         """
         if name in self._pools:
             return self._pools[name]
-        if name in self._world.groups:
-            return _pool(name, [name], self._world)
+        if name in self._state.groups:
+            return _pool(name, [name], self._state)
         meant = self._called.get(name, {})
         if len(meant) != 1:
             return None
         ((pool, groups),) = meant.items()
         whole = self._pools[pool]
         alone = len(groups) == 1 and len(whole.groups) > 1
-        return _pool(groups[0], groups, self._world) if alone else whole
+        return _pool(groups[0], groups, self._state) if alone else whole
 
 
-def resolve(name: str, world: ClusterState) -> PoolFacts | None:
+def resolve(name: str, state: ClusterState) -> PoolFacts | None:
     """Run `Names.find` for one name."""
-    return PoolNames(world).find(name)
+    return PoolNames(state).find(name)
 
 
-def _pool(name: str, groups: list[str], world: ClusterState) -> PoolFacts:
-    facts = [world.groups[group] for group in groups]
+def _pool(name: str, groups: list[str], state: ClusterState) -> PoolFacts:
+    facts = [state.groups[group] for group in groups]
     shared = facts[0].group.pool
     if shared is None or name != shared.id:
         (only,) = facts

@@ -16,28 +16,28 @@ from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState, bu
 from chalicelib.plan.state.readiness import Bucket
 
 
-def resolve_scale_up_requests(world: ClusterState) -> ClusterState:
+def resolve_scale_up_requests(state: ClusterState) -> ClusterState:
     """Return the cluster state with requests that were fulfilled or timed out, and with back-off that has begun or
     ended."""
-    judged = {facts.id: _Judge(facts, world) for facts in world.groups.values() if not facts.group.error}
-    changed = {name: judge.memory for name, judge in judged.items() if judge.memory != world.groups[name].memory}
+    judged = {facts.id: _Judge(facts, state) for facts in state.groups.values() if not facts.group.error}
+    changed = {name: judge.memory for name, judge in judged.items() if judge.memory != state.groups[name].memory}
     if not changed:
-        return world
-    memory = msgspec.structs.replace(world.memory, groups={**world.memory.groups, **changed})
+        return state
+    memory = msgspec.structs.replace(state.memory, groups={**state.memory.groups, **changed})
     timed_out = {name: judge.timed_out for name, judge in judged.items() if judge.timed_out is not None}
     return msgspec.structs.replace(
-        build_cluster_state(world.snapshot, world.policy, memory, world.now), timed_out=timed_out
+        build_cluster_state(state.snapshot, state.policy, memory, state.now), timed_out=timed_out
     )
 
 
 class _Judge:
     """Judges one group. memory: its next memory; timed_out: the request that timed out in this pass."""
 
-    def __init__(self, facts: NodeGroupState, world: ClusterState) -> None:
-        self.facts, self.world = facts, world
+    def __init__(self, facts: NodeGroupState, state: ClusterState) -> None:
+        self.facts, self.state = facts, state
         known = facts.memory
-        failed = _shifted(known.backoff, world.now)
-        if failed is not None and backoff.stale(failed, world.now, world.options):
+        failed = _shifted(known.backoff, state.now)
+        if failed is not None and backoff.stale(failed, state.now, state.options):
             failed = None
         self.timed_out: ScaleUpRequest | None = None
         request, failed = self._errors(self._sane(known.request), failed)
@@ -50,10 +50,10 @@ class _Judge:
     def _sane(self, request: ScaleUpRequest | None) -> ScaleUpRequest | None:
         """Return the request, without one from the future: a wrong clock wrote it, and it would keep its group waiting
         until then."""
-        now = self.world.now
+        now = self.state.now
         if request is None or request.since <= now:
             return request
-        return ScaleUpRequest(request.increase, now, now + provision_time(self.facts.group, self.world.options))
+        return ScaleUpRequest(request.increase, now, now + provision_time(self.facts.group, self.state.options))
 
     def _errors(
         self, request: ScaleUpRequest | None, failed: Backoff | None
@@ -66,7 +66,7 @@ class _Judge:
             return request, failed
         errors = [i.error for i in self.facts.group.instances if i.id in fresh and i.error]
         error = min(errors, key=lambda each: each.cls in backoff.FLAT, default=InstanceError(""))
-        failed = backoff.fail(failed, self.world.now, self.world.options, error.cls, error.code, error.message)
+        failed = backoff.fail(failed, self.state.now, self.state.options, error.cls, error.code, error.message)
         left = request.increase - len(fresh) if request is not None else 0
         return (msgspec.structs.replace(request, increase=left) if request is not None and left > 0 else None), failed
 
@@ -76,11 +76,11 @@ class _Judge:
         outstanding = self._outstanding(request)
         if outstanding <= 0 and not self.facts.counts[Bucket.NOT_STARTED]:
             return None, None if self._redeemed(request, failed) else failed
-        if outstanding <= 0 or request.expected_at >= self.world.now:
+        if outstanding <= 0 or request.expected_at >= self.state.now:
             return request, failed
         self.timed_out = request
         message = f"{outstanding} nodes did not join in time"
-        return None, backoff.fail(failed, self.world.now, self.world.options, "Unknown", "timeout", message)
+        return None, backoff.fail(failed, self.state.now, self.state.options, "Unknown", "timeout", message)
 
     def _redeemed(self, request: ScaleUpRequest, failed: Backoff | None) -> bool:
         """Return whether everything requested since the last failure has arrived; then the next failure of a flavour
@@ -91,9 +91,9 @@ class _Judge:
         """Return how many requested instances are not nodes yet. Back-off or lateness does not make one arrive: it is
         no longer upcoming, but the request is not fulfilled. A failed instance is not waited for, and one that was
         late before this request was made belongs to an earlier request."""
-        facts, world = self.facts, self.world
-        allowed, seen = provision_time(facts.group, world.options), world.memory.unregistered
-        before = sum(seen.get(machine, world.now) + allowed < request.since for machine in facts.long_unregistered)
+        facts, state = self.facts, self.state
+        allowed, seen = provision_time(facts.group, state.options), state.memory.unregistered
+        before = sum(seen.get(machine, state.now) + allowed < request.since for machine in facts.long_unregistered)
         return facts.target - len(facts.nodes) - len(facts.contested) - len(facts.failed) - before
 
 

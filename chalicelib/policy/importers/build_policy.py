@@ -36,7 +36,7 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
     and for settings of two clusters.
     """
     addon = _addon(found.addons)
-    rules, told = read_rules(found.objects, wanted.time_zone)
+    rules, reported = read_rules(found.objects, wanted.time_zone)
     cluster_id, clashes = _cluster_id(addon, wanted)
     name = wanted.name or (cluster_id if _LABEL.match(cluster_id) else "imported")
     warnings = [f"{other}: passed over" for other in found.others]
@@ -47,7 +47,7 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
                 "the vendor's add-on is switched on: switch it off (scaleUpUnscheduledPodEnabled, "
                 "scaleUpUtilizationEnabled, scaleDownEnabled) before the mode is active"
             )
-    warnings += [*told, *clashes]
+    warnings += [*reported, *clashes]
     if not wanted.name:
         warnings.append(f"the cluster is called {name}; --name says otherwise")
     scale_up = msgspec.structs.replace(
@@ -56,8 +56,7 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
     if found.objects:
         scale_up = msgspec.structs.replace(scale_up, horizontal_node_autoscalers=False)
         warnings.append(
-            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count a second time "
-            "beside these rules"
+            "scaleUp.horizontalNodeAutoscalers is false, so that the objects do not count in addition to these rules"
         )
     settings = {
         "clusterId": cluster_id,

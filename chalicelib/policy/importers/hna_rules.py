@@ -22,7 +22,7 @@ def read_rules(sources: Sequence[InputFile], time_zone: str) -> tuple[tuple[Rule
     Raises InputErrors with every mistake of every object, each with the file and the object's name.
     """
     problems: list[BadInput] = []
-    told: list[str] = []
+    reported: list[str] = []
     rules: dict[str, Rule] = {}
     seen: set[str] = set()
     for source in sources:
@@ -32,24 +32,24 @@ def read_rules(sources: Sequence[InputFile], time_zone: str) -> tuple[tuple[Rule
         if found.name and found.key in seen:
             problems.append(BadInput(where, "is given twice", "give each object once"))
         seen.add(found.key)
-        told += [f"{where}: {warning}" for warning in found.warnings]
+        reported += [f"{where}: {warning}" for warning in found.warnings]
         if found.disabled:
-            told.append(f"{where}: is disabled, so that its rules are not carried over")
+            reported.append(f"{where}: is disabled, so that its rules are not carried over")
         elif not found.problems:
-            _add(found, where, time_zone, rules, told)
+            _add(found, where, time_zone, rules, reported)
     if problems:
         raise InputErrors(tuple(problems))
-    return tuple(rules.values()), tuple(told)
+    return tuple(rules.values()), tuple(reported)
 
 
-def _add(found: RuleObject, where: str, time_zone: str, rules: dict[str, Rule], told: list[str]) -> None:
+def _add(found: RuleObject, where: str, time_zone: str, rules: dict[str, Rule], reported: list[str]) -> None:
     for rule in found.rules:
         if not rule.groups:
-            told.append(f"{where}: rule {rule.name}: has no target and is not carried over")
+            reported.append(f"{where}: rule {rule.name}: has no target and is not carried over")
             continue
         name = _name(rule.name, found.name, rules)
         if name != rule.name:
-            told.append(
+            reported.append(
                 f"{where}: rule {rule.name}: is called {name} in the policy, where names are unique and have "
                 "no spaces and slashes"
             )

@@ -17,7 +17,7 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError
 TOTAL_CAPACITY = "TotalCapacity"
 
 
-def shrink(context: AlicloudContext, operation: Operation) -> Outcome:
+def decrease_target(context: AlicloudContext, operation: Operation) -> Outcome:
     """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
 
     A group without a desired capacity has a target equal to its instances, so there is never anything to lower.

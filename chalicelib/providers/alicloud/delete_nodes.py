@@ -52,7 +52,7 @@ _LOOK_AGAIN = 5.0
 _LATE_POLLS = 6  # polls after an activity reports success while an instance is still listed, before the removal fails
 
 
-def remove(context: AlicloudContext, operation: Operation) -> Outcome:
+def delete_nodes(context: AlicloudContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
     targets = read_targets(operation)
     group = context.group(operation.spec.group)
@@ -68,7 +68,7 @@ def remove(context: AlicloudContext, operation: Operation) -> Outcome:
     return removal.run()
 
 
-def release(context: AlicloudContext, operation: Operation) -> bool:
+def cancel_delete(context: AlicloudContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError.
 
     There is nothing to undo, because ESS is not modified before the removal request."""

@@ -12,9 +12,9 @@ from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import AlicloudApi
 from chalicelib.providers.alicloud.client_factory import open_api
 from chalicelib.providers.alicloud.context import AlicloudContext
-from chalicelib.providers.alicloud.decrease_target import shrink
-from chalicelib.providers.alicloud.delete_nodes import release, remove
-from chalicelib.providers.alicloud.scale_up import grow, poll_growth
+from chalicelib.providers.alicloud.decrease_target import decrease_target
+from chalicelib.providers.alicloud.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.alicloud.scale_up import poll_growth, scale_up
 from chalicelib.providers.alicloud.settings import PROVIDER, AlicloudSettings, read_settings
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.base_provider import BaseProvider, ProviderActions
@@ -23,7 +23,12 @@ from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, poll=poll_growth, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
+    grow=scale_up,
+    poll=poll_growth,
+    remove=delete_nodes,
+    shrink=decrease_target,
+    release=cancel_delete,
+    permanent_conflict=PermanentConflict,
 )
 
 

@@ -34,7 +34,7 @@ _FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
 _CHANGE = "QuantityChangeInCapacity"
 
 
-def grow(context: AlicloudContext, operation: Operation) -> Outcome:
+def scale_up(context: AlicloudContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     bounds = context.bounds(operation.spec.group)
     if operation.spec.to_size <= operation.spec.from_size:
@@ -62,7 +62,7 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
     If the activity is unknown, the scale-up is called again and finds it."""
     name = operation.status.data.get(ACTIVITY, "")
     if not name:
-        return grow(context, operation)
+        return scale_up(context, operation)
     found = context.api.activities(operation.spec.group, ids=[name])
     return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
 

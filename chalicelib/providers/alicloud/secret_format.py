@@ -14,6 +14,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.providers.secret_fields import json_fields
 
 _PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
 # A field's letters in lower case, without dashes and underscores -> our field.
@@ -50,7 +51,7 @@ class SecretText(msgspec.Struct, frozen=True):
 
 def parse_secret(text: str, place: str) -> SecretText:
     """Parse JSON or an INI with a section [global]; raises BadInput naming the field, never its value."""
-    pairs = _json(text, place) if text.lstrip().startswith("{") else _ini(text, place)
+    pairs = json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _ini(text, place)
     found: dict[str, str] = {}
     for name, written in pairs:
         field = _FIELDS.get(_PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower())
@@ -71,16 +72,6 @@ def parse_secret(text: str, place: str) -> SecretText:
             raise BadInput(place, f"{name} is given twice with different values", "keep one of the two")
     secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
     return SecretText(**secrets, **found)  # type: ignore[arg-type]
-
-
-def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
-    try:
-        fields = msgspec.json.decode(text, type=dict[str, str | None])
-    except msgspec.ValidationError:
-        raise BadInput(place, "has a field that is not text", _FORM) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise BadInput(place, "is not complete JSON", _FORM) from None
-    return [(name, value) for name, value in fields.items() if value is not None]
 
 
 def _ini(text: str, place: str) -> Iterable[tuple[str, str]]:

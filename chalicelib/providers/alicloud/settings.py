@@ -17,8 +17,10 @@ from chalicelib.providers.alicloud.credential_mode import PLACE, Access, check_a
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
 from chalicelib.providers.settings_readers import (
     RESERVE,
+    GroupForm,
     address,
     calls_per_second,
+    entry_bounds,
     named_groups,
     node_spec,
     read_all,
@@ -58,7 +60,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     `--nodes=min:max:asg-id`, one per line); reservedCpu, reservedMemory, reservedEphemeralStorage; callsPerSecond; and
     those of Access. Each group comes either from `nodes` or from the policy's nodeGroups.
     """
-    readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
+    readers = _READERS | {"groups": lambda given: named_groups(given, groups, _GROUPS)}
     fields = read_all(settings, readers, KNOWN, PLACE)
     where = {"region": fields["region"], "network": fields.pop("network"), "overrides": fields.pop("overrides")}
     return msgspec.convert(fields | {"endpoints": where}, AlicloudSettings)
@@ -73,34 +75,8 @@ def parse_spec(text: str, place: str) -> AlicloudBounds:
     return AlicloudBounds(group, least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[AlicloudBounds, ...]:
-    entries = [each for each in groups if each.provider == PROVIDER]
-    found = named_groups(
-        nodes,
-        entries,
-        place=PLACE,
-        parse=parse_spec,
-        of_entry=_of_entry,
-        name=lambda bounds: bounds.id,
-        each="each scaling group",
-    )
-    if not found:
-        raise BadInput(
-            f"{PLACE}.nodes",
-            "no scaling group is named, and none is discovered",
-            "name them here as min:max:asg-…, or under nodeGroups",
-        )
-    return found
-
-
 def _of_entry(entry: GroupPolicy) -> AlicloudBounds:
-    place = f"nodeGroups: {entry.id}"
-    if entry.max is None:
-        raise BadInput(place, "has no max", "add max: the provider alicloud has no default for it")
-    least = entry.min or 0
-    if entry.max < least:
-        raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
-    return AlicloudBounds(entry.id, least, entry.max, entry.priority)
+    return AlicloudBounds(entry.id, *entry_bounds(entry), entry.priority)
 
 
 def _region(settings: Mapping[str, str]) -> str:
@@ -149,6 +125,15 @@ _ACCESS = {
     "metadataEndpoint": "metadata_endpoint",
     "ramRole": "ram_role",
 }
+_GROUPS = GroupForm(
+    provider=PROVIDER,
+    place=PLACE,
+    parse=parse_spec,
+    of_entry=_of_entry,
+    name=lambda bounds: bounds.id,
+    each="each scaling group",
+    none=("no scaling group is named, and none is discovered", "name them here as min:max:asg-…, or under nodeGroups"),
+)
 _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "region": _region,
     "network": _network,

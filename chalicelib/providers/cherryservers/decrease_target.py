@@ -8,7 +8,7 @@ from chalicelib.providers.cherryservers.context import CherryContext
 from chalicelib.providers.errors import InvalidRequest
 
 
-def shrink(context: CherryContext, operation: Operation) -> Outcome:
+def decrease_target(context: CherryContext, operation: Operation) -> Outcome:
     """A pool has no size apart from its machines: it is no larger than to_size, or it cannot be made so without
     deleting one (D18). Machines that never joined are discarded by name."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:

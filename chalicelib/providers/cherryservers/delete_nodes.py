@@ -51,7 +51,7 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
     code: str = ""
 
 
-def remove(context: CherryContext, operation: Operation) -> Outcome:
+def delete_nodes(context: CherryContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Deletes nothing if a target does not belong to the pool."""
     least = context.bounds(operation.spec.group).min
     definition, known = context.definition(operation.spec.group), _read(operation)
@@ -93,7 +93,7 @@ def _permitted(
         raise InvalidRequest(f"{operation.spec.group}: {left} would be below the minimum {least}")
 
 
-def release(context: CherryContext, operation: Operation) -> bool:
+def cancel_delete(context: CherryContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError.
 
     There is nothing to undo, because the vendor is not modified before a deletion. A target that names no server of the

@@ -13,19 +13,24 @@ from chalicelib.providers.base_provider import BaseProvider, ProviderActions
 from chalicelib.providers.cherryservers import node_groups
 from chalicelib.providers.cherryservers.client_factory import open_api
 from chalicelib.providers.cherryservers.context import CherryContext
-from chalicelib.providers.cherryservers.decrease_target import shrink
+from chalicelib.providers.cherryservers.decrease_target import decrease_target
 from chalicelib.providers.cherryservers.definition_reader import read_definitions
-from chalicelib.providers.cherryservers.delete_nodes import release, remove
+from chalicelib.providers.cherryservers.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.cherryservers.deleted_servers import DeletedServers
 from chalicelib.providers.cherryservers.joined_servers import lister
-from chalicelib.providers.cherryservers.scale_up import grow
+from chalicelib.providers.cherryservers.scale_up import scale_up
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
 from chalicelib.providers.cherryservers.token_source import open_tokens
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, poll=grow, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
+    grow=scale_up,
+    poll=scale_up,
+    remove=delete_nodes,
+    shrink=decrease_target,
+    release=cancel_delete,
+    permanent_conflict=PermanentConflict,
 )
 
 

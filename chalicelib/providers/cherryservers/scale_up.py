@@ -40,7 +40,7 @@ SENT_AGAIN = 3  # maximum repeated orders, each after the checks of WAITS
 _TRIES = 8
 
 
-def grow(context: CherryContext, operation: Operation) -> Outcome:
+def scale_up(context: CherryContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError. The first call only announces."""
     most = context.bounds(operation.spec.group).max
     order = _order(context, operation)

@@ -17,8 +17,10 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import format_duration, parse_duration
 from chalicelib.providers.settings_readers import (
     RESERVE,
+    GroupForm,
     address,
     calls_per_second,
+    entry_bounds,
     flag,
     named_groups,
     node_spec,
@@ -95,7 +97,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     createBootstrapTokens and bootstrapTokenLifetime; maxNodeProvisionTime; callsPerSecond; reservedCpu, reservedMemory,
     reservedEphemeralStorage. Each pool comes either from `nodes` or from the policy's nodeGroups.
     """
-    readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
+    readers = _READERS | {"groups": lambda given: named_groups(given, groups, _GROUPS)}
     return msgspec.convert(read_all(settings, readers, KNOWN, PLACE), CherrySettings)
 
 
@@ -117,34 +119,9 @@ def pool_name(name: str, place: str) -> str:
     return name
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[CherryBounds, ...]:
-    entries = [each for each in groups if each.provider == PROVIDER]
-    found = named_groups(
-        nodes,
-        entries,
-        place=PLACE,
-        parse=parse_spec,
-        of_entry=_of_entry,
-        name=lambda bounds: bounds.name,
-        each="each pool",
-    )
-    if not found:
-        raise BadInput(
-            f"{PLACE}.nodes",
-            "no pool is named, and none is discovered",
-            f"name them here like {_SPEC_FORM}, or under nodeGroups",
-        )
-    return found
-
-
 def _of_entry(entry: GroupPolicy) -> CherryBounds:
-    place = f"nodeGroups: {entry.id}"
-    if entry.max is None:
-        raise BadInput(place, "has no max", f"add max: the provider {PROVIDER} has no default for it")
-    least = entry.min or 0
-    if entry.max < least:
-        raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
-    return CherryBounds(pool_name(entry.id, place), least, entry.max, entry.priority)
+    least, most = entry_bounds(entry)
+    return CherryBounds(pool_name(entry.id, f"nodeGroups: {entry.id}"), least, most, entry.priority)
 
 
 def _credentials(settings: Mapping[str, str]) -> str:
@@ -234,6 +211,15 @@ def _seconds(key: str, text: str, least: float, most: float) -> float:
 
 
 _SOURCES = {"cloudConfig": "text", "cloudConfigSecret": "secret", "nodeGroupDefs": "mapping"}
+_GROUPS = GroupForm(
+    provider=PROVIDER,
+    place=PLACE,
+    parse=parse_spec,
+    of_entry=_of_entry,
+    name=lambda bounds: bounds.name,
+    each="each pool",
+    none=("no pool is named, and none is discovered", f"name them here like {_SPEC_FORM}, or under nodeGroups"),
+)
 _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "credentials_secret": _credentials,
     "cluster_name": _cluster_name,

@@ -53,7 +53,7 @@ class CapiState(msgspec.Struct, frozen=True):
         return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
 
 
-def read_world(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
+def read_capi_state(api: CapiApi, served: frozenset[str], namespaces: Sequence[str]) -> CapiState:
     """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
 
     The Clusters are optional: a role without the right to list them only causes a gap.

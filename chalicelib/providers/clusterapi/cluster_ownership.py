@@ -44,12 +44,12 @@ def own_cluster(
     specs: Sequence[Spec],
     discovered: Iterable[OwnCluster],
     keys: CapiAnnotations,
-    world: CapiState = _NOTHING,
+    state: CapiState = _NOTHING,
 ) -> Ours:
     """Return this cluster. discovered: the clusters of all resources that match the settings."""
-    cast = votes(nodes, world.machines, world.resources.get(POOL, ()), keys)
+    cast = votes(nodes, state.machines, state.resources.get(POOL, ()), keys)
     names = cluster_names(specs)
-    seen = {*discovered, *(each for each in map(_as_own, world.clusters) if _is_meant(each, specs))}
+    seen = {*discovered, *(each for each in map(_as_own, state.clusters) if _is_meant(each, specs))}
     found = _elected(cast, seen) if names is None else _configured(cast, seen, names)
     return Ours(found, () if isinstance(found, Doubt) else _odd(cast, found))
 

@@ -21,7 +21,7 @@ from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceSt
 from chalicelib.providers.errors import Conflict, InvalidRequest
 
 
-def shrink(context: CapiContext, operation: Operation) -> Outcome:
+def decrease_target(context: CapiContext, operation: Operation) -> Outcome:
     """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
     if not 0 <= operation.spec.to_size < operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not decrease the size")

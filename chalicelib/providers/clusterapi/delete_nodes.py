@@ -63,7 +63,7 @@ class _View(msgspec.Struct, frozen=True):
     machines: tuple[CapiMachine, ...]  # all Machines of the namespace
 
 
-def remove(context: CapiContext, operation: Operation) -> Outcome:
+def delete_nodes(context: CapiContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the group."""
     if operation.spec.group.startswith(f"{POOL}/"):
         return remove_from_pool(context, operation)
@@ -104,7 +104,7 @@ def _stalled(context: CapiContext, stands: Standing) -> str:
     return next((each.handle for each in stands.others if has_stalled(each.mark(keys) or "", now)), "")
 
 
-def release(context: CapiContext, operation: Operation) -> bool:
+def cancel_delete(context: CapiContext, operation: Operation) -> bool:
     """Remove our annotations from targets that are not to be deleted any more. Raises ProviderError.
 
     False if the size was lowered for them already, or if none of them is alive."""

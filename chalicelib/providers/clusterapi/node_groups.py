@@ -70,7 +70,7 @@ def is_paused(resource: CapiResource) -> bool:
 
 
 def make_groups(
-    world: CapiState,
+    state: CapiState,
     nodes: Sequence[Node],
     settings: CapiSettings,
     policies: Sequence[GroupPolicy],
@@ -85,21 +85,21 @@ def make_groups(
     meant = [
         (kind, resource)
         for kind in (SET, DEPLOYMENT, POOL)
-        for resource in world.resources.get(kind, ())
+        for resource in state.resources.get(kind, ())
         if is_meant(resource, settings)
     ]
     clusters = (OwnCluster(each.metadata.namespace, each.cluster(settings.keys)) for _, each in meant)
-    found = own_cluster(nodes, settings.specs, clusters, settings.keys, world)
+    found = own_cluster(nodes, settings.specs, clusters, settings.keys, state)
     own = found.cluster
     if isinstance(own, Doubt):
         doubt = MissingData(f"provider/{PROVIDER}", own.problem, affected_decisions=("every Cluster API node group",))
-        return Observed((), (doubt, *world.gaps))
+        return Observed((), (doubt, *state.gaps))
     free, doubtful = _by_name(
         (kind, each)
         for kind, each in meant
         if _belongs(each, own, settings) and not (kind == SET and has_deployment(each))
     )
-    resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & world.paused_clusters
+    resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & state.paused_clusters
     paused = {
         name
         for name, (_, each) in free.items()
@@ -107,7 +107,7 @@ def make_groups(
     }
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
-    maker = _CapiGroupBuilder(world, nodes, settings, overrides, own, infra, now)
+    maker = _CapiGroupBuilder(state, nodes, settings, overrides, own, infra, now)
     made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
     uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
     groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
@@ -119,7 +119,7 @@ def make_groups(
         MissingData("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
         for name in sorted(doubtful)
     ]
-    return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+    return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *state.gaps))
 
 
 def _by_name(found: Iterable[tuple[str, CapiResource]]) -> tuple[dict[str, tuple[str, CapiResource]], frozenset[str]]:
@@ -149,7 +149,7 @@ class _CapiGroupBuilder:
 
     def __init__(
         self,
-        world: CapiState,
+        state: CapiState,
         nodes: Sequence[Node],
         settings: CapiSettings,
         overrides: Overrides,
@@ -157,12 +157,12 @@ class _CapiGroupBuilder:
         infra: Infra,
         now: float,
     ) -> None:
-        self._world, self._settings, self._overrides = world, settings, overrides
+        self._state, self._settings, self._overrides = state, settings, overrides
         self._infra, self._patience = infra, Patience(now, settings.stuck_after)
-        sets, machines = world.resources.get(SET, ()), _of_cluster(world.machines, own)
+        sets, machines = state.resources.get(SET, ()), _of_cluster(state.machines, own)
         self._sets = by_deployment(sets)
         self._nodes = Nodes(nodes, settings.keys, machines)
-        self._machines = by_group(machines, sets, world.resources.get(POOL, ()))
+        self._machines = by_group(machines, sets, state.resources.get(POOL, ()))
         self.gaps: list[MissingData] = []
 
     def read(self, name: str, kind: str, resource: CapiResource) -> NodeGroup | None:
@@ -257,13 +257,13 @@ class _CapiGroupBuilder:
 
     def _unknown(self, kind: str, namespace: str) -> str:
         """Return why the group's instances are unknown."""
-        sets = self._world.missing(SET, namespace) if kind == DEPLOYMENT else ""
-        return self._world.missing(MACHINE, namespace) or sets
+        sets = self._state.missing(SET, namespace) if kind == DEPLOYMENT else ""
+        return self._state.missing(MACHINE, namespace) or sets
 
     def _fought_over(self, kind: str, resource: CapiResource) -> str:
         """Return why the topology controller would undo every change of the size."""
         entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
-        if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
+        if not entry or (resource.metadata.namespace, cluster, entry) not in self._state.topology_replicas:
             return ""
         problem = (
             f"Cluster {resource.metadata.namespace}/{cluster} sets replicas of {entry} in spec.topology.workers "

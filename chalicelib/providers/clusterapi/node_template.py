@@ -69,18 +69,18 @@ def make_template(
     """
     annotated = read_capacity(resource.annotations)
     asks = not suffices(annotated) and not _is_ready(real)
-    told = infra(kind, resource) if asks else Infrastructure()
-    capacity = merged(annotated, told.capacity, told.problem)
+    reported = infra(kind, resource) if asks else Infrastructure()
+    capacity = merged(annotated, reported.capacity, reported.problem)
     volumes, odd_volumes = read_volumes(resource.annotations)
     devices, odd_devices = read_devices(resource.annotations, annotated.devices)
     taints, odd_taints = template_taints(resource)
-    warnings = capacity.warnings + told.warnings + odd_volumes + odd_devices + odd_taints
+    warnings = capacity.warnings + reported.warnings + odd_volumes + odd_devices + odd_taints
     if capacity.problem:
         return CapiTemplate(None, capacity.problem, warnings, volumes, devices)
     node_name = f"template-node-for-{name}"
     node = Node(
         name=node_name,
-        labels=template_labels(node_name, kind, resource, settings, real, told),
+        labels=template_labels(node_name, kind, resource, settings, real, reported),
         capacity=capacity.amounts,
         allocatable={
             resource_name: max(0, amount - settings.reserve.get(resource_name, 0))
@@ -97,7 +97,7 @@ def _is_ready(node: Node | None) -> bool:
 
 
 def template_labels(
-    name: str, kind: str, resource: CapiResource, settings: CapiSettings, real: Node | None, told: Infrastructure
+    name: str, kind: str, resource: CapiResource, settings: CapiSettings, real: Node | None, reported: Infrastructure
 ) -> dict[str, str]:
     """Return the labels; later sources take precedence.
 
@@ -106,7 +106,7 @@ def template_labels(
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
     if settings.zone_label and (zone := failure_domain(kind, resource)):
         labels[_ZONE] = zone
-    labels.update({key: value for key, value in ((_ARCH, told.architecture), (_OS, told.system)) if value})
+    labels.update({key: value for key, value in ((_ARCH, reported.architecture), (_OS, reported.system)) if value})
     labels.update(_handed_down(resource, settings.managed_labels))
     for pair in resource.annotations.get(CAPACITY + "labels", "").split(","):
         key, equals, value = pair.partition("=")

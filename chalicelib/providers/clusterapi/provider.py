@@ -18,17 +18,17 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import Served, discover
-from chalicelib.providers.clusterapi.capi_state import read_world
+from chalicelib.providers.clusterapi.capi_state import read_capi_state
 from chalicelib.providers.clusterapi.context import CapiContext
-from chalicelib.providers.clusterapi.decrease_target import shrink
-from chalicelib.providers.clusterapi.delete_nodes import release, remove
+from chalicelib.providers.clusterapi.decrease_target import decrease_target
+from chalicelib.providers.clusterapi.delete_nodes import cancel_delete, delete_nodes
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
 from chalicelib.providers.clusterapi.management_client import Reach
 from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
 from chalicelib.providers.clusterapi.scalable_resource import ScalableResourceState
-from chalicelib.providers.clusterapi.scale_up import grow
+from chalicelib.providers.clusterapi.scale_up import scale_up
 from chalicelib.providers.clusterapi.settings import PLACE, CapiSettings, read_names, read_settings, unnamed
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.kube_protocol import KubeApi
@@ -71,36 +71,36 @@ class ClusterApi:
         if self._unnamed is not None:
             raise InvalidRequest(str(self._unnamed))
         served = self._discovered(kinds=True)
-        world = read_world(self._api(served), served.kinds or frozenset(), scope(settings.specs))
+        state = read_capi_state(self._api(served), served.kinds or frozenset(), scope(settings.specs))
         infra = InfrastructureReader(self._reach.management()).of
-        observed = make_groups(world, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
+        observed = make_groups(state, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:
         """Scale from from_size to to_size through the scale subresource."""
         try:
-            return grow(self._named(), operation)
+            return scale_up(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
     def remove(self, operation: Operation) -> Outcome:
         """Annotate the targets' Machines, then lower the size by their number."""
         try:
-            return remove(self._named(), operation)
+            return delete_nodes(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
     def release(self, operation: Operation) -> bool:
         """Remove our annotations from the targets' Machines; False if the size was lowered for them already."""
         try:
-            return release(self._context(), operation)
+            return cancel_delete(self._context(), operation)
         except NotFound:
             return True  # the group is gone: there is nothing to undo, and no controller would choose a Machine
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """Lower the size from from_size to to_size if every running machine stays."""
         try:
-            return shrink(self._named(), operation)
+            return decrease_target(self._named(), operation)
         except ProviderError as error:
             return outcome_of(error, final=ScalableResourceState)
 
@@ -131,10 +131,10 @@ class ClusterApi:
 
 
 _STEPS: dict[OperationKind, Step] = {
-    OperationKind.SCALE_UP: grow,
-    OperationKind.DELETE_NODES: remove,
-    OperationKind.DELETE_INSTANCES: remove,
-    OperationKind.DECREASE_TARGET: shrink,
+    OperationKind.SCALE_UP: scale_up,
+    OperationKind.DELETE_NODES: delete_nodes,
+    OperationKind.DELETE_INSTANCES: delete_nodes,
+    OperationKind.DECREASE_TARGET: decrease_target,
 }
 
 

@@ -49,8 +49,10 @@ def resize(context: CapiContext, operation: Operation, check: Check) -> Outcome:
 
 
 def take_off_forgotten(context: CapiContext, marked: Sequence[CapiMachine]) -> None:
-    """Marks of ours that a removal set which is long over. Nothing else of that removal is left that would take them
-    off, and the next who makes the group smaller by hand would lose these machines (D28)."""
+    """Remove our delete annotations of removals that ended long ago.
+
+    Nothing else removes them, and the next manual decrease of the group would delete these machines.
+    """
     for machine in marked:
         mark = machine.mark(context.settings.keys) or ""
         if mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now()):

@@ -17,7 +17,7 @@ from chalicelib.providers.clusterapi.scalable_resource import Subject, machine_s
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 
 
-def grow(context: CapiContext, operation: Operation) -> Outcome:
+def scale_up(context: CapiContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")

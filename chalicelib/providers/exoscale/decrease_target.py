@@ -30,7 +30,7 @@ from chalicelib.providers.exoscale.operation_polling import (
 from chalicelib.providers.exoscale.pools import ExoscalePool
 
 
-def shrink(context: ExoscaleContext, operation: Operation) -> Outcome:
+def decrease_target(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no machine has to be deleted for it, and verify the result; raises ProviderError."""
     if operation.spec.to_size < 0:
         raise InvalidRequest(f"{operation.spec.group}: {operation.spec.to_size} is not a valid size")

@@ -55,7 +55,7 @@ EVICTED = "evicted"  # data key: the eviction has been accepted
 TURN = 90.0
 
 
-def remove(context: ExoscaleContext, operation: Operation) -> Outcome:
+def delete_nodes(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Writes nothing if a target does not belong to the pool."""
     try:
         return _step(context, operation)
@@ -111,7 +111,7 @@ def _hold(
     return _wait(operation, site.restless)
 
 
-def release(context: ExoscaleContext, operation: Operation) -> bool:
+def cancel_delete(context: ExoscaleContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving.
 
     There is nothing to undo, because the vendor is not modified before the eviction. Raises Conflict while the pool

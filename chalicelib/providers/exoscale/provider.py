@@ -15,15 +15,20 @@ from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import ExoscaleApi
 from chalicelib.providers.exoscale.client_factory import open_api
 from chalicelib.providers.exoscale.context import ExoscaleContext
-from chalicelib.providers.exoscale.decrease_target import shrink
-from chalicelib.providers.exoscale.delete_nodes import release, remove
-from chalicelib.providers.exoscale.scale_up import grow, poll_growth
+from chalicelib.providers.exoscale.decrease_target import decrease_target
+from chalicelib.providers.exoscale.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.exoscale.scale_up import poll_growth, scale_up
 from chalicelib.providers.exoscale.settings import PROVIDER, ExoscaleSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, poll=poll_growth, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
+    grow=scale_up,
+    poll=poll_growth,
+    remove=delete_nodes,
+    shrink=decrease_target,
+    release=cancel_delete,
+    permanent_conflict=PermanentConflict,
 )
 
 

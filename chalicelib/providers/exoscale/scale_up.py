@@ -40,7 +40,7 @@ from chalicelib.providers.exoscale.pools import ExoscalePool
 from chalicelib.providers.exoscale.size_bounds import NO_LIMIT
 
 
-def grow(context: ExoscaleContext, operation: Operation) -> Outcome:
+def scale_up(context: ExoscaleContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
@@ -71,7 +71,7 @@ def poll_growth(context: ExoscaleContext, operation: Operation) -> Outcome:
     if is_pending(work):
         return _pending(operation, f"operation {operation.status.data[WORK]} is under way")
     if work is None and LOOKS not in operation.status.data:
-        return grow(context, operation)
+        return scale_up(context, operation)
     site = context.site(operation.spec.group)
     if work is not None and has_failed(work):
         return failure(site.title, work, _facts(operation, site))
@@ -87,20 +87,20 @@ def _look(operation: Operation, site: ExoscalePool, work: Work | None) -> Outcom
     size = site.target
     if size == operation.spec.to_size and there >= size and not site.busy:
         return Succeeded(_facts(operation, site))
-    told = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
+    reported = f"{site.title} has {there} of {operation.spec.to_size} machines ({site.states})"
     if site.busy:
-        return _pending(operation, told)
+        return _pending(operation, reported)
     looks = counted(operation.status.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
-        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, told)
+        return InProgress(pause(operation).after, STEP, {**operation.status.data, LOOKS: str(looks)}, reported)
     if work is not None and (
         size == operation.spec.from_size or (size == operation.spec.to_size and work.state == "timeout")
     ):
         # The size was not changed by another party: the vendor reports the end and has created nothing. As a
         # Conflict the scale-up would be retried forever, and no other group would get the pods.
-        return failure(told, work, _facts(operation, site))
+        return failure(reported, work, _facts(operation, site))
     return (
-        Succeeded({**_facts(operation, site), "note": told})
+        Succeeded({**_facts(operation, site), "note": reported})
         if size == operation.spec.to_size
         else other_size(operation, site)
     )

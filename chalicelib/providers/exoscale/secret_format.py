@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import msgspec
-
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
 from chalicelib.providers.exoscale.signing import ExoscaleCredential
+from chalicelib.providers.secret_fields import json_fields
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
 _NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
@@ -27,7 +26,7 @@ _FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
 def parse_secret(text: str, place: str) -> ExoscaleCredential:
     """Parse JSON, or lines of name=value; raises BadInput naming the field, never its value."""
     found: dict[str, Secret] = {}
-    for name, written in _json(text, place) if text.lstrip().startswith("{") else _lines(text, place):
+    for name, written in json_fields(text, place, _FORM) if text.lstrip().startswith("{") else _lines(text, place):
         letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()
         # A user may have written the key in place of its name, so only text that looks like a name is shown.
         shown = name.strip() if _NAME.match(name.strip()) else "a field"
@@ -44,16 +43,6 @@ def parse_secret(text: str, place: str) -> ExoscaleCredential:
         if field not in found:
             raise BadInput(place, f"{written} is missing", _FORM)
     return ExoscaleCredential(found["key"], found["secret"])
-
-
-def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
-    try:
-        fields = msgspec.json.decode(text, type=dict[str, str | None])
-    except msgspec.ValidationError:
-        raise BadInput(place, "has a field that is not text", _FORM) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise BadInput(place, "is not complete JSON", _FORM) from None
-    return [(name, value) for name, value in fields.items() if value is not None]
 
 
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:

@@ -16,9 +16,11 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.exoscale.provider_ids import is_id
 from chalicelib.providers.settings_readers import (
     RESERVE,
+    GroupForm,
     Texts,
     address,
     calls_per_second,
+    check_order,
     flag,
     named_groups,
     node_spec,
@@ -76,7 +78,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     discovered. Blanks around a value are ignored.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
-    readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
+    readers = _READERS | {"groups": lambda given: named_groups(given, groups, _GROUPS)}
     fields = read_all(stripped, readers, KNOWN, PLACE)
     fields["root"] = fields["root"] or f"https://{fields.pop('environment')}-{fields['zone']}.exoscale.com{VERSION}"
     fields.pop("environment", None)
@@ -92,19 +94,6 @@ def parse_spec(text: str, place: str) -> ExoscaleBounds:
     return ExoscaleBounds(_name(name), least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[ExoscaleBounds, ...]:
-    entries = [each for each in groups if each.provider == PROVIDER]
-    return named_groups(
-        nodes,
-        entries,
-        place=PLACE,
-        parse=parse_spec,
-        of_entry=_of_entry,
-        name=lambda bounds: bounds.name,
-        each="each group",
-    )
-
-
 def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
     """Convert an entry of nodeGroups; its missing values are those of an unnamed group."""
     place, name = f"nodeGroups: {entry.id}", _name(entry.id)
@@ -113,8 +102,7 @@ def _of_entry(entry: GroupPolicy) -> ExoscaleBounds:
     least = entry.min if entry.min is not None else LEAST if entry.max is None else min(LEAST, entry.max)
     if least < 0 or (entry.max is not None and entry.max < 0):
         raise BadInput(place, "has a negative size", "write 0 or more")
-    if entry.max is not None and entry.max < least:
-        raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
+    check_order(place, least, entry.max)
     return ExoscaleBounds(name, least, entry.max, entry.priority)
 
 
@@ -174,6 +162,14 @@ def _unlimited(settings: Texts) -> int:
     return int(text)
 
 
+_GROUPS = GroupForm(
+    provider=PROVIDER,
+    place=PLACE,
+    parse=parse_spec,
+    of_entry=_of_entry,
+    name=lambda bounds: bounds.name,
+    each="each group",
+)
 _READERS: dict[str, Callable[[Texts], object]] = {
     "zone": _zone,
     "environment": _environment,

@@ -78,8 +78,8 @@ def members(
     }
     strangers |= {name: "no pool" for name, each in found.items() if not _pool_of(each) and not is_leaving(each.state)}
     if strangers:
-        told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
-        raise InvalidRequest(f"{told}, and not in {site.title}")
+        reported = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
+        raise InvalidRequest(f"{reported}, and not in {site.title}")
     late = [name for name, each in found.items() if not is_leaving(each.state)]
     return (*inside, *late)
 

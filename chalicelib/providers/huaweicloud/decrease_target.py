@@ -27,7 +27,7 @@ class Least(msgspec.Struct, frozen=True):
     pool: int
 
 
-def shrink(context: CceContext, operation: Operation) -> Outcome:
+def decrease_target(context: CceContext, operation: Operation) -> Outcome:
     """Lower the size to to_size if no node has to be deleted for it, and verify the result; raises ProviderError.
 
     After the request was accepted, nothing more is sent."""
@@ -37,8 +37,8 @@ def shrink(context: CceContext, operation: Operation) -> Outcome:
     if site.size <= operation.spec.to_size:
         return Succeeded({"from": operation.spec.from_size, "to": operation.spec.to_size})
     if SENT in operation.status.data:
-        told = f"{site.title} still has the size {site.size} though CCE has taken {operation.spec.to_size}"
-        return doubted(operation, told) or Failed("Unknown", told)
+        reported = f"{site.title} still has the size {site.size} though CCE has taken {operation.spec.to_size}"
+        return doubted(operation, reported) or Failed("Unknown", reported)
     if site.size != operation.spec.from_size:
         return other_size(operation, site)
     there = least(context, site)

@@ -36,7 +36,7 @@ JOBS = "jobs"
 _MOST_JOBS = 20  # maximum jobs recorded: enough to report a failure, and small enough for the operation's row
 
 
-def remove(context: CceContext, operation: Operation) -> Outcome:
+def delete_nodes(context: CceContext, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Sends nothing if one of them must not be deleted."""
     targets = read_targets(operation)
     left = living(context, targets.nodes)
@@ -57,7 +57,7 @@ def remove(context: CceContext, operation: Operation) -> Outcome:
     return _delete(context, operation, left) if left else _done(operation, targets)
 
 
-def release(context: CceContext, operation: Operation) -> bool:
+def cancel_delete(context: CceContext, operation: Operation) -> bool:
     """Return whether any target is still there and not leaving; raises ProviderError.
 
     There is nothing to undo, because CCE is not modified before the deletion."""
@@ -126,13 +126,15 @@ def _look(context: CceContext, operation: Operation, targets: CceTargets, left: 
     if not left:
         return _done(operation, targets)
     working, failed = _jobs(context, operation)
-    told = f"{operation.spec.group}: {', '.join(left)} still there"
+    reported = f"{operation.spec.group}: {', '.join(left)} still there"
     facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(left), "left": ",".join(left)}
     if failed:
-        return Failed("Unknown", f"{told}: {failed}", facts=facts)
+        return Failed("Unknown", f"{reported}: {failed}", facts=facts)
     if working:
-        return later(operation, told)
-    return doubted(operation, told) or Failed("Unknown", f"{told} though CCE has taken the deletion", facts=facts)
+        return later(operation, reported)
+    return doubted(operation, reported) or Failed(
+        "Unknown", f"{reported} though CCE has taken the deletion", facts=facts
+    )
 
 
 def _jobs(context: CceContext, operation: Operation) -> tuple[bool, str]:

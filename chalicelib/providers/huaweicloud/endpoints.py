@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from chalicelib.model.vendor_hosts import CCE_REGIONS
+
 
 class Service(StrEnum):
     """The three services that are called, named by the first label of their hosts."""
@@ -15,45 +17,6 @@ class Service(StrEnum):
     ECS = "ecs"
     IAM = "iam"
 
-
-REGIONS = frozenset(
-    {
-        "cn-north-1",
-        "cn-north-2",
-        "cn-north-4",
-        "cn-north-9",
-        "cn-north-11",
-        "cn-north-12",
-        "cn-south-1",
-        "cn-south-2",
-        "cn-south-4",
-        "cn-east-2",
-        "cn-east-3",
-        "cn-east-4",
-        "cn-east-5",
-        "cn-southwest-2",
-        "ap-southeast-1",
-        "ap-southeast-2",
-        "ap-southeast-3",
-        "ap-southeast-4",
-        "ap-southeast-5",
-        "af-south-1",
-        "af-north-1",
-        "sa-brazil-1",
-        "la-south-2",
-        "la-north-2",
-        "na-mexico-1",
-        "ru-northwest-2",
-        "ru-moscow-1",
-        "tr-west-1",
-        "ae-ad-1",
-        "me-east-1",
-        "my-kualalumpur-1",
-        "eu-west-0",
-        "eu-west-101",
-    }
-)
-"""The regions of CCE."""
 
 _DOMAINS = {"eu-west-101": "myhuaweicloud.eu"}
 _DOMAIN = "myhuaweicloud.com"
@@ -65,6 +28,6 @@ _GLOBAL_IAM = frozenset({"cn-north-11", "cn-south-4", "ap-southeast-5", "af-nort
 def url_of(service: Service, region: str) -> str:
     """Return the service's root, such as `https://cce.cn-north-4.myhuaweicloud.com`."""
     domain = _DOMAINS.get(region, _DOMAIN)
-    if service is Service.IAM and (region in _GLOBAL_IAM or region not in REGIONS):
+    if service is Service.IAM and (region in _GLOBAL_IAM or region not in CCE_REGIONS):
         return f"https://iam.{domain}"
     return f"https://{service}.{region}.{domain}"

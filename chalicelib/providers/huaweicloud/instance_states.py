@@ -82,8 +82,8 @@ def _cause(conditions: Iterable[CceCondition]) -> ProviderError | None:
 
 
 def _words(condition: CceCondition) -> str:
-    told = ", ".join(part for part in (condition.reason, condition.message) if part)
-    return f" ({told})" if told else ""
+    reported = ", ".join(part for part in (condition.reason, condition.message) if part)
+    return f" ({reported})" if reported else ""
 
 
 def alone(pool: NodePool) -> str:

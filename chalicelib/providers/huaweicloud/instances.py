@@ -70,7 +70,7 @@ def _missing(pool: NodePool, group: ScaleGroup, machines: Sequence[CceNode]) -> 
     why = failure(pool, group) if count > 0 else None
     if why is None:
         return ()
-    told = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
-    error = InstanceError(why.error_class, why.code, told)
+    reported = f"{pool.name}/{group.name} is to have {group.desired} nodes, and {count} do not come: {why.message}"
+    error = InstanceError(why.error_class, why.code, reported)
     names = [placeholder(group_id(pool.id, group.name), number) for number in range(min(count, MOST_PLACEHOLDERS))]
     return tuple(Instance(name, InstanceState.CREATING, error, handle=name) for name in names)

@@ -17,15 +17,20 @@ from chalicelib.providers.huaweicloud.api import CceApi
 from chalicelib.providers.huaweicloud.autoscaler_addon import Switches
 from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.context import CceContext
-from chalicelib.providers.huaweicloud.decrease_target import shrink
-from chalicelib.providers.huaweicloud.delete_nodes import release, remove
-from chalicelib.providers.huaweicloud.scale_up import grow, poll_growth
+from chalicelib.providers.huaweicloud.decrease_target import decrease_target
+from chalicelib.providers.huaweicloud.delete_nodes import cancel_delete, delete_nodes
+from chalicelib.providers.huaweicloud.scale_up import poll_growth, scale_up
 from chalicelib.providers.huaweicloud.settings import PROVIDER, CceSettings, read_settings
 from chalicelib.providers.joined_nodes import PermanentConflict
 from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = ProviderActions(
-    grow=grow, poll=poll_growth, remove=remove, shrink=shrink, release=release, permanent_conflict=PermanentConflict
+    grow=scale_up,
+    poll=poll_growth,
+    remove=delete_nodes,
+    shrink=decrease_target,
+    release=cancel_delete,
+    permanent_conflict=PermanentConflict,
 )
 
 

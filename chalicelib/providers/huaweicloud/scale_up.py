@@ -52,7 +52,7 @@ BASE, TOTAL, WAS = "base", "total", "was"
 UNSEEN = 180.0  # seconds of polls without a result; later passes see the outcome (instances.py)
 
 
-def grow(context: CceContext, operation: Operation) -> Outcome:
+def scale_up(context: CceContext, operation: Operation) -> Outcome:
     """Scale from from_size to to_size; idempotent. Raises ProviderError."""
     if operation.spec.to_size <= operation.spec.from_size:
         raise InvalidRequest(f"from {operation.spec.from_size} to {operation.spec.to_size} does not increase the size")
@@ -75,7 +75,7 @@ def poll_growth(context: CceContext, operation: Operation) -> Outcome:
 
     Sends nothing itself; if no request was accepted yet, the scale-up is called again."""
     if SENT not in operation.status.data:
-        return grow(context, operation)
+        return scale_up(context, operation)
     return _look(context, operation, context.site(operation.spec.group))
 
 
@@ -142,21 +142,21 @@ def _unsure(operation: Operation, site: Site) -> Outcome | None:
     of existing nodes would remove some of them. An inconsistency that persists is an error of the vendor and not a
     Conflict, which would be retried at once."""
     pool, total = site.pool, site.pool.desired + operation.spec.to_size - operation.spec.from_size
-    told = ""
+    reported = ""
     if not is_settled(pool):
-        told = f"{site.title}: its pool is at {pool.desired}, and its scale groups add up to {total_of(pool)}"
+        reported = f"{site.title}: its pool is at {pool.desired}, and its scale groups add up to {total_of(pool)}"
     elif total < pool.current or operation.spec.to_size < site.group.existing:
-        told = (
+        reported = (
             f"{site.title} has {site.group.existing} nodes and its pool {pool.current}, which are more than the "
             f"sizes {operation.spec.to_size} and {total} that it was to grow to"
         )
-    return (doubted(operation, told, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", told)) if told else None
+    return (doubted(operation, reported, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", reported)) if reported else None
 
 
 def _contradiction(operation: Operation, site: Site) -> Outcome:
     """Handle a pool that was changed since the announcement, while it is unknown which group has changed."""
-    told = f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to {total_of(site.pool)}"
-    return doubted(operation, told, ANNOUNCE) or Failed("Conflict", told)
+    reported = f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to {total_of(site.pool)}"
+    return doubted(operation, reported, ANNOUNCE) or Failed("Conflict", reported)
 
 
 def _ask(context: CceContext, operation: Operation, site: Site) -> Outcome:
@@ -176,7 +176,7 @@ def _ask(context: CceContext, operation: Operation, site: Site) -> Outcome:
 def _look(context: CceContext, operation: Operation, site: Site) -> Outcome:
     size, there = site.size, site.group.existing
     facts = _facts(operation, there)
-    told = f"{site.title} has {there} of {size} nodes"
+    reported = f"{site.title} has {there} of {size} nodes"
     if size < operation.spec.to_size:
         if site.pool.desired > total_of(site.pool) and not is_tired(operation):  # the pool shows the request already
             return later(operation, f"{site.title} is at {size}, and its pool is at {site.pool.desired}")
@@ -191,9 +191,9 @@ def _look(context: CceContext, operation: Operation, site: Site) -> Outcome:
     if listed >= size:
         return Succeeded(_facts(operation, listed))
     if (why := failure(site.pool, site.group)) is not None:
-        again = doubted(operation, told) if why.code == operation.status.data.get(WAS, "") else None
-        return again or Failed(why.error_class, f"{told}: {why.message}", why.code, facts=facts)
-    return Succeeded({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
+        again = doubted(operation, reported) if why.code == operation.status.data.get(WAS, "") else None
+        return again or Failed(why.error_class, f"{reported}: {why.message}", why.code, facts=facts)
+    return Succeeded({**facts, "note": reported}) if is_tired(operation, UNSEEN) else later(operation, reported)
 
 
 def _facts(operation: Operation, there: int) -> dict[str, str | int]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import msgspec
-
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.providers.huaweicloud.signing import CceCredential
+from chalicelib.providers.secret_fields import json_fields
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
 # A field's letters in lower case, without dashes and underscores -> our field; None: known but not used here.
@@ -42,7 +41,9 @@ def parse_secret(text: str, place: str) -> CceCredential:
     """Parse JSON, or lines of name=value, optionally under [Global]; raises BadInput naming the field, never its
     value."""
     found: dict[str, Secret] = {}
-    for name, written in _json(text, place) if text.lstrip("\ufeff \t\r\n").startswith("{") else _lines(text, place):
+    in_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    text = text.lstrip("\ufeff")
+    for name, written in json_fields(text, place, _FORM) if in_json else _lines(text, place):
         letters = re.sub(r"[-_ ]", "", name.strip()).lower()
         # A user may have written the key in place of its name, so only text that looks like a name is shown.
         shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
@@ -61,18 +62,8 @@ def parse_secret(text: str, place: str) -> CceCredential:
     return CceCredential(found["key"], found["secret"], found.get("token", Secret("")))
 
 
-def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
-    try:
-        fields = msgspec.json.decode(text.lstrip("\ufeff"), type=dict[str, str | None])
-    except msgspec.ValidationError:
-        raise BadInput(place, "has a field that is not text", _FORM) from None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise BadInput(place, "is not complete JSON", _FORM) from None
-    return [(name, value) for name, value in fields.items() if value is not None]
-
-
 def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
-    lines = [line.strip() for line in text.lstrip("\ufeff").splitlines()]
+    lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith(("#", ";"))]
     if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
         raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")

@@ -13,12 +13,15 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
+from chalicelib.model.vendor_hosts import CCE_REGIONS
+from chalicelib.providers.huaweicloud.endpoints import Service, url_of
 from chalicelib.providers.huaweicloud.provider_ids import is_id, is_project
 from chalicelib.providers.settings_readers import (
+    GroupForm,
     Texts,
     address,
     calls_per_second,
+    check_order,
     flag,
     named_groups,
     node_spec,
@@ -81,7 +84,7 @@ class CceSettings(msgspec.Struct, frozen=True):
     @property
     def known_region(self) -> bool:
         """Whether the region is in the vendor's table; an unknown one is used as well."""
-        return self.region in REGIONS
+        return self.region in CCE_REGIONS
 
 
 def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> CceSettings:
@@ -92,7 +95,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     callsPerSecond; reservedCpu, reservedMemory. Blanks around a value are ignored.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
-    readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
+    readers = _READERS | {"groups": lambda given: named_groups(given, groups, _GROUPS)}
     fields = read_all(stripped, readers, KNOWN, PLACE)
     fields["endpoints"] = {service: url for service in Service if (url := fields.pop(service))}
     if not fields["discover"] and not fields["groups"]:
@@ -113,27 +116,13 @@ def parse_spec(text: str, place: str) -> CceBounds:
     return CceBounds(_name(name, place), least, most)
 
 
-def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[CceBounds, ...]:
-    entries = [each for each in groups if each.provider == PROVIDER]
-    return named_groups(
-        nodes,
-        entries,
-        place=PLACE,
-        parse=parse_spec,
-        of_entry=_of_entry,
-        name=lambda bounds: bounds.name,
-        each="each pool or scale group",
-    )
-
-
 def _of_entry(entry: GroupPolicy) -> CceBounds:
     """Convert an entry of nodeGroups; its missing values are the pool's own."""
     place = f"nodeGroups: {entry.id}"
     name = _name(entry.id, place)
     if (entry.min is not None and entry.min < 0) or (entry.max is not None and entry.max < 0):
         raise BadInput(place, "has a negative size", "write 0 or more")
-    if entry.min is not None and entry.max is not None and entry.max < entry.min:
-        raise BadInput(place, f"max {entry.max} is below min {entry.min}", f"write {entry.min} or more, or lower min")
+    check_order(place, entry.min, entry.max)
     return CceBounds(name, entry.min, entry.max, entry.priority)
 
 
@@ -214,6 +203,14 @@ def _endpoint(key: str, service: Service) -> Callable[[Texts], str]:
 
 
 _ENDPOINTS = {"cceEndpoint": Service.CCE, "ecsEndpoint": Service.ECS, "iamEndpoint": Service.IAM}
+_GROUPS = GroupForm(
+    provider=PROVIDER,
+    place=PLACE,
+    parse=parse_spec,
+    of_entry=_of_entry,
+    name=lambda bounds: bounds.name,
+    each="each pool or scale group",
+)
 _READERS: dict[str, Callable[[Texts], object]] = {
     "region": _region,
     "cluster": _cluster,

@@ -69,8 +69,8 @@ def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
         elif (group := group_of(each, site.pool)) is not None and group.name != site.group.name:
             strangers[each.id] = f"scale group {group.name}"
     if strangers:
-        told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
-        raise InvalidRequest(f"{told}, and not in {site.title}")
+        reported = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
+        raise InvalidRequest(f"{reported}, and not in {site.title}")
 
 
 def spare_the_joined(context: CceContext, machines: Iterable[CceNode]) -> None:

@@ -78,8 +78,8 @@ class Watcher:
             self.notes.sent_again += 1
             self._say(
                 "outscaler",
-                f"tick: nobody is at the removal of {self._planned.get(operation, operation)} any "
-                "more; its message is sent again",
+                f"tick: no executor works on the removal of {self._planned.get(operation, operation)} "
+                "any more; its message is sent again",
             )
 
     def _about(self, made: Invocation) -> str:

@@ -54,7 +54,7 @@ def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> No
     )
     say(
         "cluster",
-        f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; beside them {small}",
+        f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; also {small}",
     )
     world.seed(drain_fixture.new_nodes())
     world.step(_START_UP)

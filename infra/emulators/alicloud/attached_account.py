@@ -46,7 +46,7 @@ class AlicloudAccount(AttachedAccount[AlicloudCloud, AlicloudServer]):
         self._cloud = AlicloudCloud(clock, times=self._times)
         self._server = AlicloudServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
-        return AlicloudNodeRegistration(self._cloud, cluster, clock, self._ways)
+        return AlicloudNodeRegistration(self._cloud, cluster, self._ways)
 
     def secret(self, key: str = KEY_ID) -> str:
         """Return the text of the secret that `settings` names."""

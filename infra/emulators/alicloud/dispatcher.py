@@ -6,7 +6,6 @@ One host serves all products. The version in a call identifies the product; path
 from __future__ import annotations
 
 import json
-import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,15 +14,18 @@ import msgspec
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.authentication import AlicloudAuthenticator
 from infra.emulators.alicloud.errors import AlicloudRefusedError
-from infra.emulators.alicloud.fault_injection import WRITES, AlicloudThrottle, refusal
+from infra.emulators.alicloud.fault_injection import OVER_LIMIT, REFUSALS, RETRY_MILLISECONDS, WRITES, milliseconds
 from infra.emulators.alicloud.handlers import OLD, STS, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing
 from infra.emulators.alicloud.metadata import Metadata
 from infra.emulators.alicloud.serializers import as_text, older
 from infra.emulators.alicloud.signing import claim
 from infra.emulators.alicloud.sts import Sts
-from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
+from infra.emulators.vendor_common.dispatcher import VendorDispatcher
+from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import NEVER_RECEIVED, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
+from infra.emulators.vendor_common.throttle import VendorThrottle
 
 Json = dict[str, Any]
 _PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}
@@ -73,35 +75,28 @@ _SIGNING = frozenset(
 )
 
 
-class AlicloudDispatcher:
-    """The API of an account. log: all calls. seen: confidential texts that were transmitted (signatures, tokens) and
-    must not appear in any output. text_values: numbers and booleans in responses are sent as text."""
+class AlicloudDispatcher(VendorDispatcher[AlicloudLoggedRequest]):
+    """The API of an account. seen: confidential texts that were transmitted (signatures, tokens) and must not appear in
+    any output. text_values: numbers and booleans in responses are sent as text."""
 
     def __init__(self, cloud: AlicloudCloud) -> None:
+        super().__init__(
+            cloud,
+            VendorFaults(WRITES, REFUSALS, retry_after=RETRY_MILLISECONDS),
+            VendorThrottle(cloud.clock, OVER_LIMIT, wait=milliseconds),
+            AlicloudRefusedError("InternalError", "the emulation has crashed"),
+        )
         self.cloud, self.ring = cloud, AlicloudKeyRing()
-        self.faults, self.throttle = VendorFaults(WRITES), AlicloudThrottle(cloud.clock)
         self.metadata = Metadata(self.ring, cloud.clock, cloud.region)
-        self.log: list[AlicloudLoggedRequest] = []
         self.seen: set[str] = set()
         self.text_values = False
         self._gate, self._sts = AlicloudAuthenticator(self.ring, cloud.clock), Sts(self.ring, cloud.clock)
         self._actions = AlicloudHandlers(cloud)
         self._served = 0
-        self.crashes: list[str] = []
-
-    def served(self, incoming: Incoming) -> Answer:
-        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
-        try:
-            return self.handle(incoming)
-        except Exception:
-            self.crashes.append(traceback.format_exc())
-            return self._refusal(AlicloudRefusedError("InternalError", "the emulation has crashed"), "LOCAL", "")
 
     def handle(self, incoming: Incoming) -> Answer:
         """Handle one parsed request."""
-        with self.cloud.lock:
-            self.cloud.step()
-            return self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)
+        return self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)
 
     def _metadata(self, incoming: Incoming) -> Answer:
         status, text = self.metadata.answer(incoming)
@@ -116,14 +111,11 @@ class AlicloudDispatcher:
         request_id = f"LOCAL{self._served:03d}-0000-4000-8000-{self._served:012d}"
         fault, code = self.faults.take(action), ""
         try:
-            refused = refusal(fault) if fault is not None else None
-            if refused is not None:
-                raise refused
-            lost = fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE)
-            made = {} if lost else self._do(incoming, action, version, sent)
+            self.faults.refuse(fault)
+            made = {} if fault in NEVER_RECEIVED else self._do(incoming, action, version, sent)
             answer = Answer(200, _bytes({"RequestId": request_id, **self._shaped(made, version)}))
-        except AlicloudRefusedError as problem:
-            code, answer = problem.code, self._refusal(problem, request_id, incoming.headers.get("host", ""))
+        except VendorRefusedError as problem:
+            code, answer = problem.code, self.refusal(problem, request_id, incoming.headers.get("host", ""))
         self._note(incoming, action, version, sent, code)
         return spoilt(answer, fault)
 
@@ -145,7 +137,7 @@ class AlicloudDispatcher:
             resource = f"acs:ess:{self.cloud.region}:{self.cloud.account}:scalinggroup/{group}"
         elif version == STS:
             resource = sent.get("RoleArn", "")
-        if key.policy is not None and not key.policy.allows(name, resource):
+        if key.permissions is not None and not key.permissions.allows(name, resource):
             raise AlicloudRefusedError(
                 "Forbidden.RAM", f"User not authorized to operate on the specified resource: {name}"
             )
@@ -153,7 +145,8 @@ class AlicloudDispatcher:
     def _shaped(self, made: Json, version: str) -> Json:
         return as_text(made) if self.text_values and version != STS else made
 
-    def _refusal(self, problem: AlicloudRefusedError, request_id: str, host: str) -> Answer:
+    def refusal(self, problem: VendorRefusedError, request_id: str = "LOCAL", host: str = "") -> Answer:
+        """Return the response of an error."""
         body: Json = {
             "RequestId": request_id,
             "HostId": host,

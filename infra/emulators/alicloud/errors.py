@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from infra.emulators.vendor_common.errors import VendorRefusedError
+
 _STATUSES: Mapping[str, int] = MappingProxyType(
     {
         "Forbidden": 403,
@@ -22,10 +24,8 @@ _STATUSES: Mapping[str, int] = MappingProxyType(
 )
 
 
-class AlicloudRefusedError(Exception):
-    """An error response. status: from the table unless given. retry_after: milliseconds, None for no such header."""
+class AlicloudRefusedError(VendorRefusedError):
+    """An error response with the status of its code."""
 
-    def __init__(self, code: str, message: str, status: int = 0, *, retry_after: int | None = None) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code, self.message, self.retry_after = code, message, retry_after
-        self.status = status or _STATUSES.get(code, 400)
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(_STATUSES.get(code, 400), message, code=code)

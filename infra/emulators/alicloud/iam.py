@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from infra.emulators.vendor_common.keys import SessionTexts, VendorKey, VendorKeyRing
+
 
 class Statement(msgspec.Struct, frozen=True):
     """One statement of a policy; patterns may contain `*`."""
@@ -56,17 +58,7 @@ def _many(value: str | list[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-@dataclass(slots=True)
-class AlicloudKey:
-    """An access key, or the key of a session if it has a token. policy: None for all permissions. expires: end of a
-    session."""
-
-    id: str
-    secret: str
-    policy: Policy | None = None
-    token: str = ""
-    expires: float = 0.0
-    active: bool = True
+AlicloudKey = VendorKey[Policy]
 
 
 @dataclass(slots=True)
@@ -79,35 +71,14 @@ class Role:
     longest: float = 3600.0
 
 
-class AlicloudKeyRing:
+class AlicloudKeyRing(VendorKeyRing[Policy]):
     """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> valid tokens."""
 
     def __init__(self) -> None:
-        self.keys: dict[str, AlicloudKey] = {}
+        super().__init__(SessionTexts("STS.local{}", "local-session-secret-{}", "CAIS+local/session*{}~token=="))
         self.roles: dict[str, Role] = {}
         self.identities: dict[str, set[str]] = {}
-        self._sessions = 0
-
-    def add(self, id_: str, secret: str, policy: Policy | None = None) -> AlicloudKey:
-        """Add a valid key."""
-        self.keys[id_] = AlicloudKey(id_, secret, policy)
-        return self.keys[id_]
-
-    def session(self, role: Role, expires: float) -> AlicloudKey:
-        """Create a session of a role."""
-        self._sessions += 1
-        number = f"{self._sessions:06d}"
-        made = AlicloudKey(
-            f"STS.local{number}",
-            f"local-session-secret-{number}",
-            role.policy,
-            f"CAIS+local/session*{number}~token==",
-            expires,
-        )
-        self.keys[made.id] = made
-        return made
 
     def secrets(self) -> list[str]:
         """Return every confidential text."""
-        tokens = [token for held in self.identities.values() for token in held]
-        return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + tokens
+        return [*super().secrets(), *(token for held in self.identities.values() for token in held)]

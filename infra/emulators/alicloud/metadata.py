@@ -61,5 +61,5 @@ class Metadata:
             return 404, "Not Found"
         now = self._clock()
         if self._session is None or self._session.expires - now < 1800.0:
-            self._session = self._ring.session(role, now + _SESSION_SECONDS)
+            self._session = self._ring.session(role.policy, now + _SESSION_SECONDS)
         return 200, json.dumps({"Code": "Success", "LastUpdated": stamp(now), **credentials_json(self._session)})

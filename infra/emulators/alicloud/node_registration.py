@@ -5,18 +5,16 @@ cleanup. This module defines when Nodes of this vendor exist and what they conta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
 
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.models import RUNNING, AlicloudGroup, AlicloudMachine
-from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
+from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
 
 TAG = "k8s.io/cluster-autoscaler/node-template/"
 _ARCHITECTURES = {"X86": "amd64", "ARM": "arm64"}
@@ -33,30 +31,19 @@ class AlicloudRegistrationOptions(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class AlicloudNodeRegistration(VendorJoining):
+class AlicloudNodeRegistration(VendorNodeRegistration):
     """Creates and removes the Nodes of one account in one cluster; step() does what is due now."""
 
     def __init__(
-        self,
-        cloud: AlicloudCloud,
-        store: ObjectStore,
-        clock: Callable[[], float],
-        ways: AlicloudRegistrationOptions | None = None,
+        self, cloud: AlicloudCloud, store: ObjectStore, ways: AlicloudRegistrationOptions | None = None
     ) -> None:
-        self._cloud, self._clock, self._ways = cloud, clock, ways or AlicloudRegistrationOptions()
-        super().__init__(self._due_now, store)
+        super().__init__(cloud, store, partial(_due, cloud, ways or AlicloudRegistrationOptions()))
 
-    def _due_now(self) -> Due:
-        with self._cloud.lock:
-            self._cloud.step()
-            found, kept = joined(self._cloud, self._clock(), self._ways), detached(self._cloud)
-        return Due(
-            {
-                id_: partial(node_object, self._cloud, group, machine, self._ways)
-                for id_, (group, machine) in found.items()
-            },
-            kept,
-        )
+
+def _due(cloud: AlicloudCloud, ways: AlicloudRegistrationOptions, now: float) -> Due:
+    found = joined(cloud, now, ways)
+    made = {id_: partial(node_object, cloud, group, machine, ways) for id_, (group, machine) in found.items()}
+    return Due(made, detached(cloud))
 
 
 def joined(
@@ -84,14 +71,10 @@ def node_object(
     """Return the Node that a kubelet registers. Tags of the group and of its configuration become labels and taints, as
     in a node pool."""
     kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
+    arch = _ARCHITECTURES[kind.architecture]
     labels = {
-        "beta.kubernetes.io/arch": _ARCHITECTURES[kind.architecture],
+        "beta.kubernetes.io/arch": arch,
         "beta.kubernetes.io/os": "linux",
-        "kubernetes.io/arch": _ARCHITECTURES[kind.architecture],
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": machine.id,
-        "node.kubernetes.io/instance-type": kind.id,
-        "topology.kubernetes.io/region": cloud.region,
         "topology.kubernetes.io/zone": machine.zone,
         **{key.removeprefix(f"{TAG}label/"): value for key, value in tags.items() if key.startswith(f"{TAG}label/")},
     }
@@ -104,21 +87,17 @@ def node_object(
     if kind.gpus:
         labels["aliyun.accelerator/nvidia_name"] = kind.gpu.replace(" ", "-")
         capacity["nvidia.com/gpu"] = str(kind.gpus)
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": machine.id, "labels": labels},
-        "spec": {
-            "providerID": f"{ways.prefix}{cloud.region}.{machine.id}",
-            "taints": [dict(NOT_READY), *_taints(tags)],
-        },
-        "status": {
-            "capacity": capacity,
-            "allocatable": left(capacity, ways.reserve),
-            "nodeInfo": {"architecture": _ARCHITECTURES[kind.architecture], "operatingSystem": "linux"},
-            "addresses": [{"type": "Hostname", "address": machine.id}],
-        },
-    }
+    return kubernetes_node(
+        machine.id,
+        f"{ways.prefix}{cloud.region}.{machine.id}",
+        instance_type=kind.id,
+        region=cloud.region,
+        labels=labels,
+        capacity=capacity,
+        reserve=ways.reserve,
+        taints=_taints(tags),
+        arch=arch,
+    )
 
 
 def _made_from(cloud: AlicloudCloud, group: AlicloudGroup) -> tuple[int, dict[str, str]]:

@@ -11,36 +11,19 @@ from __future__ import annotations
 
 from infra.emulators.alicloud.account import AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudDispatcher, AlicloudLoggedRequest
-from infra.emulators.alicloud.fault_injection import AlicloudThrottle
 from infra.emulators.alicloud.iam import AlicloudKeyRing
 from infra.emulators.certificates import Pair
-from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
-class AlicloudServer(VendorServer):
+class AlicloudServer(VendorServer[AlicloudDispatcher, AlicloudLoggedRequest]):
     """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
     def __init__(self, cloud: AlicloudCloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, AlicloudDispatcher(cloud)
-        super().__init__(self.front, tls=tls)
+        super().__init__(AlicloudDispatcher(cloud), tls=tls)
+        self.cloud = cloud
 
     @property
     def ring(self) -> AlicloudKeyRing:
         """Return the account's keys, roles and identity tokens."""
         return self.front.ring
-
-    @property
-    def faults(self) -> VendorFaults:
-        """Return the faults for the next calls."""
-        return self.front.faults
-
-    @property
-    def throttle(self) -> AlicloudThrottle:
-        """Return the account's rate limits."""
-        return self.front.throttle
-
-    @property
-    def log(self) -> list[AlicloudLoggedRequest]:
-        """Return the calls so far, oldest first."""
-        return list(self.front.log)

@@ -54,7 +54,7 @@ class Sts:
             raise AlicloudRefusedError(
                 "InvalidParameter.DurationSeconds", f"DurationSeconds must be 900 to {role.longest:.0f}."
             )
-        made = self._ring.session(role, self._clock() + int(text))
+        made = self._ring.session(role.policy, self._clock() + int(text))
         user = {"Arn": f"{role.arn}/{sent['RoleSessionName']}", "AssumedRoleId": f"local:{sent['RoleSessionName']}"}
         return {"Credentials": credentials_json(made), "AssumedRoleUser": user}
 

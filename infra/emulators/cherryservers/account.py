@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from infra.emulators.cherryservers.catalogue import IMAGES, KEYS, PLANS, REGIONS, STOCK
-from infra.emulators.cherryservers.errors import CherryRefusedError, bad, missing
+from infra.emulators.cherryservers.errors import bad, missing
 from infra.emulators.cherryservers.models import (
     ACTIVE,
     DEPLOYED,
@@ -26,6 +26,7 @@ from infra.emulators.cherryservers.models import (
     Order,
     Region,
 )
+from infra.emulators.vendor_common.errors import VendorRefusedError
 
 TEAM, PROJECT, FOREIGN = 501, 10001, 20002
 CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"
@@ -141,13 +142,13 @@ class CherryCloud:
         plan, region = self._sold(order)
         fate = self._fate(order.tags.get(POOL, ""))
         if fate.refusal is not None:
-            raise CherryRefusedError(*fate.refusal)
+            raise VendorRefusedError(*fate.refusal)
         stock, key = self.spot_stock if order.spot else self.stock, (plan.slug, region.slug)
         held = [each for each in self.servers.values() if each.project == project]
         if stock.get(key, 0) < 1:
             raise bad(f"Not enough stock: plan {plan.slug} is sold out in region {region.slug}.")
         if self.credit is not None and self.credit < 1:
-            raise CherryRefusedError(402, "Your team has not enough credit to order this server.")
+            raise VendorRefusedError(402, "Your team has not enough credit to order this server.")
         if self.quota is not None and len(held) >= self.quota:
             raise bad(f"The limit of {self.quota} servers for this project is reached.")
         if self.unique_hostnames and order.hostname in {each.hostname for each in held}:

@@ -61,7 +61,7 @@ class CherryAccount(AttachedAccount[CherryCloud, CherryHttpServer]):
         self._cloud = CherryCloud(clock, times=self._times)
         self._server = CherryHttpServer(self._cloud, tls=self._tls)
         self._server.add_token(TOKEN)
-        return CherryNodeRegistration(self._cloud, cluster, clock, self._ways)
+        return CherryNodeRegistration(self._cloud, cluster, self._ways)
 
     def secrets(self) -> dict[str, str]:
         """Return the texts of the secrets that `settings` names."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-import traceback
 from collections.abc import Callable
 
 import msgspec
 
 from infra.emulators.cherryservers.account import CherryCloud
-from infra.emulators.cherryservers.errors import CherryRefusedError, missing
-from infra.emulators.cherryservers.fault_injection import RETRY_AFTER, WRITES, CherryThrottle, refusal
+from infra.emulators.cherryservers.errors import missing
+from infra.emulators.cherryservers.fault_injection import LIMIT, OVER_LIMIT, REFUSALS, RETRY_AFTER, WRITES
 from infra.emulators.cherryservers.handlers import CherryHandlers, CherryRequest, Told
-from infra.emulators.vendor_common.fault_injection import VendorFault, VendorFaults
+from infra.emulators.vendor_common.dispatcher import VendorDispatcher
+from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.fault_injection import NEVER_RECEIVED, VendorFault, VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
+from infra.emulators.vendor_common.throttle import VendorThrottle
 
 VERSION = "/v1"
 
@@ -52,39 +54,33 @@ class CherryLoggedRequest(msgspec.Struct, frozen=True):
         )
 
 
-class CherryDispatcher:
+class CherryDispatcher(VendorDispatcher[CherryLoggedRequest]):
     """The API of an account.
 
-    tokens: text -> permissions. log: all calls. arrived: notified of each call. bodies: bodies of creations, unchanged.
-    redirect: target to which all reads are redirected, "" for none. retry_after: seconds that an injected throttling
-    returns. counts: lists contain their total length. wordy: errors have the form `errors`/`error` that upstream
-    decodes. typed: empty responses have a content type. hidden: rows that lists count but do not show. shaped:
-    transforms successful responses.
+    tokens: text -> permissions. arrived: notified of each call. bodies: bodies of creations, unchanged. redirect:
+    target to which all reads are redirected, "" for none. counts: lists contain their total length. wordy: errors have
+    the form `errors`/`error` that upstream decodes. typed: empty responses have a content type. hidden: rows that lists
+    count but do not show. shaped: transforms successful responses.
     """
 
     def __init__(self, cloud: CherryCloud) -> None:
+        super().__init__(
+            cloud,
+            VendorFaults(WRITES, REFUSALS, retry_after=RETRY_AFTER),
+            VendorThrottle(cloud.clock, OVER_LIMIT),
+            VendorRefusedError(500, "the emulation has crashed"),
+        )
+        self.throttle.limits[""] = LIMIT
         self.cloud, self.actions = cloud, CherryHandlers(cloud)
-        self.faults, self.throttle = VendorFaults(WRITES), CherryThrottle(cloud.clock)
         self.tokens: dict[str, Token] = {}
-        self.log: list[CherryLoggedRequest] = []
         self.arrived = threading.Condition()
         self.bodies: list[bytes] = []
-        self.redirect, self.retry_after = "", RETRY_AFTER
+        self.redirect = ""
         self.counts, self.wordy, self.typed, self.hidden = True, False, False, 0
         self.shaped: Callable[[object], object] = lambda body: body
-        self.crashes: list[str] = []
 
-    def served(self, incoming: Incoming) -> Answer:
-        """Handle one HTTP request. An error in the emulator is recorded in `crashes`, and the client gets a 500."""
-        try:
-            with self.cloud.lock:
-                self.cloud.step()
-                return self._call(incoming)
-        except Exception:
-            self.crashes.append(traceback.format_exc())
-            return self._refusal(CherryRefusedError(500, "the emulation has crashed"))
-
-    def _call(self, incoming: Incoming) -> Answer:
+    def handle(self, incoming: Incoming) -> Answer:
+        """Handle one parsed request."""
         path = incoming.path.removeprefix(VERSION)
         found = self.actions.find(incoming.method, path) if incoming.path.startswith(f"{VERSION}/") else None
         action, names, does = found or ("", (), _nothing)
@@ -94,8 +90,8 @@ class CherryDispatcher:
             self.bodies.append(incoming.body)
         try:
             answer = self._answer(incoming, action, fault, lambda: does(asked))
-        except CherryRefusedError as problem:
-            answer = self._refusal(problem)
+        except VendorRefusedError as problem:
+            answer = self.refusal(problem)
         self.log.append(
             CherryLoggedRequest(
                 incoming.method,
@@ -114,10 +110,8 @@ class CherryDispatcher:
         return spoilt(answer, VendorFault.LOST_ANSWER if fault is VendorFault.CUT_OFF and not answer.body else fault)
 
     def _answer(self, incoming: Incoming, action: str, fault: VendorFault | None, does: Callable[[], Told]) -> Answer:
-        refused = refusal(fault, self.retry_after) if fault is not None else None
-        if refused is not None:
-            raise refused
-        if fault in (VendorFault.HANGS_UP, VendorFault.WEB_PAGE):
+        self.faults.refuse(fault)
+        if fault in NEVER_RECEIVED:
             return Answer(200, b"")
         if self.redirect and incoming.method == "GET":
             return Answer(301, b"", {"Location": self.redirect, "Content-Type": ""})
@@ -129,10 +123,10 @@ class CherryDispatcher:
         kind, _, text = authorization.partition(" ")
         token = self.tokens.get(text) if kind == "Bearer" else None
         if token is None or not token.active:
-            raise CherryRefusedError(401, "Invalid credentials")
+            raise VendorRefusedError(401, "Invalid credentials")
         self.throttle.count(text)
         if action in WRITES and not token.writes:
-            raise CherryRefusedError(403, "You are not allowed to perform this action.")
+            raise VendorRefusedError(403, "You are not allowed to perform this action.")
 
     def _told(self, told: Told) -> Answer:
         total = None if told.total is None or not self.counts else told.total + self.hidden
@@ -141,7 +135,8 @@ class CherryDispatcher:
             return Answer(told.status, b"", headers if self.typed else {**headers, "Content-Type": ""})
         return Answer(told.status, json.dumps(self.shaped(told.body)).encode(), headers)
 
-    def _refusal(self, problem: CherryRefusedError) -> Answer:
+    def refusal(self, problem: VendorRefusedError) -> Answer:
+        """Return the response of an error."""
         body: dict[str, object] = {"code": problem.status, "message": problem.message}
         if self.wordy:
             body = {"errors": [problem.message], "error": problem.message}

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-
-class CherryRefusedError(Exception):
-    """An error response. retry_after: seconds for the header of that name, None for no such header."""
-
-    def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
-        super().__init__(f"{status}: {message}")
-        self.status, self.message, self.retry_after = status, message, retry_after
+from infra.emulators.vendor_common.errors import VendorRefusedError
 
 
-def bad(message: str) -> CherryRefusedError:
+def bad(message: str) -> VendorRefusedError:
     """Return the error for an invalid or impossible request."""
-    return CherryRefusedError(400, message)
+    return VendorRefusedError(400, message)
 
 
-def missing(what: str) -> CherryRefusedError:
+def missing(what: str) -> VendorRefusedError:
     """Return the error for a missing object."""
-    return CherryRefusedError(404, f"{what} not found.")
+    return VendorRefusedError(404, f"{what} not found.")

@@ -11,14 +11,15 @@ import msgspec
 from infra.emulators.cherryservers import serializers
 from infra.emulators.cherryservers.account import FOREIGN, PROJECT, TEAM, CherryCloud
 from infra.emulators.cherryservers.catalogue import IMAGES
-from infra.emulators.cherryservers.errors import CherryRefusedError, bad, missing
+from infra.emulators.cherryservers.errors import bad, missing
 from infra.emulators.cherryservers.models import CherryPlan, CherryServer
 from infra.emulators.cherryservers.mutations import hostname, order, project_of, string_map
 from infra.emulators.cherryservers.serializers import Json
+from infra.emulators.vendor_common.errors import VendorRefusedError
 
 T = TypeVar("T")
 
-_FORBIDDEN = CherryRefusedError(403, "You are not allowed to perform this action.")
+_FORBIDDEN = VendorRefusedError(403, "You are not allowed to perform this action.")
 _UPDATES = frozenset({"name", "hostname", "tags", "bgp"})
 
 
@@ -99,7 +100,7 @@ class CherryHandlers:
                 return f"hostname={wanted.hostname} {tags}".strip()
             found = self._cloud.servers.get(int(asked.names[0]))
             return f"hostname={found.hostname}" if found is not None else ""
-        except CherryRefusedError:
+        except VendorRefusedError:
             return "not understood"
 
     # -- servers

@@ -6,7 +6,7 @@ rest is common to all vendors (vendor_common/node_registration.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -14,12 +14,10 @@ import msgspec
 from infra.emulators.cherryservers.account import CLUSTER, POOL, CherryCloud
 from infra.emulators.cherryservers.models import ACTIVE, DEPLOYED, TERMINATING, CherryServer, Disk
 from infra.emulators.cherryservers.userdata import admitted, node_labels
-from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import write
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
+from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 PREFIX = "cherryservers://"
@@ -41,43 +39,40 @@ class CherryRegistrationOptions(msgspec.Struct, frozen=True):
     pool_label: bool = False
 
 
-class CherryNodeRegistration(VendorJoining):
+class CherryNodeRegistration(VendorNodeRegistration):
     """Creates and removes the Nodes of one account in one cluster; step() does what is due now."""
 
     def __init__(
         self,
         cloud: CherryCloud,
         store: ObjectStore,
-        clock: Callable[[], float],
         ways: CherryRegistrationOptions | None = None,
     ) -> None:
-        self._cloud, self._nodes, self._clock, self._ways = cloud, store, clock, ways or CherryRegistrationOptions()
+        self._cloud, self._ways = cloud, ways or CherryRegistrationOptions()
         self._let_in: dict[int, bool] = {}
-        super().__init__(self._due_now, store)
+        super().__init__(cloud, store, self._due_at)
 
     def step(self) -> None:
         """Process servers, then Nodes, then the cloud controller."""
         super().step()
         if self._ways.adopt:
             with self._cloud.lock:
-                found = joined(self._cloud, self._clock() - self._ways.adopt, self._ways)
+                found = joined(self._cloud, self._cloud.clock() - self._ways.adopt, self._ways)
             for name, server in found.items():
-                held = self._nodes.peek("nodes", name)
+                held = self._store.peek("nodes", name)
                 if held is not None and not held["spec"].get("providerID"):
-                    write(self._nodes, "nodes", adopted(held, node_object(self._cloud, server, self._ways)))
+                    write(self._store, "nodes", adopted(held, node_object(self._cloud, server, self._ways)))
 
-    def _due_now(self) -> Due:
-        with self._cloud.lock:
-            self._cloud.step()
-            found = joined(self._cloud, self._clock(), self._ways)
-            return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
+    def _due_at(self, now: float) -> Due:
+        found = joined(self._cloud, now, self._ways)
+        return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
 
     def _admits(self, server: CherryServer) -> bool:
         """Return whether the cluster admits a server. Checked once, when it tries to join: a token may expire later."""
         if not self._ways.check_token or server.listed == float("-inf"):
             return True
         if server.id not in self._let_in:
-            self._let_in[server.id] = admitted(server.order.user_data, self._nodes, self._clock())
+            self._let_in[server.id] = admitted(server.order.user_data, self._store, self._cloud.clock())
         return self._let_in[server.id]
 
     def _made(self, server: CherryServer) -> KubeObject:
@@ -110,12 +105,7 @@ def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrati
     labels = {
         "beta.kubernetes.io/arch": "amd64",
         "beta.kubernetes.io/os": "linux",
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": server.hostname,
-        "node.kubernetes.io/instance-type": plan.slug,
         "beta.kubernetes.io/instance-type": plan.slug,
-        "topology.kubernetes.io/region": region.slug,
         **pool,
         **node_labels(server.order.user_data),
     }
@@ -126,18 +116,15 @@ def node_object(cloud: CherryCloud, server: CherryServer, ways: CherryRegistrati
         "ephemeral-storage": f"{storage // 1024}Ki",
         "pods": "110",
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": server.hostname, "labels": labels},
-        "spec": {"providerID": f"{ways.prefix}{server.id}", "taints": [dict(NOT_READY)]},
-        "status": {
-            "capacity": capacity,
-            "allocatable": left(capacity, ways.reserve),
-            "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
-            "addresses": [{"type": "Hostname", "address": server.hostname}],
-        },
-    }
+    return kubernetes_node(
+        server.hostname,
+        f"{ways.prefix}{server.id}",
+        instance_type=plan.slug,
+        region=region.slug,
+        labels=labels,
+        capacity=capacity,
+        reserve=ways.reserve,
+    )
 
 
 def registered(node: KubeObject) -> KubeObject:

@@ -12,17 +12,15 @@ from __future__ import annotations
 from infra.emulators.certificates import Pair
 from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.dispatcher import VERSION, CherryDispatcher, CherryLoggedRequest, Token
-from infra.emulators.cherryservers.fault_injection import CherryThrottle
-from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.server import VendorServer
 
 
-class CherryHttpServer(VendorServer):
+class CherryHttpServer(VendorServer[CherryDispatcher, CherryLoggedRequest]):
     """Serves an account. As a context manager it starts on entry and stops on exit; the account stays."""
 
     def __init__(self, cloud: CherryCloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, CherryDispatcher(cloud)
-        super().__init__(self.front, tls=tls)
+        super().__init__(CherryDispatcher(cloud), tls=tls)
+        self.cloud = cloud
 
     @property
     def root(self) -> str:
@@ -32,18 +30,3 @@ class CherryHttpServer(VendorServer):
     def add_token(self, text: str, *, writes: bool = True) -> None:
         """Accept this token from now on. writes: it permits changes."""
         self.front.tokens[text] = Token(writes)
-
-    @property
-    def faults(self) -> VendorFaults:
-        """Return the faults for the next calls."""
-        return self.front.faults
-
-    @property
-    def throttle(self) -> CherryThrottle:
-        """Return the account's rate limit."""
-        return self.front.throttle
-
-    @property
-    def log(self) -> list[CherryLoggedRequest]:
-        """Return the calls so far, oldest first."""
-        return list(self.front.log)

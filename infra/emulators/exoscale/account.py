@@ -6,7 +6,6 @@ It has no HTTP: a test sets up and inspects the zone with this object, while the
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import threading
 from collections.abc import Callable, Mapping
@@ -25,10 +24,9 @@ from infra.emulators.exoscale.models import (
     Vm,
     Work,
 )
-from infra.emulators.vendor_common.agenda import play_due
+from infra.emulators.vendor_common.agenda import Agenda
 
 ZONE = "ch-gva-2"
-Play = Callable[["Zone", str, float], None]
 _GIB = 2**30
 _NUMBERS = {"kind": 0xA1, "pool": 0xB2, "nodepool": 0xC3, "cluster": 0xD4, "vm": 0xE5, "work": 0xF6, "template": 0x17}
 
@@ -79,8 +77,7 @@ class Zone:
         self.refuses_quota = self.size_at_once = self.shows_leaving = True
         self.empties_pools = False
         self.heals: float | None = None
-        self.agenda: list[tuple[float, int, Play, str]] = []
-        self._planned = itertools.count()
+        self.agenda: Agenda[Zone] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _NUMBERS}
 
     # -- test setup
@@ -184,7 +181,7 @@ class Zone:
             self.pools[pool].state = "destroying"
             for vm in self.pools[pool].members.values():
                 vm.state = "destroying"
-            self.plan(self.clock() + self.times.delete_pool, Zone._drop, pool)
+            self.agenda.plan(self.clock() + self.times.delete_pool, Zone._drop, pool)
 
     def _drop(self, id_: str, _: float) -> None:
         """A pool that was being deleted is gone, and a Nodepool with it."""
@@ -251,11 +248,7 @@ class Zone:
 
     # -- time
 
-    def plan(self, at: float, play: Play, subject: str) -> None:
-        """Schedule a future event."""
-        heapq.heappush(self.agenda, (at, next(self._planned), play, subject))
-
     def step(self) -> None:
         """Process everything that is due now."""
         with self.lock:
-            play_due(self, self.agenda, self.clock())
+            self.agenda.play_due(self, self.clock())

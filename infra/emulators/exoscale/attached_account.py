@@ -46,7 +46,7 @@ class ExoscaleAccount(AttachedAccount[Zone, ExoscaleServer]):
         self._cloud = Zone(clock, times=self._times)
         self._server = ExoscaleServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._operations)
-        return ExoscaleNodeRegistration(self._cloud, cluster, clock, self._ways)
+        return ExoscaleNodeRegistration(self._cloud, cluster, self._ways)
 
     @property
     def zone(self) -> Zone:

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.signing import claim, signature
+from infra.emulators.vendor_common.errors import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
+from infra.emulators.vendor_common.keys import VendorKey, VendorKeyRing
 
 LONGEST = 3600.0
 """Maximum validity of a signature in seconds; clients request 600."""
 
 
-@dataclass(slots=True)
-class ExoscaleKey:
-    """An API key. operations: those that its role allows, None for all. active: not revoked."""
-
-    id: str
-    secret: str
-    operations: frozenset[str] | None = None
-    active: bool = True
-
-
-class ExoscaleKeyRing:
-    """The organisation's keys."""
-
-    def __init__(self) -> None:
-        self.keys: dict[str, ExoscaleKey] = {}
-
-    def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> ExoscaleKey:
-        """Add a valid key."""
-        self.keys[id_] = ExoscaleKey(id_, secret, operations)
-        return self.keys[id_]
-
-    def secrets(self) -> list[str]:
-        """Return every confidential text."""
-        return [key.secret for key in self.keys.values()]
+ExoscaleKey = VendorKey[frozenset[str]]
+"""A key; its permissions are the operations that its role allows."""
+ExoscaleKeyRing = VendorKeyRing[frozenset[str]]
 
 
 class ExoscaleAuthenticator:
@@ -51,26 +30,26 @@ class ExoscaleAuthenticator:
         the operation."""
         claimed = claim(incoming)
         if claimed is None:
-            raise ExoscaleRefusedError(401, "Authorization header is missing or malformed")
+            raise VendorRefusedError(401, "Authorization header is missing or malformed")
         key = self._ring.keys.get(claimed.key)
         if key is None or not key.active:
-            raise ExoscaleRefusedError(401, "Invalid credentials: the API key is unknown")
+            raise VendorRefusedError(401, "Invalid credentials: the API key is unknown")
         unsigned = {name for name, _ in incoming.query()} - set(claimed.signed)
         if unsigned:
-            raise ExoscaleRefusedError(401, f"Query parameters are not signed: {', '.join(sorted(unsigned))}")
+            raise VendorRefusedError(401, f"Query parameters are not signed: {', '.join(sorted(unsigned))}")
         expected = signature(incoming, claimed.expires, key.secret)
         if not hmac.compare_digest(expected.encode(), claimed.signature.encode()):
-            raise ExoscaleRefusedError(401, "Invalid request signature")
+            raise VendorRefusedError(401, "Invalid request signature")
         self._check_time(claimed.expires)
-        if key.operations is not None and operation not in key.operations:
-            raise ExoscaleRefusedError(403, f"Forbidden by role policy for compute: {operation}")
+        if key.permissions is not None and operation not in key.permissions:
+            raise VendorRefusedError(403, f"Forbidden by role policy for compute: {operation}")
         return key
 
     def _check_time(self, expires: str) -> None:
         if not (expires.isascii() and expires.isdigit()):
-            raise ExoscaleRefusedError(401, "expires: no Unix time")
+            raise VendorRefusedError(401, "expires: no Unix time")
         left = int(expires) - self._clock()
         if not 0.0 < left <= LONGEST:
-            raise ExoscaleRefusedError(
+            raise VendorRefusedError(
                 401, "The request signature has expired" if left <= 0.0 else "expires: too far in the future"
             )

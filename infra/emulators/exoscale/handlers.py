@@ -9,10 +9,10 @@ import msgspec
 
 from infra.emulators.exoscale import serializers
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.models import ExoscalePool, Nodepool
 from infra.emulators.exoscale.mutations import ExoscaleMutations
-from infra.emulators.exoscale.routes import UUID
+from infra.emulators.vendor_common.errors import VendorRefusedError
+from infra.emulators.vendor_common.routes import UUID
 
 Json = dict[str, Any]
 
@@ -28,11 +28,11 @@ class ExoscaleRequest(msgspec.Struct, frozen=True):
     def json(self) -> Json:
         """Return the object in the body. Raises Refused for anything else."""
         if not self.content_type.startswith("application/json"):
-            raise ExoscaleRefusedError(415, "Content-Type: application/json is needed")
+            raise VendorRefusedError(415, "Content-Type: application/json is needed")
         try:
             return msgspec.json.decode(self.body, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeError):
-            raise ExoscaleRefusedError(400, "The body is no JSON object") from None
+            raise VendorRefusedError(400, "The body is no JSON object") from None
 
 
 class ExoscaleHandlers:
@@ -63,7 +63,7 @@ class ExoscaleHandlers:
         """Execute an operation and return its response. Raises Refused if it is not possible."""
         for name, value in asked.ids.items():
             if name != "entity" and not UUID.fullmatch(value):
-                raise ExoscaleRefusedError(400, f"{name}: {value!r} is no UUID")
+                raise VendorRefusedError(400, f"{name}: {value!r} is no UUID")
         return self._table[operation](asked)
 
     def _zones(self, _: ExoscaleRequest) -> Json:
@@ -72,14 +72,14 @@ class ExoscaleHandlers:
     def _instances(self, asked: ExoscaleRequest) -> Json:
         kind, manager = asked.query.get("manager-type"), asked.query.get("manager-id")
         if kind not in (None, "instance-pool") or (manager is not None and not UUID.fullmatch(manager)):
-            raise ExoscaleRefusedError(400, "manager-type, manager-id: not as they must be")
+            raise VendorRefusedError(400, "manager-type, manager-id: not as they must be")
         found = [vm for vm in self._zone.vms.values() if (vm.pool or kind is None) and manager in (None, vm.pool)]
         return serializers.without_empty({"instances": [serializers.listed(vm) for vm in found]})
 
     def _instance(self, asked: ExoscaleRequest) -> Json:
         vm = self._zone.vms.get(asked.ids["id"])
         if vm is None:
-            raise ExoscaleRefusedError(404, f"Instance {asked.ids['id']} not found")
+            raise VendorRefusedError(404, f"Instance {asked.ids['id']} not found")
         return serializers.instance(vm)
 
     def _pools(self, _: ExoscaleRequest) -> Json:
@@ -90,13 +90,13 @@ class ExoscaleHandlers:
     def _pool(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = self._zone.pools.get(asked.ids["id"])
         if pool is None:
-            raise ExoscaleRefusedError(404, f"Instance Pool {asked.ids['id']} not found")
+            raise VendorRefusedError(404, f"Instance Pool {asked.ids['id']} not found")
         return pool
 
     def _own(self, asked: ExoscaleRequest) -> ExoscalePool:
         pool = self._pool(asked)
         if pool.nodepool:
-            raise ExoscaleRefusedError(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
+            raise VendorRefusedError(400, f"Instance Pool {pool.id} is managed by the SKS Nodepool {pool.nodepool}")
         return pool
 
     def _clusters(self, _: ExoscaleRequest) -> Json:
@@ -107,31 +107,31 @@ class ExoscaleHandlers:
     def _cluster(self, asked: ExoscaleRequest) -> Json:
         cluster = self._zone.clusters.get(asked.ids["id"])
         if cluster is None:
-            raise ExoscaleRefusedError(404, f"SKS cluster {asked.ids['id']} not found")
+            raise VendorRefusedError(404, f"SKS cluster {asked.ids['id']} not found")
         return serializers.cluster(cluster)
 
     def _nodepool(self, asked: ExoscaleRequest) -> Nodepool:
         cluster = self._zone.clusters.get(asked.ids["id"])
         found = cluster.nodepools.get(asked.ids["sks-nodepool-id"]) if cluster is not None else None
         if found is None:
-            raise ExoscaleRefusedError(404, f"SKS Nodepool {asked.ids['sks-nodepool-id']} not found")
+            raise VendorRefusedError(404, f"SKS Nodepool {asked.ids['sks-nodepool-id']} not found")
         return found
 
     def _scale(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         size = asked.json().get("size")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ExoscaleRefusedError(400, "size: a whole number, not below 0")
+            raise VendorRefusedError(400, "size: a whole number, not below 0")
         return serializers.work(self._orders.scale(pool, size))
 
     def _evict(self, pool: ExoscalePool, asked: ExoscaleRequest) -> Json:
         ids = asked.json().get("instances")
         if not isinstance(ids, list) or not all(isinstance(each, str) and UUID.fullmatch(each) for each in ids):
-            raise ExoscaleRefusedError(400, "instances: a list of UUIDs")
+            raise VendorRefusedError(400, "instances: a list of UUIDs")
         return serializers.work(self._orders.evict(pool, ids))
 
     def _quota(self, asked: ExoscaleRequest) -> Json:
         if asked.ids["entity"] != "instance":
-            raise ExoscaleRefusedError(404, f"Quota for {asked.ids['entity']} not found")
+            raise VendorRefusedError(404, f"Quota for {asked.ids['entity']} not found")
         return serializers.quota(self._zone)
 
     def _types(self, _: ExoscaleRequest) -> Json:
@@ -140,11 +140,11 @@ class ExoscaleHandlers:
     def _type(self, asked: ExoscaleRequest) -> Json:
         kind = self._zone.kinds.get(asked.ids["id"])
         if kind is None:
-            raise ExoscaleRefusedError(404, f"Instance type {asked.ids['id']} not found")
+            raise VendorRefusedError(404, f"Instance type {asked.ids['id']} not found")
         return serializers.kind(kind, self._zone)
 
     def _work(self, asked: ExoscaleRequest) -> Json:
         work = self._zone.works.get(asked.ids["id"])
         if work is None:
-            raise ExoscaleRefusedError(404, f"Operation {asked.ids['id']} not found")
+            raise VendorRefusedError(404, f"Operation {asked.ids['id']} not found")
         return serializers.work(work)

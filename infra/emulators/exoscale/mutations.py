@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from infra.emulators.exoscale import simulation
 from infra.emulators.exoscale.account import Zone
-from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.models import BUSY, Ending, ExoscalePool, Vm, Work
+from infra.emulators.vendor_common.errors import VendorRefusedError
 
 
 class ExoscaleMutations:
@@ -24,11 +24,11 @@ class ExoscaleMutations:
         """Scale to an absolute size. The vendor chooses the instances to remove; here the oldest ones."""
         self._check(pool)
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
-            raise ExoscaleRefusedError(400, "size: must be greater than 0")
+            raise VendorRefusedError(400, "size: must be greater than 0")
         missing = size - len(pool.staying)
         free = self._zone.free()
         if missing > 0 and free is not None and missing > free and self._zone.refuses_quota:
-            raise ExoscaleRefusedError(
+            raise VendorRefusedError(
                 412, f"Quota exceeded for resource instance: usage {self._zone.usage()}, limit {self._zone.limit}"
             )
         return self._carry_out(pool, size, missing, pool.staying[: max(0, -missing)])
@@ -37,20 +37,20 @@ class ExoscaleMutations:
         """Evict these members and reduce the size by their number."""
         self._check(pool)
         if not ids:
-            raise ExoscaleRefusedError(400, "instances: at least one is needed")
+            raise VendorRefusedError(400, "instances: at least one is needed")
         staying = {vm.id: vm for vm in pool.staying}
         for each in ids:
             if each not in staying:
-                raise ExoscaleRefusedError(400, f"Instance {each} is not a member of the instance pool {pool.id}")
+                raise VendorRefusedError(400, f"Instance {each} is not a member of the instance pool {pool.id}")
         victims = [staying[each] for each in dict.fromkeys(ids)]
         size = max(0, pool.size - len(victims))
         if size == 0 and not pool.nodepool and not self._zone.empties_pools:
-            raise ExoscaleRefusedError(400, "an instance pool keeps at least one instance")
+            raise VendorRefusedError(400, "an instance pool keeps at least one instance")
         return self._carry_out(pool, size, 0, victims)
 
     def _check(self, pool: ExoscalePool) -> None:
         if pool.state_now in BUSY:
-            raise ExoscaleRefusedError(409, f"The instance pool {pool.id} is busy: {pool.state_now}")
+            raise VendorRefusedError(409, f"The instance pool {pool.id} is busy: {pool.state_now}")
 
     def _carry_out(self, pool: ExoscalePool, size: int, missing: int, victims: Sequence[Vm]) -> Work:
         zone, now = self._zone, self._zone.clock()
@@ -63,7 +63,7 @@ class ExoscaleMutations:
             simulation.grow(zone, pool, work, missing, now)
             simulation.leave(zone, victims, now)
         if zone.times.operation:
-            zone.plan(now + zone.times.operation, simulation.finish, work.id)
+            zone.agenda.plan(now + zone.times.operation, simulation.finish, work.id)
         else:
             simulation.finish(zone, work.id, now)
         return work

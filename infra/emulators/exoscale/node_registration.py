@@ -6,18 +6,16 @@ An SKS kubelet registers with the labels and taints of its Nodepool. The rest is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
 
-from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.exoscale.account import Zone
 from infra.emulators.exoscale.models import RUNNING, Nodepool, Vm
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
+from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 _THERE = frozenset({RUNNING, "migrating", "stopped", "stopping", "destroying"})
@@ -32,24 +30,15 @@ class ExoscaleRegistrationOptions(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class ExoscaleNodeRegistration(VendorJoining):
+class ExoscaleNodeRegistration(VendorNodeRegistration):
     """Creates and removes the Nodes of one zone in one cluster; step() does what is due now."""
 
-    def __init__(
-        self,
-        zone: Zone,
-        store: ObjectStore,
-        clock: Callable[[], float],
-        ways: ExoscaleRegistrationOptions | None = None,
-    ) -> None:
-        self._zone, self._clock, self._ways = zone, clock, ways or ExoscaleRegistrationOptions()
-        super().__init__(self._due_now, store)
+    def __init__(self, zone: Zone, store: ObjectStore, ways: ExoscaleRegistrationOptions | None = None) -> None:
+        super().__init__(zone, store, partial(_due, zone, ways or ExoscaleRegistrationOptions()))
 
-    def _due_now(self) -> Due:
-        with self._zone.lock:
-            self._zone.step()
-            found = joined(self._zone, self._clock(), self._ways)
-        return Due({vm.name: partial(node_object, self._zone, vm, self._ways) for vm in found})
+
+def _due(zone: Zone, ways: ExoscaleRegistrationOptions, now: float) -> Due:
+    return Due({vm.name: partial(node_object, zone, vm, ways) for vm in joined(zone, now, ways)})
 
 
 def joined(zone: Zone, now: float, ways: ExoscaleRegistrationOptions) -> list[Vm]:
@@ -72,27 +61,17 @@ def node_object(zone: Zone, vm: Vm, ways: ExoscaleRegistrationOptions) -> KubeOb
     }
     if vm.kind.gpus:
         capacity["nvidia.com/gpu"] = str(vm.kind.gpus)
-    labels = {
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": vm.name,
-        "node.kubernetes.io/instance-type": vm.kind.name,
-        "topology.kubernetes.io/region": zone.name,
-        "topology.kubernetes.io/zone": zone.name,
-        **_labels(pool),
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": vm.name, "labels": labels},
-        "spec": {"providerID": f"exoscale://{vm.id}", "taints": [dict(NOT_READY), *_taints(pool)]},
-        "status": {
-            "capacity": capacity,
-            "allocatable": left(capacity, ways.reserve),
-            "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "systemUUID": vm.id},
-            "addresses": [{"type": "Hostname", "address": vm.name}],
-        },
-    }
+    return kubernetes_node(
+        vm.name,
+        f"exoscale://{vm.id}",
+        instance_type=vm.kind.name,
+        region=zone.name,
+        labels={"topology.kubernetes.io/zone": zone.name, **_labels(pool)},
+        capacity=capacity,
+        reserve=ways.reserve,
+        taints=_taints(pool),
+        system_id=vm.id,
+    )
 
 
 def _labels(pool: Nodepool | None) -> dict[str, str]:

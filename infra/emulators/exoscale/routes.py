@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
-import msgspec
+from infra.emulators.vendor_common.routes import VendorRoutes
 
 ROOT = "/v2"
-UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 WRITES = frozenset(
     {"scale-instance-pool", "evict-instance-pool-members", "scale-sks-nodepool", "evict-sks-nodepool-members"}
 )
@@ -31,31 +27,4 @@ _PATHS = (
     ("GET", "/instance-type/{id}", "get-instance-type"),
     ("GET", "/operation/{id}", "get-operation"),
 )
-
-
-class ExoscaleRoute(msgspec.Struct, frozen=True):
-    """operation: "" if unknown. ids: from the path, by their names in the document."""
-
-    operation: str = ""
-    ids: Mapping[str, str] = {}
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    parts = re.split(r"\{([a-z-]+)\}", ROOT + path)
-    return re.compile(
-        "".join(f"(?P<{part.replace('-', '_')}>[^/:]*)" if at % 2 else re.escape(part) for at, part in enumerate(parts))
-    )
-
-
-_TABLE = tuple((method, _pattern(path), operation) for method, path, operation in _PATHS)
-
-
-def find(method: str, path: str) -> ExoscaleRoute:
-    """Return the request's operation."""
-    for known, pattern, operation in _TABLE:
-        found = pattern.fullmatch(path) if known == method else None
-        if found is not None:
-            return ExoscaleRoute(
-                operation, {name.replace("_", "-"): value for name, value in found.groupdict().items()}
-            )
-    return ExoscaleRoute()
+ROUTES = VendorRoutes(((method, ROOT + path, operation, "") for method, path, operation in _PATHS), value="[^/:]*")

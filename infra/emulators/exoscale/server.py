@@ -12,19 +12,18 @@ from __future__ import annotations
 from infra.emulators.certificates import Pair
 from infra.emulators.exoscale.account import Zone
 from infra.emulators.exoscale.authentication import ExoscaleKeyRing
-from infra.emulators.exoscale.dispatcher import ExoscaleDispatcher, ExoscaleLoggedRequest
-from infra.emulators.exoscale.fault_injection import ExoscaleThrottle
+from infra.emulators.exoscale.dispatcher import ExoscaleDispatcher
 from infra.emulators.exoscale.routes import ROOT
-from infra.emulators.vendor_common.fault_injection import VendorFaults
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from infra.emulators.vendor_common.server import VendorServer
 
 
-class ExoscaleServer(VendorServer):
+class ExoscaleServer(VendorServer[ExoscaleDispatcher, LoggedOperation]):
     """Serves a zone. As a context manager it starts on entry and stops on exit; the zone stays."""
 
     def __init__(self, zone: Zone, *, tls: Pair | None = None) -> None:
-        self.zone, self.front = zone, ExoscaleDispatcher(zone)
-        super().__init__(self.front, tls=tls)
+        super().__init__(ExoscaleDispatcher(zone), tls=tls)
+        self.zone = zone
 
     @property
     def root(self) -> str:
@@ -35,18 +34,3 @@ class ExoscaleServer(VendorServer):
     def ring(self) -> ExoscaleKeyRing:
         """Return the organisation's keys."""
         return self.front.ring
-
-    @property
-    def faults(self) -> VendorFaults:
-        """Return the faults for the next calls."""
-        return self.front.faults
-
-    @property
-    def throttle(self) -> ExoscaleThrottle:
-        """Return the zone's rate limits."""
-        return self.front.throttle
-
-    @property
-    def log(self) -> list[ExoscaleLoggedRequest]:
-        """Return the calls so far, oldest first."""
-        return list(self.front.log)

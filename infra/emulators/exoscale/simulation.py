@@ -40,14 +40,14 @@ def grow(zone: Zone, pool: ExoscalePool, work: Work | None, count: int, at: floa
         vm = zone.make(pool, STARTING, at, fate)
         if work is not None:
             work.made += 1
-        zone.plan(at + zone.times.create, _served, vm.id)
+        zone.agenda.plan(at + zone.times.create, _served, vm.id)
 
 
 def leave(zone: Zone, victims: Sequence[Vm], at: float) -> None:
     """Start to delete these instances."""
     for vm in victims:
         vm.state = DESTROYING
-        zone.plan(at + zone.times.destroy, _gone, vm.id)
+        zone.agenda.plan(at + zone.times.destroy, _gone, vm.id)
 
 
 def _served(zone: Zone, id_: str, at: float) -> None:
@@ -76,7 +76,7 @@ def finish(zone: Zone, id_: str, at: float) -> None:
     if ending.done or work.ending is None:
         pool.size = work.size
     if zone.heals is not None and pool.nodepool and len(pool.staying) < pool.size:
-        zone.plan(at + zone.heals, _heal, pool.id)
+        zone.agenda.plan(at + zone.heals, _heal, pool.id)
 
 
 def _verdict(work: Work) -> Ending:
@@ -95,4 +95,4 @@ def _heal(zone: Zone, id_: str, at: float) -> None:
     if missing > 0 and pool.state_now == RUNNING:
         grow(zone, pool, None, missing, at)
     if len(pool.staying) < pool.size:
-        zone.plan(at + zone.heals, _heal, id_)
+        zone.agenda.plan(at + zone.heals, _heal, id_)

@@ -6,7 +6,6 @@ It has no HTTP: a test sets up and inspects the project with this object, while 
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import random
 import threading
@@ -28,11 +27,10 @@ from infra.emulators.huaweicloud.models import (
     Node,
     ScaleGroup,
 )
-from infra.emulators.vendor_common.agenda import play_due
+from infra.emulators.vendor_common.agenda import Agenda
 
 REGION = "cn-north-4"
 PROJECT = "0123456789abcdef0123456789abcdef"
-Play = Callable[["CceCloud", str, float], None]
 _KINDS = {"cluster": 0xC1, "pool": 0xB2, "group": 0xA3, "node": 0xD4, "server": 0xE5, "job": 0xF6, "addon": 0x17}
 FLAVORS = (
     Flavor("c7.large.2", 2, 4096),
@@ -84,8 +82,7 @@ class CceCloud:
         self.refuses_quota = self.retries = self.paged = self.tells_groups = True
         self.counts_coming = False
         self.scale_status, self.holds, self.lag = 200, 0.0, 0.0
-        self.agenda: list[tuple[float, int, Play, str]] = []
-        self._planned = itertools.count()
+        self.agenda: Agenda[CceCloud] = Agenda()
         self._counts = {kind: itertools.count(1) for kind in _KINDS}
 
     # -- test setup
@@ -256,11 +253,7 @@ class CceCloud:
 
     # -- time
 
-    def plan(self, at: float, play: Play, subject: str) -> None:
-        """Schedule a future event."""
-        heapq.heappush(self.agenda, (at, next(self._planned), play, subject))
-
     def step(self) -> None:
         """Process everything that is due now."""
         with self.lock:
-            play_due(self, self.agenda, self.clock())
+            self.agenda.play_due(self, self.clock())

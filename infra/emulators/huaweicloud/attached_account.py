@@ -48,7 +48,7 @@ class HuaweiAccount(AttachedAccount[CceCloud, HuaweiServer]):
         held = self._cloud.add_cluster(CLUSTER)
         self._server = HuaweiServer(self._cloud, tls=self._tls)
         self._server.ring.add(KEY, KEY_SECRET, self._actions)
-        return CceNodeRegistration(self._cloud, cluster, clock, self._ways, cluster=held.uid)
+        return CceNodeRegistration(self._cloud, cluster, self._ways, cluster=held.uid)
 
     @property
     def cluster(self) -> CceCluster:

@@ -6,12 +6,13 @@ import datetime as dt
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from infra.emulators.huaweicloud.errors import CceRefusedError
 from infra.emulators.huaweicloud.signing import CceSignedClaim, claim, signature
 from infra.emulators.vendor_common.http_messages import Incoming
+from infra.emulators.vendor_common.keys import SessionTexts, VendorKey, VendorKeyRing
 
 SKEW = 900.0
 """Maximum deviation of a client's clock in seconds."""
@@ -19,21 +20,8 @@ _MUST = frozenset({"host", "x-sdk-date"})
 _DATE = re.compile(r"\d{8}T\d{6}Z")
 
 
-@dataclass(slots=True)
-class CceKey:
-    """An access key. actions: permissions, as patterns of a custom policy (`cce:nodepool:*`), None for all. token,
-    expires: of temporary keys. active: not revoked."""
-
-    id: str
-    secret: str
-    actions: frozenset[str] | None = None
-    token: str = ""
-    expires: float = float("inf")
-    active: bool = True
-
-    def may(self, action: str) -> bool:
-        """Return whether the key permits an action such as `cce:nodepool:list`; "" needs no permission."""
-        return not action or self.actions is None or any(fnmatchcase(action, each) for each in self.actions)
+CceKey = VendorKey[frozenset[str]]
+"""A key; its permissions are patterns of a custom policy (`cce:nodepool:*`)."""
 
 
 @dataclass(slots=True)
@@ -46,42 +34,22 @@ class Agency:
     actions: frozenset[str] | None = None
 
 
-@dataclass(slots=True)
-class CceKeyRing:
+class CceKeyRing(VendorKeyRing[frozenset[str]]):
     """All keys and agencies of the account. tokens: X-Auth-Token -> the key with its permissions."""
 
-    keys: dict[str, CceKey] = field(default_factory=dict)
-    agencies: dict[tuple[str, str], Agency] = field(default_factory=dict)
-    tokens: dict[str, CceKey] = field(default_factory=dict)
-    sessions: int = 0
-
-    def add(self, id_: str, secret: str, actions: frozenset[str] | None = None) -> CceKey:
-        """Add a valid key."""
-        self.keys[id_] = CceKey(id_, secret, actions)
-        return self.keys[id_]
+    def __init__(self) -> None:
+        super().__init__(SessionTexts("HSTEXAMPLE{}", "example-session-secret-{}", "ggpjbi1leGFtcGxlLXRva2Vu-{}=="))
+        self.agencies: dict[tuple[str, str], Agency] = {}
+        self.tokens: dict[str, CceKey] = {}
 
     def add_agency(self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None) -> Agency:
         """Add an agency that these keys may assume."""
         made = self.agencies[domain, name] = Agency(domain, name, frozenset(trusts), actions)
         return made
 
-    def session(self, agency: Agency, expires: float) -> CceKey:
-        """Return temporary keys."""
-        self.sessions += 1
-        number = f"{self.sessions:06d}"
-        made = CceKey(
-            f"HSTEXAMPLE{number}",
-            f"example-session-secret-{number}",
-            agency.actions,
-            f"ggpjbi1leGFtcGxlLXRva2Vu-{number}==",
-            expires,
-        )
-        self.keys[made.id] = made
-        return made
-
     def secrets(self) -> list[str]:
         """Return every confidential text."""
-        return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + list(self.tokens)
+        return [*super().secrets(), *self.tokens]
 
 
 class CceAuthenticator:
@@ -95,7 +63,7 @@ class CceAuthenticator:
         without the permission."""
         token = incoming.headers.get("x-auth-token", "")
         key = self._by_token(token) if token else self._by_signature(incoming)
-        if not key.may(action):
+        if not may(key, action):
             raise CceRefusedError(403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed")
         return key
 
@@ -131,6 +99,11 @@ class CceAuthenticator:
                 "APIGW.0303",
                 "Incorrect app authentication information: the request time is more than 15 minutes from the server's",
             )
+
+
+def may(key: CceKey, action: str) -> bool:
+    """Return whether the key permits an action such as `cce:nodepool:list`; "" needs no permission."""
+    return not action or key.permissions is None or any(fnmatchcase(action, each) for each in key.permissions)
 
 
 def _check_form(incoming: Incoming, claimed: CceSignedClaim, key: CceKey) -> None:

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import json
 
+from infra.emulators.vendor_common.errors import VendorRefusedError
 
-class CceRefusedError(Exception):
-    """An error response. retry_after: seconds, None for no such header."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
-        super().__init__(f"{status} {code}: {message}")
-        self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
+class CceRefusedError(VendorRefusedError):
+    """An error response with a code."""
 
-    def body(self, form: str, request: str) -> bytes:
-        """Return the body. form: `cce`, `gateway`, `plain`, `page` (HTML of a proxy in front of the API), or "" for the
-        form of the component that refuses. request: the call's id."""
-        if form == "page":
-            return f"<html><body><h1>{self.status} Bad Gateway</h1></body></html>".encode()
-        own = "gateway" if self.code.startswith("APIGW.") else "cce"
-        bodies: dict[str, dict[str, str]] = {
-            "cce": {"errorCode": self.code, "errorMessage": self.message},
-            "gateway": {"error_code": self.code, "error_msg": self.message, "request_id": request},
-            "plain": {"code": self.code, "message": self.message},
-        }
-        return json.dumps(bodies[form or own]).encode()
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(status, message, code=code)
+
+
+def error_body(problem: VendorRefusedError, form: str, request: str) -> bytes:
+    """Return the body of an error. form: `cce`, `gateway`, `plain`, `page` (HTML of a proxy in front of the API), or ""
+    for the form of the component that refuses. request: the call's id."""
+    if form == "page":
+        return f"<html><body><h1>{problem.status} Bad Gateway</h1></body></html>".encode()
+    own = "gateway" if problem.code.startswith("APIGW.") else "cce"
+    bodies: dict[str, dict[str, str]] = {
+        "cce": {"errorCode": problem.code, "errorMessage": problem.message},
+        "gateway": {"error_code": problem.code, "error_msg": problem.message, "request_id": request},
+        "plain": {"code": problem.code, "message": problem.message},
+    }
+    return json.dumps(bodies[form or own]).encode()
 
 
 def bad(message: str) -> CceRefusedError:

@@ -39,7 +39,7 @@ def assume(ring: CceKeyRing, caller: CceKey, body: Mapping[str, Any], now: float
         raise CceRefusedError(404, "IAM.0004", f"Could not find agency {place[1]}")
     if caller.id not in agency.trusts:
         raise CceRefusedError(403, "IAM.0003", "Policy doesn't allow iam:tokens:assume to be performed")
-    made = ring.session(agency, now + seconds)
+    made = ring.session(agency.actions, now + seconds)
     return {
         "credential": {
             "access": made.id,

@@ -6,19 +6,17 @@ the CCE node's uid. Shortly afterwards the cloud controller removes its start-up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
 
-from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import write
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.models import ACTIVE, DELETING, CcePool, Flavor, Node
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.vendor_common.node_registration import Due, left
-from infra.emulators.vendor_common.node_registration import VendorNodeRegistration as VendorJoining
+from infra.emulators.vendor_common.node_registration import Due, VendorNodeRegistration, kubernetes_node
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 POOL_LABEL = "cce.cloud.com/cce-nodepool"
@@ -40,7 +38,7 @@ class CceRegistrationOptions(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class CceNodeRegistration(VendorJoining):
+class CceNodeRegistration(VendorNodeRegistration):
     """Creates and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
     uid, "" for the whole project."""
 
@@ -48,42 +46,39 @@ class CceNodeRegistration(VendorJoining):
         self,
         cloud: CceCloud,
         store: ObjectStore,
-        clock: Callable[[], float],
         ways: CceRegistrationOptions | None = None,
         *,
         cluster: str = "",
     ) -> None:
-        self._cloud, self._cluster, self._nodes, self._clock = cloud, cluster, store, clock
+        self._cloud, self._cluster = cloud, cluster
         self._ways = ways or CceRegistrationOptions()
         self._tainted: dict[str, float] = {}
-        super().__init__(self._due_now, store)
+        super().__init__(cloud, store, self._due_at)
 
     def step(self) -> None:
         """Add Nodes, remove Nodes, and remove start-up taints."""
         super().step()
         for name, until in list(self._tainted.items()):
-            if self._clock() >= until and self._initialized(name):
+            if self._cloud.clock() >= until and self._initialized(name):
                 del self._tainted[name]
 
-    def _due_now(self) -> Due:
-        with self._cloud.lock:
-            self._cloud.step()
-            found = joined(self._cloud, self._clock(), self._ways, cluster=self._cluster)
+    def _due_at(self, now: float) -> Due:
+        found = joined(self._cloud, now, self._ways, cluster=self._cluster)
         return Due({node.ip: partial(self._made, node) for node in found})
 
     def _made(self, node: Node) -> KubeObject:
-        self._tainted[node.ip] = self._clock() + self._ways.taint
+        self._tainted[node.ip] = self._cloud.clock() + self._ways.taint
         made = node_object(self._cloud, node, self._ways)
         if self._ways.taint > 0:
             made["spec"]["taints"].append(dict(UNINITIALIZED))
         return made
 
     def _initialized(self, name: str) -> bool:
-        node = self._nodes.peek("nodes", name)
+        node = self._store.peek("nodes", name)
         if node is None:
             return True
         taints = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != UNINITIALIZED["key"]]
-        return write(self._nodes, "nodes", {**node, "spec": {**node["spec"], "taints": taints}})
+        return write(self._store, "nodes", {**node, "spec": {**node["spec"], "taints": taints}})
 
 
 def joined(cloud: CceCloud, now: float, ways: CceRegistrationOptions, *, cluster: str = "") -> list[Node]:
@@ -106,42 +101,31 @@ def node_object(cloud: CceCloud, node: Node, ways: CceRegistrationOptions) -> Ku
     flavor = cloud.flavors[node.flavor]
     capacity, reserve = _sizes(flavor, pool)
     arch = "arm64" if flavor.specs.get("ecs:instance_architecture") == "arm64" else "amd64"
-    zones = {
-        "topology.kubernetes.io/region": cloud.region,
-        "topology.kubernetes.io/zone": node.az,
-        "failure-domain.beta.kubernetes.io/region": cloud.region,
-        "failure-domain.beta.kubernetes.io/zone": node.az,
-    }
     labels = {
-        "kubernetes.io/arch": arch,
-        "kubernetes.io/os": "linux",
-        "kubernetes.io/hostname": node.ip,
-        "node.kubernetes.io/instance-type": node.flavor,
         "node.kubernetes.io/baremetal": "false",
         "node.kubernetes.io/container-engine": pool.runtime if pool else "containerd",
         "os.architecture": arch,
         "os.name": "Huawei_Cloud_EulerOS_2.0",
         "os.version": "5.10.0",
         "node.kubernetes.io/subnetid": "3f000000-0000-11ee-8b5e-000000000001",
-        **zones,
+        "topology.kubernetes.io/zone": node.az,
+        "failure-domain.beta.kubernetes.io/region": cloud.region,
+        "failure-domain.beta.kubernetes.io/zone": node.az,
         **_labels(flavor, pool),
     }
-    id_ = node.server if ways.by_server else node.uid
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": node.ip, "labels": labels},
-        "spec": {
-            "providerID": f"{ways.scheme}{id_}",
-            "taints": [dict(NOT_READY), *(dict(taint) for taint in (pool.taints if pool else ()))],
-        },
-        "status": {
-            "capacity": capacity,
-            "allocatable": left(capacity, reserve),
-            "nodeInfo": {"architecture": arch, "operatingSystem": "linux", "systemUUID": node.server},
-            "addresses": [{"type": "InternalIP", "address": node.ip}, {"type": "Hostname", "address": node.ip}],
-        },
-    }
+    return kubernetes_node(
+        node.ip,
+        f"{ways.scheme}{node.server if ways.by_server else node.uid}",
+        instance_type=node.flavor,
+        region=cloud.region,
+        labels=labels,
+        capacity=capacity,
+        reserve=reserve,
+        taints=pool.taints if pool else (),
+        arch=arch,
+        system_id=node.server,
+        ip=node.ip,
+    )
 
 
 def _labels(flavor: Flavor, pool: CcePool | None) -> dict[str, str]:

@@ -13,35 +13,19 @@ from __future__ import annotations
 from infra.emulators.certificates import Pair
 from infra.emulators.huaweicloud.account import CceCloud
 from infra.emulators.huaweicloud.authentication import CceKeyRing
-from infra.emulators.huaweicloud.dispatcher import CceDispatcher, CceLoggedRequest
-from infra.emulators.huaweicloud.fault_injection import CceThrottle
-from infra.emulators.vendor_common.fault_injection import VendorFaults
+from infra.emulators.huaweicloud.dispatcher import CceDispatcher
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from infra.emulators.vendor_common.server import VendorServer
 
 
-class HuaweiServer(VendorServer):
+class HuaweiServer(VendorServer[CceDispatcher, LoggedOperation]):
     """Serves a project. As a context manager it starts on entry and stops on exit; the cloud stays."""
 
     def __init__(self, cloud: CceCloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front = cloud, CceDispatcher(cloud)
-        super().__init__(self.front, tls=tls)
+        super().__init__(CceDispatcher(cloud), tls=tls)
+        self.cloud = cloud
 
     @property
     def ring(self) -> CceKeyRing:
         """Return the account's keys and agencies."""
         return self.front.ring
-
-    @property
-    def faults(self) -> VendorFaults:
-        """Return the faults for the next calls."""
-        return self.front.faults
-
-    @property
-    def throttle(self) -> CceThrottle:
-        """Return the rate limits."""
-        return self.front.throttle
-
-    @property
-    def log(self) -> list[CceLoggedRequest]:
-        """Return the calls so far, oldest first."""
-        return list(self.front.log)

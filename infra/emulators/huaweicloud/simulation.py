@@ -49,11 +49,11 @@ def settle(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None
         fate = _fate(cloud, group)
         if fate is not None and not fate.made:
             group.trying += 1
-            cloud.plan(at + cloud.times.order, _not_had, f"{pool.uid}/{group.name}/{fate.condition}")
+            cloud.agenda.plan(at + cloud.times.order, _not_had, f"{pool.uid}/{group.name}/{fate.condition}")
             continue
         node = cloud.make(pool, group, BUILD, at, fate)
         node.job = cloud.job("CreateNode", pool.cluster, node.uid, node.name).uid
-        cloud.plan(at + cloud.times.build, _built, node.uid)
+        cloud.agenda.plan(at + cloud.times.build, _built, node.uid)
     surplus = len(group.staying) - group.desired
     if surplus > 0:
         loose = [node for node in group.staying if not node.protected]
@@ -66,7 +66,7 @@ def tell_later(cloud: CceCloud, pool: CcePool) -> None:
     if cloud.lag:
         for group in pool.groups.values():
             group.told = group.shown
-        cloud.plan(cloud.clock() + cloud.lag, _told, pool.uid)
+        cloud.agenda.plan(cloud.clock() + cloud.lag, _told, pool.uid)
 
 
 def _told(cloud: CceCloud, uid: str, _: float) -> None:
@@ -79,7 +79,7 @@ def leave(cloud: CceCloud, node: Node, at: float) -> None:
     """Start to delete a node."""
     node.phase = DELETING
     node.job = cloud.job("DeleteNode", node.cluster, node.uid, node.name).uid
-    cloud.plan(at + cloud.times.delete, _gone, node.uid)
+    cloud.agenda.plan(at + cloud.times.delete, _gone, node.uid)
 
 
 def _fate(cloud: CceCloud, group: ScaleGroup) -> CceProvisioningFate | None:
@@ -116,7 +116,7 @@ def _not_had(cloud: CceCloud, subject: str, at: float) -> None:
 def _again(cloud: CceCloud, pool: CcePool, group: ScaleGroup, at: float) -> None:
     if not group.retries:
         group.retries = True
-        cloud.plan(at + cloud.times.retry, _retry, f"{pool.uid}/{group.name}")
+        cloud.agenda.plan(at + cloud.times.retry, _retry, f"{pool.uid}/{group.name}")
 
 
 def _retry(cloud: CceCloud, subject: str, at: float) -> None:
@@ -138,7 +138,7 @@ def _built(cloud: CceCloud, uid: str, at: float) -> None:
     node = cloud.node(uid)
     if node is not None and node.phase == BUILD:
         node.phase = INSTALLING
-        cloud.plan(at + cloud.times.install, _installed, uid)
+        cloud.agenda.plan(at + cloud.times.install, _installed, uid)
 
 
 def _installed(cloud: CceCloud, uid: str, at: float) -> None:
@@ -173,7 +173,7 @@ def _end(cloud: CceCloud, uid: str, phase: str, reason: str, at: float) -> None:
     job = cloud.jobs.get(uid)
     if job is not None:
         job.phase, job.reason, job.ended = phase, reason, at
-        cloud.plan(at + cloud.times.job, _forget_job, uid)
+        cloud.agenda.plan(at + cloud.times.job, _forget_job, uid)
 
 
 def _forget_job(cloud: CceCloud, uid: str, _: float) -> None:

@@ -7,13 +7,14 @@ from typing import Any, TypeVar
 
 KubeObject = dict[str, Any]
 Json = TypeVar("Json")
+_NESTED = frozenset({dict, list})
 
 
 def _copied(value: Any) -> Any:
     if type(value) is dict:
-        return {key: _copied(each) for key, each in value.items()}
+        return {key: _copied(each) if type(each) in _NESTED else each for key, each in value.items()}
     if type(value) is list:
-        return [_copied(each) for each in value]
+        return [_copied(each) if type(each) in _NESTED else each for each in value]
     return value
 
 

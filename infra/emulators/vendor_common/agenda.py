@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 _Account = TypeVar("_Account")
 
 
-def play_due(
-    account: _Account, agenda: list[tuple[float, int, Callable[[_Account, str, float], None], str]], now: float
-) -> None:
-    """Play and remove each event that is due, at its own time.
+class Agenda(Generic[_Account]):
+    """Future events of an account."""
 
-    agenda: a heap of (epoch seconds, number, event, the id that the event is about). An event may add others.
-    """
-    while agenda and agenda[0][0] <= now:
-        at, _, play, subject = heapq.heappop(agenda)
-        play(account, subject, at)
+    def __init__(self) -> None:
+        self._events: list[tuple[float, int, Callable[[_Account, str, float], None], str]] = []
+        self._numbers = itertools.count()
+
+    def plan(self, at: float, play: Callable[[_Account, str, float], None], subject: str) -> None:
+        """Schedule an event. at: epoch seconds. subject: the id that the event is about."""
+        heapq.heappush(self._events, (at, next(self._numbers), play, subject))
+
+    def play_due(self, account: _Account, now: float) -> None:
+        """Play and remove each event that is due, at its own time. An event may add others."""
+        while self._events and self._events[0][0] <= now:
+            at, _, play, subject = heapq.heappop(self._events)
+            play(account, subject, at)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from infra.emulators.vendor_common.server import VendorServer
 
 _Cloud = TypeVar("_Cloud")
-_Server = TypeVar("_Server", bound=VendorServer)
+_Server = TypeVar("_Server", bound=VendorServer[Any, Any])
 
 
 class AttachedAccount(Generic[_Cloud, _Server]):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+
+from infra.emulators.vendor_common.errors import VendorRefusal
 
 
 class VendorFault(StrEnum):
@@ -25,6 +27,10 @@ class VendorFault(StrEnum):
     OLD_TIME = "the time stamp is too old"
 
 
+NEVER_RECEIVED = frozenset({VendorFault.HANGS_UP, VendorFault.WEB_PAGE})
+"""The faults of which the vendor does not receive the call."""
+
+
 @dataclass(slots=True)
 class _Order:
     fault: VendorFault
@@ -33,10 +39,14 @@ class _Order:
 
 
 class VendorFaults:
-    """Faults for the next calls, in the order of their addition. writes: the actions that change something."""
+    """Faults for the next calls, in the order of their addition. writes: the actions that change something. refusals:
+    the error responses of faults. retry_after: the value that a response of THROTTLED_FOR says."""
 
-    def __init__(self, writes: Collection[str]) -> None:
-        self._writes = writes
+    def __init__(
+        self, writes: Collection[str], refusals: Mapping[VendorFault, VendorRefusal], *, retry_after: int
+    ) -> None:
+        self.writes, self.retry_after = writes, retry_after
+        self._refusals = refusals
         self._orders: list[_Order] = []
 
     def next(self, fault: VendorFault, *, on: str = "any", times: int = 1) -> None:
@@ -44,8 +54,8 @@ class VendorFaults:
         calls."""
         tests: dict[str, Callable[[str], bool]] = {
             "any": lambda _: True,
-            "write": self._writes.__contains__,
-            "read": lambda action: action not in self._writes,
+            "write": self.writes.__contains__,
+            "read": lambda action: action not in self.writes,
         }
         self._orders.append(_Order(fault, tests.get(on, lambda action: action == on), times))
 
@@ -60,3 +70,9 @@ class VendorFaults:
                 order.times -= 1 if order.times > 0 else 0
                 return order.fault
         return None
+
+    def refuse(self, fault: VendorFault | None) -> None:
+        """Raise the VendorRefusedError of a fault; do nothing for a fault of the connection."""
+        if fault is not None and (refusal := self._refusals.get(fault)) is not None:
+            told = self.retry_after if fault is VendorFault.THROTTLED_FOR else None
+            raise refusal.error(message=f"{fault.value} (by order of the test)", retry_after=told)

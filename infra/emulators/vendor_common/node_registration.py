@@ -6,14 +6,16 @@ changed. The vendor's own module defines what a Node contains.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import msgspec
 
 from chalicelib.model.quantity import parse_amount
+from infra.emulators.controllers.kubelet import NOT_READY
 from infra.emulators.controllers.object_writes import erase
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.dispatcher import VendorAccount
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -25,16 +27,18 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class VendorNodeRegistration:
-    """Creates and removes the Nodes of one account in one cluster. due: advances the vendor to the current time and
-    returns the Nodes that should exist; it holds the vendor's lock in the meantime."""
+    """Creates and removes the Nodes of one account in one cluster; step() does what is due now. due: epoch seconds ->
+    the Nodes that should exist; called while the account is locked and up to date."""
 
-    def __init__(self, due: Callable[[], Due], store: ObjectStore) -> None:
-        self._due, self._store = due, store
+    def __init__(self, account: VendorAccount, store: ObjectStore, due: Callable[[float], Due]) -> None:
+        self._account, self._store, self._due = account, store, due
         self._joined: set[str] = set()
 
     def step(self) -> None:
         """Advance the vendor, then the Nodes."""
-        due = self._due()
+        with self._account.lock:
+            self._account.step()
+            due = self._due(self._account.clock())
         for name, made in due.nodes.items():
             if name not in self._joined:
                 self._joined.add(name)
@@ -54,3 +58,42 @@ def left(capacity: Mapping[str, str], reserve: Mapping[str, str]) -> dict[str, s
             whole = max(0, parse_amount(name, capacity[name]) - parse_amount(name, amount))
             found[name] = f"{whole}m" if name == "cpu" else f"{whole // 1024}Ki"
     return found
+
+
+def kubernetes_node(
+    name: str,
+    provider_id: str,
+    *,
+    instance_type: str,
+    region: str,
+    labels: Mapping[str, str],
+    capacity: Mapping[str, str],
+    reserve: Mapping[str, str],
+    taints: Sequence[Mapping[str, str]] = (),
+    arch: str = "amd64",
+    system_id: str = "",
+    ip: str = "",
+) -> KubeObject:
+    """Return the Node that a kubelet registers and the cloud controller has completed. labels, taints: further ones.
+    reserve: part of the capacity that the kubelet reserves. system_id, ip: "" if the Node does not show it."""
+    common = {
+        "kubernetes.io/arch": arch,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": name,
+        "node.kubernetes.io/instance-type": instance_type,
+        "topology.kubernetes.io/region": region,
+    }
+    info = {"architecture": arch, "operatingSystem": "linux"}
+    addresses = [{"type": "InternalIP", "address": ip}] if ip else []
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {**common, **labels}},
+        "spec": {"providerID": provider_id, "taints": [dict(NOT_READY), *map(dict, taints)]},
+        "status": {
+            "capacity": capacity,
+            "allocatable": left(capacity, reserve),
+            "nodeInfo": {**info, "systemUUID": system_id} if system_id else info,
+            "addresses": [*addresses, {"type": "Hostname", "address": name}],
+        },
+    }

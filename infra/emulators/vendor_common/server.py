@@ -9,13 +9,17 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
 from infra.emulators.certificates import Pair, server_context
+from infra.emulators.vendor_common.dispatcher import Logged, VendorDispatcher
+from infra.emulators.vendor_common.fault_injection import VendorFaults
 from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from infra.emulators.vendor_common.throttle import VendorThrottle
 
+_Front = TypeVar("_Front", bound=VendorDispatcher[Any])
 Edit = Callable[[bytes], bytes]
 """The body of a response with status 200 of the emulated vendor -> the body that is sent instead."""
 
@@ -25,22 +29,13 @@ def unchanged(body: bytes) -> bytes:
     return body
 
 
-class VendorDispatcher(Protocol):
-    """Handles requests. crashes: errors of the emulator itself, one text each."""
-
-    crashes: list[str]
-
-    def served(self, incoming: Incoming) -> Answer:
-        """Handle one HTTP request without raising. Called from several threads."""
-
-
 class _VendorHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "emulated", ""
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
     timeout = 30
-    vendor: ClassVar[VendorServer]
+    vendor: ClassVar[VendorServer[Any, Any]]
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
         """Print nothing: calls are in the front's log."""
@@ -92,15 +87,16 @@ class _HttpServer(ThreadingHTTPServer):
         """Ignore broken connections, because clients may disconnect at any time."""
 
 
-class VendorServer:
-    """Serves a front. As a context manager it starts on entry and stops on exit; the front's state is kept.
+class VendorServer(Generic[_Front, Logged]):
+    """Serves a front, the API of a vendor. As a context manager it starts on entry and stops on exit; the
+    front's state is kept.
 
     tls: the server's certificate and key, which make `url` an https one. edit: set by tests of responses that no vendor
     documents.
     """
 
-    def __init__(self, front: VendorDispatcher, *, tls: Pair | None = None) -> None:
-        self._front, self._tls = front, tls
+    def __init__(self, front: _Front, *, tls: Pair | None = None) -> None:
+        self.front, self._tls = front, tls
         self.url = ""
         self.address = "127.0.0.1"  # of this machine; set another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
@@ -112,9 +108,24 @@ class VendorServer:
         """Return `127.0.0.1:port`, as in an SDK's endpoint."""
         return self.url.partition("://")[2]
 
+    @property
+    def faults(self) -> VendorFaults:
+        """Return the faults for the next calls."""
+        return self.front.faults
+
+    @property
+    def throttle(self) -> VendorThrottle:
+        """Return the rate limits."""
+        return self.front.throttle
+
+    @property
+    def log(self) -> list[Logged]:
+        """Return the calls so far, oldest first."""
+        return list(self.front.log)
+
     def answer(self, incoming: Incoming) -> Answer:
         """Handle one HTTP request. Called from several threads."""
-        made = self._front.served(incoming)
+        made = self.front.served(incoming)
         return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
 
     def start(self, port: int = 0) -> str:
@@ -137,8 +148,8 @@ class VendorServer:
         self._server.server_close()
         self._thread.join()
         self._server = self._thread = None
-        if self._front.crashes:
-            raise RuntimeError("\n".join(self._front.crashes))
+        if self.front.crashes:
+            raise RuntimeError("\n".join(self.front.crashes))
 
     def __enter__(self) -> Self:
         self.start()

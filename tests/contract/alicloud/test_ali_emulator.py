@@ -10,11 +10,11 @@ import pytest
 from infra.emulators.alicloud.account import REGION, AlicloudCloud
 from infra.emulators.alicloud.dispatcher import AlicloudDispatcher
 from infra.emulators.alicloud.errors import AlicloudRefusedError
-from infra.emulators.alicloud.fault_injection import AlicloudThrottle
 from infra.emulators.alicloud.handlers import NEW, OLD, AlicloudHandlers, Sent
 from infra.emulators.alicloud.iam import Role
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, AlicloudDurations, AlicloudGroup
 from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.errors import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
 
 START = 1_800_000_000.0
@@ -215,8 +215,8 @@ def test_ess_emulator_economical_mode_keeps_stopped_machines_uncounted(bed: AliE
     bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
     bed.after(20.0)
     assert group.machines[first].state == "Stopped"
-    told = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
-    assert (told["TotalCapacity"], told["TotalInstanceCount"], told["StoppedCapacity"]) == (1, 2, 1)
+    reported = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
+    assert (reported["TotalCapacity"], reported["TotalInstanceCount"], reported["StoppedCapacity"]) == (1, 2, 1)
 
 
 def test_ess_emulator_one_invalid_instance_rejects_all_unless_ignored(bed: AliEmulatorFixture) -> None:
@@ -318,13 +318,13 @@ def test_ess_emulator_removal_of_absent_instances_is_refused_or_ignored(bed: Ali
 
 def test_ess_emulator_throttled_calls_state_when_to_retry() -> None:
     clock = ManualClock(START)
-    throttle = AlicloudThrottle(clock)
+    throttle = AlicloudDispatcher(AlicloudCloud(clock)).throttle
     throttle.limits["A"] = (2, 10.0)
     throttle.count("A")
     clock.advance(4.0)
     throttle.count("A")
     throttle.count("B")
-    with pytest.raises(AlicloudRefusedError) as caught:
+    with pytest.raises(VendorRefusedError) as caught:
         throttle.count("A")
     assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("Throttling.User", 400, 6000)
     clock.advance(6.0)

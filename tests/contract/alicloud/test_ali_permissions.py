@@ -36,7 +36,7 @@ def actions(held: Policy) -> set[str]:
 def bench() -> Iterator[AlicloudBench]:
     of_this_process.cache_clear()
     with AlicloudBench() as made:
-        made.server.ring.keys[made.key_id].policy = policy("ram-policy.json")
+        made.server.ring.keys[made.key_id].permissions = policy("ram-policy.json")
         yield made
     of_this_process.cache_clear()
 
@@ -82,7 +82,7 @@ def test_alicloud_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, 
         msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
         for each in held.statements
     )
-    bench.server.ring.keys[bench.key_id].policy = Policy(fewer)
+    bench.server.ring.keys[bench.key_id].permissions = Policy(fewer)
     with pytest.raises((AssertionError, Unauthorized)):
         everything(bench)
     assert [call for call in bench.server.log if call.permission == missing and call.code == "Forbidden.RAM"]
@@ -102,7 +102,7 @@ def test_alicloud_ram_policy_limits_changes_to_selectable_scaling_groups() -> No
 
 def test_alicloud_key_that_only_assumes_a_role_with_the_policy_suffices(bench: AlicloudBench) -> None:
     key = bench.server.ring.keys[bench.key_id]
-    key.policy = policy("assume-role-policy.json")
+    key.permissions = policy("assume-role-policy.json")
     bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), policy("ram-policy.json"))
     bench.settings["roleArn"] = ROLE_ARN
     calls = everything(bench)

@@ -31,7 +31,9 @@ def test_alicloud_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> N
 
 
 @pytest.mark.parametrize("fault", [VendorFault.CUT_OFF, VendorFault.SERVER_ERROR, VendorFault.WEB_PAGE])
-def test_alicloud_failed_page_fails_the_group_and_never_shrinks_it(bench: AlicloudBench, fault: VendorFault) -> None:
+def test_alicloud_failed_page_fails_the_group_and_never_lowers_its_size(
+    bench: AlicloudBench, fault: VendorFault
+) -> None:
     group, other = bench.add_group("g", size=137, most=200), bench.add_group("other", size=1)
     provider, nodes, front = bench.provider(), bench.nodes(), bench.server.front
     handle = front.handle

@@ -10,7 +10,7 @@ import pytest
 
 from infra.emulators.alicloud.authentication import AlicloudAuthenticator
 from infra.emulators.alicloud.errors import AlicloudRefusedError
-from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing, Role, read_policy
+from infra.emulators.alicloud.iam import AlicloudKey, AlicloudKeyRing, read_policy
 from infra.emulators.alicloud.signing import acs3_request, acs3_signature, canonical_query, rpc_signature
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.vendor_common.http_messages import Incoming
@@ -73,8 +73,8 @@ def acs3(sent: Mapping[str, str] = C, signature: str = "", **changed: str) -> In
     headers = HEADERS | {name.replace("_", "-"): value for name, value in changed.items()}
     bare = Incoming("POST", f"/?{canonical_query(sent.items())}", headers)
     signature = signature or acs3_signature(bare, tuple(headers), SECRET)
-    told = f"ACS3-HMAC-SHA256 Credential={KEY},SignedHeaders={';'.join(sorted(headers))},Signature={signature}"
-    return Incoming("POST", bare.target, {**headers, "authorization": told})
+    reported = f"ACS3-HMAC-SHA256 Credential={KEY},SignedHeaders={';'.join(sorted(headers))},Signature={signature}"
+    return Incoming("POST", bare.target, {**headers, "authorization": reported})
 
 
 def gate(ring: AlicloudKeyRing | None = None, at: float = AT) -> tuple[AlicloudAuthenticator, ManualClock]:
@@ -150,9 +150,9 @@ def test_alicloud_emulator_accepts_a_nonce_once() -> None:
 
 def test_alicloud_emulator_requires_every_significant_header_to_be_signed() -> None:
     sent = acs3(content_type="application/x-www-form-urlencoded")
-    told = sent.headers["authorization"].replace("content-type;", "")
+    reported = sent.headers["authorization"].replace("content-type;", "")
     assert (
-        refused(gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": told}))
+        refused(gate()[0], Incoming("POST", sent.target, {**sent.headers, "authorization": reported}))
         == "IncompleteSignature"
     )
     assert refused(gate()[0], Incoming("POST", sent.target, HEADERS)) == "IncompleteSignature"
@@ -183,6 +183,6 @@ def test_alicloud_emulator_policy_allows_its_actions_and_a_denial_wins() -> None
 
 def test_alicloud_role_session_has_its_own_secret() -> None:
     ring = AlicloudKeyRing()
-    first, second = (ring.session(Role("acs:ram::1:role/r", frozenset()), AT) for _ in range(2))
+    first, second = (ring.session(None, AT) for _ in range(2))
     assert first.id != second.id
     assert {first.secret, first.token, second.secret, second.token} <= set(ring.secrets())

@@ -38,7 +38,7 @@ class EmulatorClient:
         )
         self.front = CherryDispatcher(self.cloud)
         self.front.tokens[TOKEN] = Token()
-        self.front.throttle.limit = None
+        self.front.throttle.limits.clear()
 
     def ask(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> Answer:
         """Sends one request; target without the version. Errors in the emulator are raised."""

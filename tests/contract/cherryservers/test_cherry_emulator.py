@@ -11,7 +11,7 @@ import requests
 
 from infra.emulators.cherryservers.account import CherryCloud
 from infra.emulators.cherryservers.dispatcher import Token
-from infra.emulators.cherryservers.fault_injection import RETRY_AFTER
+from infra.emulators.cherryservers.fault_injection import LIMIT, RETRY_AFTER
 from infra.emulators.cherryservers.models import (
     NEVER_JOINS,
     NO_CREDIT,
@@ -268,7 +268,7 @@ def test_cherry_emulator_foreign_objects_are_forbidden_absent_ones_not_found(bed
 
 
 def test_cherry_emulator_throttles_the_fifth_request_within_a_second(bed: EmulatorClient) -> None:
-    bed.front.throttle.limit = (4, 1.0)
+    bed.front.throttle.limits[""] = LIMIT
     answers = []
     for _ in range(5):
         answers.append(bed.ask("GET", "/regions"))

@@ -88,8 +88,8 @@ def test_cherry_removal_of_a_foreign_server_is_refused(bench: CherryBench, whose
         "project": ("g", {"project": 20002}),
         "nobody": ("", {}),
     }
-    pool, told = made[whose]
-    other = bench.cloud.add_server(pool, **told)
+    pool, reported = made[whose]
+    other = bench.cloud.add_server(pool, **reported)
     ours = seen(bench, group).instances[0]
     stranger = RemovalTarget(other.hostname, f"cherryservers://{other.id}", str(other.id))
     outcome = refused(bench, removal(bench, group, target(ours), stranger))

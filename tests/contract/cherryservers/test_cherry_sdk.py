@@ -28,7 +28,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CherryHtt
     trusted.write_bytes(authority.pem)
     with CherryHttpServer(CherryCloud(ManualClock(START)), tls=authority.server()) as server:
         server.add_token(TOKEN)
-        server.throttle.limit = None
+        server.throttle.limits.clear()
         yield server, trusted
 
 

@@ -63,10 +63,10 @@ def test_capi_group_as_passed_to_the_planner() -> None:
 @pytest.mark.parametrize("count", [1, 25])
 def test_capi_call_count_does_not_grow_with_groups_or_nodes(count: int) -> None:
     with management() as there:
-        told = {**bounds(), **capacity(cpu="4", memory="8Gi")}
-        nodes = fill(there, count, annotations=told)
+        reported = {**bounds(), **capacity(cpu="4", memory="8Gi")}
+        nodes = fill(there, count, annotations=reported)
         for name in (f"more-{index}" for index in range(count)):
-            there.add(deployment(name, annotations=told), machine_set(f"{name}-ms", of=name))
+            there.add(deployment(name, annotations=reported), machine_set(f"{name}-ms", of=name))
         assert len(there.provider().observe(nodes).groups) == count + 1
         assert [each.split()[1] for each in there.requests()] == [
             "discovery",

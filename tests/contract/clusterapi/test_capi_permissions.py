@@ -74,7 +74,7 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
     yield lambda: str(provider.grow(operation(OperationKind.SCALE_UP, 2, 3)))
 
 
-def told(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
+def reported(rules: list[RbacRule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
     """Returns the results of the story under these rules."""
     said = []
     with management([*rules, *ELSEWHERE], crds=crds) as there:
@@ -95,7 +95,7 @@ ROLES = pytest.mark.parametrize(
 
 @ROLES
 def test_capi_role_suffices_and_each_of_its_rules_is_used(rules: list[RbacRule], settings: dict[str, str]) -> None:
-    said, server = told(rules, settings)
+    said, server = reported(rules, settings)
     assert [each for each in server.requests if each.status == 403] == []
     assert said[0].endswith(" []")
     assert [each.partition("(")[0] for each in said[1:]] == [
@@ -123,23 +123,23 @@ def _used(server: ApiServer) -> set[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def with_all() -> list[str]:
-    return told(granted(), {})[0]
+    return reported(granted(), {})[0]
 
 
 def test_capi_permission_story_is_deterministic(with_all: list[str]) -> None:
-    assert told(granted(NAMESPACED), {})[0] == with_all
+    assert reported(granted(NAMESPACED), {})[0] == with_all
 
 
 @needs_shared
 def test_capi_role_suffices_for_the_real_cluster_api_definitions(with_all: list[str]) -> None:
-    said, server = told(granted(), {}, SHARED / "data" / "capi-crds")
+    said, server = reported(granted(), {}, SHARED / "data" / "capi-crds")
     assert said == with_all
     assert [each for each in server.requests if each.status == 403] == []
 
 
 @pytest.mark.parametrize("missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}")
 def test_capi_each_rule_of_the_role_is_needed(missing: RbacRule, with_all: list[str]) -> None:
-    said, _ = told([rule for rule in granted() if rule != missing], {})
+    said, _ = reported([rule for rule in granted() if rule != missing], {})
     assert said != with_all
 
 

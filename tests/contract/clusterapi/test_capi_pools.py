@@ -74,7 +74,7 @@ def nodes_left(there: Management) -> list[str]:
     return sorted(each["metadata"]["name"] for each in there.store.list("nodes"))
 
 
-def test_capi_pool_grows_and_shrinks_through_the_scale_subresource() -> None:
+def test_capi_pool_is_resized_through_the_scale_subresource() -> None:
     with management() as there:
         backed(there, 2)
         provider = there.provider()
@@ -88,7 +88,7 @@ def test_capi_pool_grows_and_shrinks_through_the_scale_subresource() -> None:
         assert there.size("mp", "MachinePool") == 2
 
 
-def test_capi_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
+def test_capi_pool_size_is_not_lowered_below_its_instances_joined_or_not() -> None:
     """A MachineSet first removes machines without a Node; a pool does not guarantee any order."""
     with management() as there:
         backed(there, 2)

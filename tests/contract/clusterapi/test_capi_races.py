@@ -51,10 +51,10 @@ def test_capi_unreadable_pool_record_is_written_again(text: str) -> None:
             *(finalized(pool_machine(f"m-{at}", "mp", provider_id=f"c:///i-{at}", node=f"n-{at}")) for at in range(2))
         )
         there.controllers.step()
-        spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
+        corrupted = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
         wanted = operation(OperationKind.DELETE_NODES, 2, 1, group="MachinePool/default/mp")
         targets = (RemovalTarget("n-0", "c:///i-0", "default/m-0"),)
-        outcome = finish(there, wanted.with_spec(targets=targets).with_status(data=spoilt))
+        outcome = finish(there, wanted.with_spec(targets=targets).with_status(data=corrupted))
         assert isinstance(outcome, Succeeded)
         assert (there.size("mp", "MachinePool"), there.machines()) == (1, ["m-1"])
 

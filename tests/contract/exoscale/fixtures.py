@@ -151,7 +151,7 @@ def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
     return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
 
 
-def shelf(bench: ExoscaleBench) -> SharedCache:
+def shared_cache(bench: ExoscaleBench) -> SharedCache:
     """Returns a cache in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("exoscale", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.cache

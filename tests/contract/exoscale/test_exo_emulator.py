@@ -10,7 +10,7 @@ from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, E
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.exoscale.fixtures import ZoneClient
 
-NOBODY = "e5000000-0000-4000-8000-000000009999"
+UNKNOWN_ID = "e5000000-0000-4000-8000-000000009999"
 
 
 def _web(desk: ZoneClient, size: int = 2) -> tuple[Nodepool, str]:
@@ -54,8 +54,8 @@ def test_exoscale_emulator_nodepool_shows_labels_taints_and_pods(desk: ZoneClien
         taints={"dedicated": ("ml", "NoSchedule")},
         max_pods=50,
     )
-    told = desk.ask("GET", f"/sks-cluster/{cluster.id}/nodepool/{made.id}")
-    assert (told["labels"], told["taints"], told["kubelet-max-pods"], told["size"]) == (
+    reported = desk.ask("GET", f"/sks-cluster/{cluster.id}/nodepool/{made.id}")
+    assert (reported["labels"], reported["taints"], reported["kubelet-max-pods"], reported["size"]) == (
         {"tier": "ml"},
         {"dedicated": {"value": "ml", "effect": "NoSchedule"}},
         50,
@@ -73,8 +73,8 @@ def test_exoscale_emulator_scale_up_takes_time_and_its_operation_reports_it(desk
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})
     assert work["state"] == "pending"
     assert work["reference"] == {"id": web.id, "link": f"/v2{path}", "command": "get-sks-nodepool"}
-    told = desk.ask("GET", path)
-    assert (told["size"], told["state"]) == (4, "scaling")
+    reported = desk.ask("GET", path)
+    assert (reported["size"], reported["state"]) == (4, "scaling")
     assert [vm.state for vm in web.pool.members.values()] == ["running"] * 2 + ["starting"] * 2
     desk.after(45.0)
     assert [vm.state for vm in web.pool.members.values()] == ["running"] * 4
@@ -122,9 +122,9 @@ def test_exoscale_emulator_eviction_removes_the_named_and_lowers_the_size(desk: 
     pool = desk.zone.add_pool("own", size=4)
     first, second, third, fourth = pool.members
     desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third, second]})
-    told = desk.ask("GET", f"/instance-pool/{pool.id}")
-    assert (told["size"], told["state"]) == (2, "scaling-down")
-    assert {each["id"] for each in told["instances"]} == {first, second, third, fourth}, "leaving, but still listed"
+    reported = desk.ask("GET", f"/instance-pool/{pool.id}")
+    assert (reported["size"], reported["state"]) == (2, "scaling-down")
+    assert {each["id"] for each in reported["instances"]} == {first, second, third, fourth}, "leaving, but still listed"
     assert desk.ask("GET", f"/instance/{third}")["state"] == "destroying"
     desk.after(60.0)
     assert list(pool.members) == [first, fourth]
@@ -158,7 +158,7 @@ def test_exoscale_emulator_refuses_an_invalid_size(body: object, status: int) ->
     assert pool.size == 1
 
 
-@pytest.mark.parametrize("ids", [[], [NOBODY], ["../x"], "text", None])
+@pytest.mark.parametrize("ids", [[], [UNKNOWN_ID], ["../x"], "text", None])
 def test_exoscale_emulator_refuses_an_empty_eviction(ids: object) -> None:
     desk = ZoneClient()
     pool = desk.zone.add_pool("own", size=2)
@@ -177,12 +177,12 @@ def test_exoscale_emulator_hidden_pool_changes_only_through_its_nodepool(desk: Z
 @pytest.mark.parametrize(
     "path",
     [
-        f"/instance/{NOBODY}",
-        f"/instance-pool/{NOBODY}",
-        f"/sks-cluster/{NOBODY}",
-        f"/operation/{NOBODY}",
-        f"/instance-type/{NOBODY}",
-        f"/sks-cluster/{NOBODY}/nodepool/{NOBODY}",
+        f"/instance/{UNKNOWN_ID}",
+        f"/instance-pool/{UNKNOWN_ID}",
+        f"/sks-cluster/{UNKNOWN_ID}",
+        f"/operation/{UNKNOWN_ID}",
+        f"/instance-type/{UNKNOWN_ID}",
+        f"/sks-cluster/{UNKNOWN_ID}/nodepool/{UNKNOWN_ID}",
         "/quota/nothing",
     ],
 )
@@ -204,9 +204,9 @@ def test_exoscale_emulator_reports_missing_capacity_when_the_operation_ends(desk
     work = desk.ask("PUT", f"{path}:scale", {"size": 4})
     assert work["state"] == "pending"
     desk.after(60.0)
-    told = desk.ask("GET", f"/operation/{work['id']}")
-    assert (told["state"], told["reason"]) == ("failure", "unavailable")
-    assert "capacity" in told["message"]
+    reported = desk.ask("GET", f"/operation/{work['id']}")
+    assert (reported["state"], reported["reason"]) == ("failure", "unavailable")
+    assert "capacity" in reported["message"]
     assert (desk.ask("GET", path)["size"], desk.ask("GET", path)["state"]) == (4, "degraded")
     again = desk.ask("PUT", f"{path}:scale", {"size": 4})
     desk.after(60.0)
@@ -239,8 +239,8 @@ def test_exoscale_emulator_operation_ends_as_configured(
     desk.zone.end_next(pool.id, ending)
     work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 3})
     desk.after(60.0)
-    told = desk.ask("GET", f"/operation/{work['id']}")
-    assert (told["state"], told.get("reason", "")) == (ending.state, ending.reason)
+    reported = desk.ask("GET", f"/operation/{work['id']}")
+    assert (reported["state"], reported.get("reason", "")) == (ending.state, ending.reason)
     assert (pool.size, len(pool.staying)) == (size, members)
 
 
@@ -255,9 +255,9 @@ def test_exoscale_emulator_quota_refuses_at_once_or_at_the_end(desk: ZoneClient)
     desk.zone.refuses_quota = False
     work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 4})
     desk.after(60.0)
-    told = desk.ask("GET", f"/operation/{work['id']}")
-    assert (told["state"], told["reason"]) == ("failure", "partial")
-    assert "quota" in told["message"]
+    reported = desk.ask("GET", f"/operation/{work['id']}")
+    assert (reported["state"], reported["reason"]) == ("failure", "partial")
+    assert "quota" in reported["message"]
     assert (pool.size, len(pool.staying)) == (4, 3)
     desk.zone.limit = -1
     assert desk.ask("GET", "/quota/instance")["limit"] == -1
@@ -292,15 +292,15 @@ def test_exoscale_emulator_deleted_pool_vanishes_after_a_while(desk: ZoneClient)
 @pytest.mark.parametrize("form", ["message", "error", "problem", "text"])
 def test_exoscale_emulator_error_bodies_have_all_vendor_forms(desk: ZoneClient, form: str) -> None:
     desk.front.form = form
-    answer = desk.send("GET", f"/instance/{NOBODY}")
+    answer = desk.send("GET", f"/instance/{UNKNOWN_ID}")
     assert answer.status == 404
-    told = {
+    reported = {
         "message": lambda body: json.loads(body)["message"],
         "error": lambda body: json.loads(body)["error"],
         "problem": lambda body: json.loads(body)["detail"],
         "text": lambda body: body.decode(),
     }[form](answer.body)
-    assert NOBODY in told
+    assert UNKNOWN_ID in reported
 
 
 def test_exoscale_emulator_rate_limit_states_when_to_retry(desk: ZoneClient) -> None:

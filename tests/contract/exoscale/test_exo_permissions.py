@@ -18,8 +18,8 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
 from infra.emulators.exoscale.models import UNAVAILABLE
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.exoscale.fixtures import drive, order, seen
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
@@ -57,7 +57,7 @@ def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleBench
     return ExoscaleBench(standalone=standalone, operations=operations(name) - {fewer})
 
 
-def everything(bench: ExoscaleBench) -> list[ExoscaleLoggedRequest]:
+def everything(bench: ExoscaleBench) -> list[LoggedOperation]:
     """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
@@ -90,7 +90,7 @@ def bench(named: str) -> Iterator[ExoscaleBench]:
         yield made
 
 
-def denied(calls: list[ExoscaleLoggedRequest]) -> set[str]:
+def denied(calls: list[LoggedOperation]) -> set[str]:
     return {call.operation for call in calls if call.status == 403}
 
 

@@ -10,7 +10,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Unauthorized
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.exoscale.fixtures import drive, order, seen, shelf
+from tests.contract.exoscale.fixtures import drive, order, seen, shared_cache
 from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 UPSTREAM_SKS = frozenset(
@@ -54,7 +54,7 @@ def test_exoscale_cold_start_reads_everything_in_four_calls(bench: ExoscaleBench
     """Discovery finds all groups, none is named; the number of calls does not depend on the number of nodes. The single
     instance type comes from the shared cache after the first pass of a deployment."""
     _grown_old(bench, nodes)
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     first = bench.provider().observe(bench.nodes())
     assert sorted(_operations(bench)) == [
         "get-instance-type",
@@ -85,9 +85,9 @@ def test_exoscale_groups_named_by_pool_nodepool_or_name_report_ambiguity(bench: 
     observed = bench.provider().observe(bench.nodes())
     found = {group.id: group for group in observed.groups}
     assert [found[each.pool.id].max for each in (by_id, by_nodepool, by_name)] == [2, 3, 4]
-    told = " ".join(gap.detail for gap in observed.gaps)
-    assert all(twin.id in told for twin in twins)
-    assert "nobody" in told
+    reported = " ".join(gap.detail for gap in observed.gaps)
+    assert all(twin.id in reported for twin in twins)
+    assert "nobody" in reported
     assert all(found[twin.id].error for twin in twins)
 
 
@@ -95,7 +95,7 @@ def test_exoscale_maximum_is_derived_from_the_remaining_quota(bench: ExoscaleBen
     group = bench.add_nodepool("web", size=3).pool.id
     bench.zone.add_lonely()
     bench.zone.other_usage, bench.zone.limit = 6, 20
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     assert (seen(bench, group).min, seen(bench, group).max) == (1, 13)
     bench.settle(301.0)
     bench.server.faults.next(VendorFault.SERVER_ERROR, on="get-quota", times=-1)

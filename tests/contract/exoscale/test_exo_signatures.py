@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from infra.emulators.exoscale.authentication import ExoscaleAuthenticator, ExoscaleKeyRing
-from infra.emulators.exoscale.errors import ExoscaleRefusedError
 from infra.emulators.exoscale.signing import signature
+from infra.emulators.vendor_common.errors import VendorRefusedError
 from infra.emulators.vendor_common.http_messages import Incoming
 from tests.contract.exoscale.fixtures import KEY, START, ZoneClient, signed
 
@@ -114,6 +114,6 @@ def test_exoscale_emulator_role_allows_exactly_its_operations() -> None:
     ring.add(KEY, "example-secret-0001", frozenset({"list-instances"}))
     gate = ExoscaleAuthenticator(ring, lambda: START)
     assert gate.admit(_request(), "list-instances").id == KEY
-    with pytest.raises(ExoscaleRefusedError) as refused:
+    with pytest.raises(VendorRefusedError) as refused:
         gate.admit(_request(), "scale-instance-pool")
     assert refused.value.status == 403

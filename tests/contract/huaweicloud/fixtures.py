@@ -161,7 +161,7 @@ def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
     return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
 
 
-def shelf(bench: HuaweiBench) -> SharedCache:
+def shared_cache(bench: HuaweiBench) -> SharedCache:
     """Returns a cache in a table, as all functions of a deployment share it."""
     store = MemoryAccount().store("huaweicloud", clock=bench.clock, sleep=lambda _: None, chance=lambda: 0.5)
     return store.cache

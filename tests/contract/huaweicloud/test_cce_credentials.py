@@ -11,7 +11,7 @@ from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Succeeded
 from chalicelib.providers.errors import Unauthorized
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.huaweicloud.fixtures import drive, order, seen, shelf, tried
+from tests.contract.huaweicloud.fixtures import drive, order, seen, shared_cache, tried
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "900"}
@@ -19,7 +19,7 @@ AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "
 
 def with_agency(bench: HuaweiBench) -> str:
     """A group, read with temporary keys; its id."""
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     bench.settings |= AGENCY
     bench.server.ring.add_agency("partner", "scaler", bench.key.id)
     return bench.add_group("a", size=2)
@@ -62,7 +62,7 @@ def test_huawei_agency_that_does_not_trust_the_key_is_reported(bench: HuaweiBenc
 
 
 def test_huawei_project_is_looked_up_where_the_policy_omits_it(bench: HuaweiBench) -> None:
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     bench.settings["projectId"] = ""
     group = bench.add_group("a", size=1)
     assert seen(bench, group).target == 1

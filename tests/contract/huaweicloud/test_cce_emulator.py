@@ -59,7 +59,7 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
     desk.cloud.add_group(pool.uid, "az2", size=2)
     guarded = {"ignoreInitialNodeCount": True}
-    told = desk.ask(
+    reported = desk.ask(
         "PUT",
         f"/nodepools/{pool.uid}",
         {
@@ -67,7 +67,7 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
             "spec": {**guarded, "autoscaling": {"enable": False, "minNodeCount": 2, "maxNodeCount": 8}},
         },
     )
-    assert (told["metadata"]["name"], told["spec"]["autoscaling"]["maxNodeCount"], pool.desired) == ("b", 8, 5)
+    assert (reported["metadata"]["name"], reported["spec"]["autoscaling"]["maxNodeCount"], pool.desired) == ("b", 8, 5)
     desk.ask("PUT", f"/nodepools/{pool.uid}", {"spec": guarded}, status=400)
     desk.ask(
         "PUT",
@@ -83,7 +83,7 @@ def test_CCE_DANGER_2_guarded_update_changes_named_fields_and_whole_group_lists(
     assert (list(pool.groups), pool.desired) == ([DEFAULT], 4)
 
 
-def test_CCE_DANGER_3_deletion_is_replaced_if_told_not_to_lower_the_size(
+def test_CCE_DANGER_3_deletion_without_a_lower_size_is_replaced(
     desk: ProjectClient,
 ) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=3)
@@ -100,7 +100,7 @@ def test_CCE_DANGER_3_deletion_is_replaced_if_told_not_to_lower_the_size(
     desk.ask("DELETE", f"/nodes/{second}", query={"nodepoolScaleDown": "no"}, status=400)
 
 
-def test_cce_emulator_several_groups_grow_in_balance_and_only_one_shrinks(desk: ProjectClient) -> None:
+def test_cce_emulator_scales_up_several_groups_in_balance_and_scales_down_one(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=4)
     group = desk.cloud.add_group(pool.uid, "az2", size=1)
     desk.scale(pool.uid, 8, "default", "az2", scalePolicy="AZBalance")
@@ -142,11 +142,11 @@ def test_cce_emulator_manual_scaling_ignores_the_maximum(desk: ProjectClient) ->
 def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(desk: ProjectClient) -> None:
     pool = desk.cloud.add_pool(desk.cluster, "a", size=1)
     desk.scale(pool.uid, 2, DEFAULT)
-    told = []
+    reported = []
     for _ in range(3):
         status = desk.pool(pool.uid)["status"]
         group = status["scaleGroupStatuses"][0]
-        told.append(
+        reported.append(
             (
                 phases(desk)[1],
                 status["currentNode"],
@@ -157,7 +157,7 @@ def test_cce_emulator_node_creation_takes_time_and_is_counted_at_each_stage(desk
             )
         )
         desk.after(40.0)
-    assert told == [
+    assert reported == [
         ("Build", 1, 1, "Synchronizing", 1, 1),
         ("Installing", 1, 1, "Synchronizing", 1, 1),
         ("Active", 2, 0, "", 2, 0),

@@ -100,9 +100,9 @@ def test_cce_emulator_refuses_invalid_requests_without_a_change(
 )
 def test_CCE_20_errors_have_three_forms(desk: ProjectClient, form: str, code: str, message: str) -> None:
     desk.front.form = form
-    told = desk.ask("GET", "/nodes/x", status=404)
-    assert told[code] == "CCE.01404001"
-    assert "not found" in told[message]
+    reported = desk.ask("GET", "/nodes/x", status=404)
+    assert reported[code] == "CCE.01404001"
+    assert "not found" in reported[message]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_cce_emulator_throttles_frequent_requests(desk: ProjectClient) -> None:
 
 def test_cce_emulator_names_a_missing_permission(desk: ProjectClient) -> None:
     key = desk.front.ring.keys["AKIDEXAMPLE00000DESK"]
-    key.actions = frozenset({"cce:nodepool:*"})
+    key.permissions = frozenset({"cce:nodepool:*"})
     desk.ask("GET", "/nodepools")
     assert "cce:node:list" in desk.ask("GET", "/nodes", status=403)["errorMessage"]
     assert [(call.action, call.status) for call in desk.front.log] == [

@@ -13,8 +13,8 @@ from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import Conflict, ProviderError
 from infra.emulators.huaweicloud.models import NOT_INSTALLED, SOLD_OUT
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.huaweicloud.fixtures import drive, order, scalings, seen, shelf, tried
-from tests.contract.huaweicloud.test_cce_change import drive_quietly, leaving, sizes, two_groups
+from tests.contract.huaweicloud.fixtures import drive, order, scalings, seen, shared_cache, tried
+from tests.contract.huaweicloud.test_cce_scaling import drive_quietly, leaving, sizes, two_groups
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 # -- removal
@@ -157,7 +157,7 @@ def test_huawei_conflicts_and_limits_are_retried_without_a_failure(bench: Huawei
 
 
 def test_huawei_shared_cache_reduces_the_calls_of_a_scale_up(bench: HuaweiBench) -> None:
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     _, other = two_groups(bench)
     seen(bench, other)
     bench.look()

@@ -17,8 +17,8 @@ import pytest
 from chalicelib.model.operation import OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
 from infra.emulators.huaweicloud.models import DELETING
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.huaweicloud.fixtures import ask, carried, drive, order, seen
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
@@ -45,7 +45,7 @@ def actions(name: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
+def everything(bench: HuaweiBench) -> list[LoggedOperation]:
     """Runs every function of the provider and returns the calls that it made."""
     group = bench.add_group("web", size=2, least=1)
     assert seen(bench, group).target == 2
@@ -67,7 +67,7 @@ def everything(bench: HuaweiBench) -> list[CceLoggedRequest]:
     return bench.look()
 
 
-def denied(calls: list[CceLoggedRequest]) -> set[str]:
+def denied(calls: list[LoggedOperation]) -> set[str]:
     return {call.action for call in calls if call.status == 403}
 
 
@@ -103,7 +103,7 @@ def test_huawei_policy_without_a_project_needs_one_more_action(bench: HuaweiBenc
     with pytest.raises(Unauthorized, match="the project of cn-north-4"):
         bench.provider().observe(bench.nodes())
     assert denied(bench.look()) == actions("policy-project")
-    bench.key.actions = actions("policy") | actions("policy-project")
+    bench.key.permissions = actions("policy") | actions("policy-project")
     assert bench.provider().observe(bench.nodes()).groups
 
 

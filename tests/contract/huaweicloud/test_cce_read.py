@@ -14,7 +14,7 @@ from infra.emulators.huaweicloud import simulation
 from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, CceProvisioningFate
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions
 from infra.emulators.vendor_common.fault_injection import VendorFault
-from tests.contract.huaweicloud.fixtures import seen, shelf
+from tests.contract.huaweicloud.fixtures import seen, shared_cache
 from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 Renamed = Callable[[Node], Node]
@@ -91,7 +91,7 @@ def test_CCE_20_nodes_beyond_one_page_are_all_read(bench: HuaweiBench, paged: bo
 
 
 def test_CCE_20_two_hundred_nodes_take_four_calls_and_fewer_with_a_cache(bench: HuaweiBench) -> None:
-    bench.shelf = shelf(bench)
+    bench.shared_cache = shared_cache(bench)
     for number in range(5):
         bench.add_group(f"g{number}", size=40, most=50)
     nodes = bench.nodes()
@@ -132,7 +132,7 @@ def test_CCE_20_errors_are_decoded_in_each_form(bench: HuaweiBench, form: str, f
 
 
 @pytest.mark.parametrize(("fate", "cls"), [(NO_QUOTA, "QuotaExceeded"), (SOLD_OUT, "OutOfStock")])
-def test_CCE_20_condition_turns_missing_nodes_into_placeholders(
+def test_CCE_20_condition_makes_missing_nodes_placeholders(
     bench: HuaweiBench, fate: CceProvisioningFate, cls: str
 ) -> None:
     group = bench.add_group("a", size=1)

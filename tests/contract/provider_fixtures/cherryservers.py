@@ -90,7 +90,7 @@ class Workload:
         return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
 
 
-class MemoryShelf:
+class MemoryCache:
     """See services.Cache: shared by all functions until the entries expire."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -158,7 +158,7 @@ class CherryBench:
         self.pools: dict[str, dict[str, object]] = {}
         self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
-        self.shelf = MemoryShelf(self.clock)
+        self.shared_cache = MemoryCache(self.clock)
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
         self.nameless = False
@@ -255,7 +255,11 @@ class CherryBench:
             **self.settings,
         }
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
+            deployment=LOOPBACK,
+            sleep=self._sleep,
+            chance=lambda: 0.5,
+            rate_limiter=self._pacer,
+            cache=self.shared_cache,
         )
         return Connection(
             "ours",
@@ -339,8 +343,14 @@ class CherryBench:
 
     def secrets(self) -> Sequence[str]:
         """See Bench. The user data of created servers contain the bootstrap token."""
-        told = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
-        return [*self.server.front.tokens, "CHERRY-EXAMPLE-NOT-A-TOKEN", TOKEN_SECRET, PASSWORD, *sorted(told - {""})]
+        reported = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
+        return [
+            *self.server.front.tokens,
+            "CHERRY-EXAMPLE-NOT-A-TOKEN",
+            TOKEN_SECRET,
+            PASSWORD,
+            *sorted(reported - {""}),
+        ]
 
     def slept(self) -> float:
         """See Bench."""

@@ -17,12 +17,12 @@ from chalicelib.providers.services import Cache, NullCache, ProviderServices
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.exoscale.account import ZONE, Zone
-from infra.emulators.exoscale.dispatcher import ExoscaleLoggedRequest
 from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, ExoscaleDurations, ExoscalePool, Nodepool
 from infra.emulators.exoscale.node_registration import ExoscaleRegistrationOptions, joined, node_object
 from infra.emulators.exoscale.server import ExoscaleServer
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.exoscale.openapi_document import checker
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
@@ -52,12 +52,12 @@ class ExoscaleBench:
     """See Bench. Tests of Exoscale alone may also set up zone and server directly.
 
     standalone: groups are Instance Pools without an SKS Nodepool. settings: policy settings in addition to those that a
-    bench needs; operations: the operations that the keys' role allows, None for all; shelf: the cache that its
+    bench needs; operations: the operations that the keys' role allows, None for all; shared_cache: the cache that its
     providers share.
     """
 
     name = "exoscale"
-    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_change.py)
+    repeatable = True  # a scale-up names the size; an eviction is never repeated (test_exo_scaling.py)
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ExoscaleBench:
         self.checker = checker()
         self.server.front.watches.append(self.checker.watch)
         self.settings: dict[str, str] = {}
-        self.shelf: Cache = NullCache()
+        self.shared_cache: Cache = NullCache()
         self._standalone, self._operations, self._theirs = standalone, operations, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
         self._clusters: dict[str, str] = {}
@@ -173,7 +173,11 @@ class ExoscaleBench:
         """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
+            deployment=LOOPBACK,
+            sleep=self._sleep,
+            chance=lambda: 0.5,
+            rate_limiter=self._pacer,
+            cache=self.shared_cache,
         )
         return Connection(
             "ours",
@@ -251,7 +255,7 @@ class ExoscaleBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[ExoscaleLoggedRequest]:
+    def look(self) -> list[LoggedOperation]:
         """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

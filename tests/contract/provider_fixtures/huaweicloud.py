@@ -15,12 +15,12 @@ from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.huaweicloud.account import REGION, CceCloud
 from infra.emulators.huaweicloud.authentication import CceKey
-from infra.emulators.huaweicloud.dispatcher import CceLoggedRequest
 from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, CceDurations, CcePool, ScaleGroup
 from infra.emulators.huaweicloud.node_registration import CceRegistrationOptions, joined, node_object
 from infra.emulators.huaweicloud.server import HuaweiServer
 from infra.emulators.policy_permissions import LOOPBACK
 from infra.emulators.vendor_common.fault_injection import VendorFault
+from infra.emulators.vendor_common.operation_dispatcher import LoggedOperation
 from tests.contract.provider_fixtures.workload import Workload, ready_node
 from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.provider_fixture import Misfortune, Trouble
@@ -51,7 +51,7 @@ class HuaweiBench:
     grouped: each group is the second of two scale groups of a pool; the nodes of the first one are not ours.
     ways: how nodes join; actions: the actions that the keys allow, None for all. settings: policy settings in addition
     to
-    those that a bench needs; shelf: the cache that its providers share.
+    those that a bench needs; shared_cache: the cache that its providers share.
     """
 
     name = "huaweicloud"
@@ -75,7 +75,7 @@ class HuaweiBench:
         self.theirs = self.cloud.add_cluster("theirs").uid
         self.server = HuaweiServer(self.cloud)
         self.settings: dict[str, str] = {}
-        self.shelf: Cache = NullCache()
+        self.shared_cache: Cache = NullCache()
         self.ways = ways or CceRegistrationOptions(boot=0.0, taint=0.0)
         self._grouped, self._actions, self._strangers = grouped, actions, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}
@@ -150,7 +150,11 @@ class HuaweiBench:
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """Returns the arguments that a provider is built from. wrong: its secret contains another key's secret."""
         means = ProviderServices(
-            deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, rate_limiter=self._pacer, cache=self.shelf
+            deployment=LOOPBACK,
+            sleep=self._sleep,
+            chance=lambda: 0.5,
+            rate_limiter=self._pacer,
+            cache=self.shared_cache,
         )
         return Connection(
             "ours",
@@ -250,7 +254,7 @@ class HuaweiBench:
         """See Bench."""
         return [call.line for call in self.look() if call.writes]
 
-    def look(self) -> list[CceLoggedRequest]:
+    def look(self) -> list[LoggedOperation]:
         """Returns the calls since the previous call of this method."""
         log = self.server.log
         seen, self._looked = log[self._looked :], len(log)

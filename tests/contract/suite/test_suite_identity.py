@@ -56,8 +56,8 @@ def test_two_nodes_with_one_provider_id_are_untouched(yard: OperationDriver, nam
     stays = {each.node: each.reason.code.value for each in passes.plans[-1].unremovable}
     assert stays[victim.name] == stays[name or thief.name] == "NodeIdentityContested"
     assert not any(plan.operations for plan in passes.plans)
-    told = [gap.detail for gap in passes.plans[-1].gaps if gap.kind == "Node"]
-    assert any(victim.name in text and (name or thief.name) in text for text in told)
+    reported = [gap.detail for gap in passes.plans[-1].gaps if gap.kind == "Node"]
+    assert any(victim.name in text and (name or thief.name) in text for text in reported)
 
 
 @NAMES

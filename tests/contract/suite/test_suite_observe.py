@@ -94,11 +94,11 @@ def test_provider_reports_a_failed_machine_with_its_class_within_one_pass(
     yard.bench.misfortune(group, kind, times=30)
     outcome = yard.run(yard.growth(group, 2))
     yard.bench.settle(120.0)
-    told = {getattr(outcome, "error_class", "")} | {
+    reported = {getattr(outcome, "error_class", "")} | {
         each.error.cls for each in yard.group(group).instances if each.error
     }
-    told.discard("")
-    assert told == {cls} if cls else told
+    reported.discard("")
+    assert reported == {cls} if cls else reported
     healthy = [each for each in yard.group(group).instances if not each.error]
     assert [each.state for each in healthy] == [InstanceState.RUNNING]
 

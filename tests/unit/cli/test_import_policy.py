@@ -87,10 +87,10 @@ def test_import_merges_settings_and_objects_into_one_valid_document(tmp_path: Pa
         tmp_path, "rules.yaml", horizontal("a", cron(), metric()), horizontal("b", metric(value="-1"), pools=("other",))
     )
     assert main(["import", addons, objects, *FLAGS, "--time-zone", "Europe/Paris"]) == 0
-    document, told = capsys.readouterr()
+    document, reported = capsys.readouterr()
     policy, warnings = load(document, place="p.yaml")
     assert warnings == ()
-    assert "not complete" not in told
+    assert "not complete" not in reported
     assert (policy.name, policy.options.max_nodes_total, policy.options.scale_down_delay_after_delete) == (
         "prod",
         200,
@@ -124,10 +124,10 @@ def test_import_writes_shadow_mode_and_does_not_obey_the_objects_as_well(tmp_pat
 
 def test_import_and_validate_report_unset_required_values_with_their_flag(tmp_path: Path, capsys: Said) -> None:
     assert main(["import", file_of(tmp_path, "a.json", CUSTOM)]) == 0
-    document, told = capsys.readouterr()
+    document, reported = capsys.readouterr()
     for flag in ("--cluster-id", "--region", "--credentials-secret", "--kubeconfig-secret", "--name"):
-        assert flag in told
-    lacking = [line for line in told.splitlines() if line.startswith("warning: not complete: ")]
+        assert flag in reported
+    lacking = [line for line in reported.splitlines() if line.startswith("warning: not complete: ")]
     assert [line.split(": ")[2] for line in lacking] == [
         "spec.kubernetes",
         *(f"spec.providers.huaweicloud.{key}" for key in ("region", "clusterId", "credentialsSecret")),
@@ -214,19 +214,19 @@ def test_import_changes_and_reports_names_invalid_in_a_policy(tmp_path: Path, ca
         horizontal("a.b", cron("at-night"), pools=("p3",)),
     )
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
-    document, told = capsys.readouterr()
+    document, reported = capsys.readouterr()
     names = [rule.name for rule in load(document, place="p")[0].rules]
     assert names == ["at-night", "x-y", "b.at-night", "a.b.at-night"]
-    assert sum("is called" in line for line in told.splitlines()) == 4
+    assert sum("is called" in line for line in reported.splitlines()) == 4
 
 
 def test_import_reports_objects_without_effect(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.yaml", horizontal("off", cron(), disable=True), horizontal("aimless", cron(), pools=()))
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
-    document, told = capsys.readouterr()
+    document, reported = capsys.readouterr()
     assert load(document, place="p")[0].rules == ()
-    assert "kube-system/off: is disabled" in told
-    assert "kube-system/aimless: rule evening: has no target" in told
+    assert "kube-system/off: is disabled" in reported
+    assert "kube-system/aimless: rule evening: has no target" in reported
 
 
 def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(tmp_path: Path, capsys: Said) -> None:
@@ -238,27 +238,27 @@ def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(tmp_path: Path
 def test_import_reports_settings_of_a_disabled_addon(tmp_path: Path, capsys: Said) -> None:
     off = {"scaleUpUnscheduledPodEnabled": False, "scaleUpUtilizationEnabled": False}
     assert main(["import", file_of(tmp_path, "a.json", off), *FLAGS, "--cluster-id", CLUSTER]) == 0
-    document, told = capsys.readouterr()
-    assert "groups grow for no pod and by no rule" in told
-    assert "the vendor's add-on is switched on" not in told
+    document, reported = capsys.readouterr()
+    assert "groups grow for no pod and by no rule" in reported
+    assert "the vendor's add-on is switched on" not in reported
     assert load(document, place="p")[0].scale_up.rules is False
 
 
 def test_import_reports_a_cluster_other_than_the_requested_one(tmp_path: Path, capsys: Said) -> None:
     other = CLUSTER.replace("2292498e", "11111111")
     assert main(["import", file_of(tmp_path, "a.json", ADDONS), *FLAGS, "--cluster-id", other]) == 0
-    document, told = capsys.readouterr()
-    assert f"settings are those of cluster {CLUSTER}, and --cluster-id says {other}" in told
+    document, reported = capsys.readouterr()
+    assert f"settings are those of cluster {CLUSTER}, and --cluster-id says {other}" in reported
     assert load(document, place="p")[0].providers["huaweicloud"]["clusterId"] == other
 
 
 def test_import_text_cannot_escape_a_comment_or_move_the_cursor(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, "a.yaml", {"kind": "X\nmode: active\n\x1b[2J"}, {**CUSTOM, "key\nspec: {}": 1})
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
-    document, told = capsys.readouterr()
+    document, reported = capsys.readouterr()
     assert load(document, place="p")[0].mode == "shadow"
-    assert "\x1b" not in document + told
-    assert "passed over" in told
+    assert "\x1b" not in document + reported
+    assert "passed over" in reported
 
 
 def test_import_reads_the_vendors_objects_with_lowercase_keys(tmp_path: Path, capsys: Said) -> None:

@@ -23,7 +23,7 @@ ITEM: Item = {"owner": {"S": "me"}, "token": {"N": "3"}}
     ],
     ids=str,
 )
-def test_a_condition_that_is_not_implemented_is_an_error(condition: Condition) -> None:
+def test_table_condition_that_is_not_implemented_is_an_error(condition: Condition) -> None:
     with pytest.raises(NotImplementedError):
         holds(condition, ITEM)
 
@@ -36,17 +36,17 @@ def test_a_condition_that_is_not_implemented_is_an_error(condition: Condition) -
     ],
     ids=["increment", "delete"],
 )
-def test_an_action_that_is_not_implemented_is_an_error(action: Action) -> None:
+def test_table_action_that_is_not_implemented_is_an_error(action: Action) -> None:
     with pytest.raises(NotImplementedError):
         updated(ITEM, [action])
 
 
-def test_a_type_that_the_store_does_not_use_is_an_error() -> None:
+def test_table_type_that_the_store_does_not_use_is_an_error() -> None:
     with pytest.raises(NotImplementedError):
         kept({"names": {"SS": ["a"]}})
 
 
-def test_a_query_that_the_store_does_not_make_is_an_error() -> None:
+def test_table_query_that_the_store_does_not_make_is_an_error() -> None:
     account = MemoryAccount()
     account.create("t")
     with pytest.raises(KeyError):
@@ -67,7 +67,7 @@ def test_a_query_that_the_store_does_not_make_is_an_error() -> None:
     ],
     ids=str,
 )
-def test_an_item_has_the_size_that_dynamodb_charges(item: Item, size: int) -> None:
+def test_table_item_has_the_size_that_dynamodb_charges(item: Item, size: int) -> None:
     assert item_size(item) == size
 
 
@@ -81,5 +81,5 @@ def test_an_item_has_the_size_that_dynamodb_charges(item: Item, size: int) -> No
         ("1E3", "1000"),
     ],
 )
-def test_a_number_is_kept_in_plain_digits(text: str, stored: str) -> None:
+def test_table_number_is_stored_in_plain_digits(text: str, stored: str) -> None:
     assert kept({"n": {"N": text}}).item == {"n": {"N": stored}}

@@ -46,7 +46,7 @@ def test_kube_paging_sends_the_resource_version_with_the_first_page_only() -> No
     ]
 
 
-def test_kube_paging_410_midway_starts_over_and_reports_it() -> None:
+def test_kube_paging_410_midway_restarts_the_list_and_is_reported() -> None:
     replies = [Reply(body=page("a", more="t1")), EXPIRED, Reply(body=page("a", "z", more="t2")), Reply(body=page("c"))]
     with HttpScript(replies) as server:
         pages = list(client(server).list_pages("/api/v1/nodes"))

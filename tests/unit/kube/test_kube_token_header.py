@@ -16,7 +16,7 @@ from tests.unit.kube.support import TOKEN, ScriptedSecrets, client, kubeconfig
 
 NAMED = {"name": "outscaler.dev/token-header", "extension": {"header": "X-Auth-Token"}}
 OTHERS = {"name": "example.com/other", "extension": {"header": "Cookie"}}
-NOBODY = Reply(401, {"kind": "Status", "code": 401, "message": f"{TOKEN} is refused"})
+UNAUTHORIZED = Reply(401, {"kind": "Status", "code": 401, "message": f"{TOKEN} is refused"})
 NO_NODES = Reply(200, {"kind": "NodeList", "metadata": {}, "items": []})
 
 
@@ -46,7 +46,7 @@ def test_kube_token_without_the_extension_is_a_bearer_token(extensions: tuple[An
 
 
 def test_kube_replaced_token_in_a_custom_header_is_read_again_when_refused() -> None:
-    with HttpScript([NOBODY, NO_NODES]) as server:
+    with HttpScript([UNAUTHORIZED, NO_NODES]) as server:
         text = json.dumps(kubeconfig(server.url, user=user(NAMED)))
         secrets = ScriptedSecrets(prod=text)
         cluster = connect(KubernetesAccess(kubeconfig_secret="prod"), secrets, clock=lambda: 0.0)

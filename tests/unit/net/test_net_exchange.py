@@ -188,7 +188,7 @@ MALFORMED: dict[str, Play] = {
 
 
 @each_row("what", MALFORMED)
-def test_exchange_invalid_http_is_no_answer_and_counts_as_sent(what: str) -> None:
+def test_exchange_invalid_http_is_not_an_answer_and_counts_as_sent(what: str) -> None:
     with ByteScript(MALFORMED[what]) as server, pytest.raises(NoReply) as caught:
         get(server.url)
     assert caught.value.sent

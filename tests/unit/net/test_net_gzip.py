@@ -110,7 +110,7 @@ WHOLE = gzip.compress(TEXT)
         "head only",
     ],
 )
-def test_gzip_damaged_stream_is_no_answer(body: bytes) -> None:
+def test_gzip_damaged_stream_is_not_an_answer(body: bytes) -> None:
     with HttpScript([Said(200, body, PACKED)]) as server, pytest.raises(NoReply, match="Damaged") as caught:
         get(server.url)
     assert caught.value.__cause__ is None

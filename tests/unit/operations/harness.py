@@ -29,7 +29,7 @@ class HarnessCrash(Exception):
 
 
 @dataclass
-class Story:
+class OperationFixture:
     """kill_at: the number of the checkpoint (0 is the first) at which the function is killed, once."""
 
     options: Options = field(default_factory=Options)

@@ -93,7 +93,7 @@ class SelectionBuilderPool:
         memory: Memory | None = None,
         *,
         now: float = NOW,
-        brake: MaxDisruption | None = None,
+        max_disruption: MaxDisruption | None = None,
         windows: Sequence[Window] = (),
         **options: Any,
     ) -> ClusterState:
@@ -104,7 +104,7 @@ class SelectionBuilderPool:
             name="test",
             mode=Mode.ACTIVE,
             options=msgspec.structs.replace(Options(), **options),
-            max_disruption=brake or MaxDisruption(),
+            max_disruption=max_disruption or MaxDisruption(),
             maintenance_windows=tuple(windows),
         )
         return build_cluster_state(

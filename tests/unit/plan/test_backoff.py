@@ -20,7 +20,7 @@ def test_group_stays_backed_off_through_the_last_second() -> None:
     assert not in_backoff(first, 60.001)
 
 
-def test_failure_during_backoff_restarts_the_same_length_and_later_failure_doubles_it() -> None:
+def test_failure_during_backoff_restarts_its_length_and_a_later_failure_doubles_it() -> None:
     first = fail(None, 0.0, OPTIONS)
     assert fail(first, 60.0, OPTIONS).until == 120.0
     second = fail(first, 61.0, OPTIONS)

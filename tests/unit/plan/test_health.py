@@ -118,25 +118,25 @@ def test_cluster_is_unhealthy_above_both_unready_thresholds(
     assert world_of(build.group("g"), **options).health.healthy is healthy
 
 
-def _with_strangers(sick: int) -> ClusterBuilder:
+def _with_ungrouped_nodes(unhealthy: int) -> ClusterBuilder:
     """A busy group, a spare node, and ten nodes without a group, some of them unready."""
     build = (
         filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group("g", template=node("t", "2"))
     )
     for at in range(10):
-        build.node(f"stranger-{at}", "1", ready=at >= sick, taints=[Taint("theirs", "NoSchedule")])
+        build.node(f"stranger-{at}", "1", ready=at >= unhealthy, taints=[Taint("theirs", "NoSchedule")])
     return build.pending(9, "1500m")
 
 
 # Sixty percent unready nodes outside our groups do not make our groups unhealthy (kubernetes/autoscaler issue 10161).
 def test_unready_nodes_without_a_group_change_no_plan() -> None:
     known = Memory(nodes={f"g-{at}": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for at in range(4)})
-    plans = [_with_strangers(sick).decide(known) for sick in (0, 6)]
-    (well, after), (sick, after_sick) = plans
-    assert sick.health.healthy
-    assert growth(sick) == growth(well) != {}
-    assert (sick.removals, sick.unneeded, sick.groups) == (well.removals, well.unneeded, well.groups)
-    assert after_sick.nodes == after.nodes
+    plans = [_with_ungrouped_nodes(unhealthy).decide(known) for unhealthy in (0, 6)]
+    (well, after), (unhealthy, after_unhealthy) = plans
+    assert unhealthy.health.healthy
+    assert growth(unhealthy) == growth(well) != {}
+    assert (unhealthy.removals, unhealthy.unneeded, unhealthy.groups) == (well.removals, well.unneeded, well.groups)
+    assert after_unhealthy.nodes == after.nodes
 
 
 @pytest.mark.parametrize("options", [{}, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}])
@@ -294,20 +294,25 @@ def test_plan_reports_the_state_of_every_group_and_of_the_cluster() -> None:
     known = seen(build, 60, {"g": asked(4, 120)})
     known.unregistered["test://g/m-0"] = NOW - HOUR
     plan = build.plan(known, unneeded=7200)
-    told = group_verdict(plan)
-    assert (told.counts, told.unregistered, told.long_unregistered) == ({"ready": 2, "notStarted": 1}, 2, 1)
-    assert (told.in_progress, told.backoff, told.candidates, told.healthy) == (True, None, len(plan.unneeded), True)
+    reported = group_verdict(plan)
+    assert (reported.counts, reported.unregistered, reported.long_unregistered) == ({"ready": 2, "notStarted": 1}, 2, 1)
+    assert (reported.in_progress, reported.backoff, reported.candidates, reported.healthy) == (
+        True,
+        None,
+        len(plan.unneeded),
+        True,
+    )
     health = plan.health
     assert (health.registered, health.ready, health.not_started, health.suspended) == (4, 2, 1, 1)
-    assert (health.unregistered, health.long_unregistered, health.upcoming) == (2, 1, told.upcoming)
+    assert (health.unregistered, health.long_unregistered, health.upcoming) == (2, 1, reported.upcoming)
     assert (health.cpu, health.memory) == (7000, 25 * 2**30)
 
 
 def test_plan_reports_backoff_with_its_end_and_error_code() -> None:
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
-    told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
-    assert told is not None
-    assert (told.code, told.params) == (
+    reported = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
+    assert reported is not None
+    assert (reported.code, reported.params) == (
         ReasonCode.GROUP_BACKOFF,
         {"until": NOW + 60, "error": "none", "code": "X1", "class": "OutOfStock"},
     )

@@ -1,5 +1,6 @@
 """Filters that look at the node alone, tested through the planner or the pod reader, and features that are not
-simulated. Inter-pod affinity is in test_affinity, topology spread in test_spread, volumes in test_volumes."""
+simulated. Inter-pod affinity is in test_pod_affinity, topology spread in test_topology_spread, volumes in
+test_volumes."""
 
 from __future__ import annotations
 

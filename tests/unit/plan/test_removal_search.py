@@ -63,7 +63,7 @@ def test_evicted_pods_go_to_nodes_that_stay() -> None:
     assert {to for removal in plan.removals for to in removal.destinations.values()} == {"zz-home"}
 
 
-def test_large_cluster_is_filled_in_turn_and_no_pod_is_left_out() -> None:
+def test_large_cluster_is_filled_in_order_and_no_pod_is_omitted() -> None:
     build = cluster()
     for at in range(300):
         build.node(f"stay{at:03d}", "1").running(f"stay{at:03d}", 1, "800m", owner=f"s{at}")

@@ -74,7 +74,7 @@ def test_group_with_more_instances_than_its_target_is_not_decreased() -> None:
         assert build.plan(seen(build, HOUR)).repairs == ()
 
 
-def test_instance_in_two_groups_is_deleted_from_neither() -> None:
+def test_instance_in_two_groups_is_not_deleted() -> None:
     build, known = late(1)
     build.group("h", target=1)
     build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=build.groups[-2].instances)
@@ -82,17 +82,17 @@ def test_instance_in_two_groups_is_deleted_from_neither() -> None:
 
 
 @pytest.mark.parametrize("name", ["m-0", "other"])
-def test_node_with_the_instances_name_is_matched_to_it(name: str) -> None:
+def test_node_with_an_instances_name_is_matched_to_that_instance(name: str) -> None:
     build, known = late(1)
     build.node(name, provider_id=f"elsewhere://{name}", labels={"node-role.kubernetes.io/control-plane": ""})
     assert bool(build.plan(known).repairs) is (name == "other")
 
 
-def _sick(build: ClusterBuilder) -> None:
+def _unhealthy_group(build: ClusterBuilder) -> None:
     filled(build, "sick", 9, ready=False).group("sick")
 
 
-def _sick_zone(build: ClusterBuilder) -> None:
+def _unhealthy_zone(build: ClusterBuilder) -> None:
     filled(build, "sick", 4, ready=False, zone="z")
     filled(build, "well", 9, zone="y").group("sick").group("well")
 
@@ -101,7 +101,7 @@ def _nothing_ready(build: ClusterBuilder) -> None:
     build.nodes[0] = node("anchor", ready=False)
 
 
-@pytest.mark.parametrize("trouble", [_sick, _sick_zone, _nothing_ready])
+@pytest.mark.parametrize("trouble", [_unhealthy_group, _unhealthy_zone, _nothing_ready])
 def test_possible_network_failure_allows_deletion_of_failed_creations_only(trouble: Any) -> None:
     build, known = late(1, template=node("t", zone="z"))
     trouble(build)

@@ -107,7 +107,7 @@ def test_parameter_names_permitted_name_is_readable_only_for_its_use(use: str) -
         assert not readers(action, arn("ssm", f"parameter/{DEFAULT_PREFIX}prod/{use}"))
 
 
-def test_parameter_names_parser_refuses_what_is_neither_kind() -> None:
+def test_parameter_names_parser_refuses_names_of_no_known_kind() -> None:
     for name in ("ssm:/a b", "ssm:x", "ssm:/a:3", "ssm:/"):
         with pytest.raises(InputErrors, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
             load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")

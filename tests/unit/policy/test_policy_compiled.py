@@ -114,7 +114,9 @@ def test_the_compiled_form_is_that_of_the_text() -> None:
 
 
 @pytest.mark.parametrize("change", ["release", "format", "types"])
-def test_a_form_of_another_release_format_or_type_is_not_used(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_policy_of_another_release_format_or_type_is_not_used(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     form = compiled(_good(), TEXT)
     assert form is not None
     if change == "release":
@@ -161,7 +163,7 @@ def test_the_version_is_the_same_in_another_process() -> None:
     assert done.stdout.strip() == form_version()
 
 
-def test_a_process_that_reads_a_compiled_form_loads_neither_yaml_nor_the_reader() -> None:
+def test_process_that_reads_a_compiled_policy_loads_neither_yaml_nor_the_parser() -> None:
     form = compiled(_good(), TEXT)
     assert form is not None
     script = (
@@ -198,7 +200,7 @@ def test_rubbish_is_never_used() -> None:
             decompiled(bad, TEXT, NAME, STRICT)
 
 
-def test_a_form_that_grows_without_bound_is_not_unpacked_whole() -> None:
+def test_compiled_policy_with_an_excessive_size_is_not_fully_unpacked() -> None:
     with pytest.raises(NotUsable, match="too large"):
         decompiled(_form(b"\0" * (LARGEST * 8)), TEXT, NAME, STRICT)
 

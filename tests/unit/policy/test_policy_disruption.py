@@ -87,8 +87,8 @@ THE_WINDOWS: list[Case] = [
 
 @each_row(("text", "place", "problem", "remedy"), [*THE_BRAKE, *THE_WINDOWS])
 def test_policy_disruption_and_window_errors_name_their_place(text: str, place: str, problem: str, remedy: str) -> None:
-    (told,) = refusals(text)
-    assert told.startswith(f"{place}: ")
-    assert problem in told
-    assert remedy in told
-    assert "\n" not in told
+    (reported,) = refusals(text)
+    assert reported.startswith(f"{place}: ")
+    assert problem in reported
+    assert remedy in reported
+    assert "\n" not in reported

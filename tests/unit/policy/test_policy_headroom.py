@@ -27,8 +27,8 @@ def document(*entries: str) -> str:
     ],
 )
 def test_policy_headroom_is_parsed(given: str, entry: Headroom) -> None:
-    policy, told = load(document(given), place="p.yaml")
-    assert (policy.headroom, told) == ((entry,), ())
+    policy, reported = load(document(given), place="p.yaml")
+    assert (policy.headroom, reported) == ((entry,), ())
 
 
 ENTRY = "p.yaml:10: spec.headroom[0]"
@@ -74,11 +74,11 @@ WRONG: list[Case] = [
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_policy_headroom_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
-    (told,) = refusals(text)
-    assert told.startswith(f"{place}: ")
-    assert problem in told
-    assert remedy in told
-    assert "\n" not in told
+    (reported,) = refusals(text)
+    assert reported.startswith(f"{place}: ")
+    assert problem in reported
+    assert remedy in reported
+    assert "\n" not in reported
 
 
 def test_policy_headroom_of_groups_and_the_cluster_is_separate() -> None:
@@ -87,8 +87,10 @@ def test_policy_headroom_of_groups_and_the_cluster_is_separate() -> None:
 
 
 def test_policy_headroom_error_is_reported_once() -> None:
-    told = refusals(document("name: a, pods: many, cpu: 1", "name: b, percent: 5, groups: {}", "name: c, percent: 5"))
-    assert [line.partition(";")[0] for line in told] == [
+    reported = refusals(
+        document("name: a, pods: many, cpu: 1", "name: b, percent: 5, groups: {}", "name: c, percent: 5")
+    )
+    assert [line.partition(";")[0] for line in reported] == [
         "p.yaml:10: spec.headroom[0].pods: 'many' is not a whole number",
         "p.yaml:11: spec.headroom[1].groups: is a mapping",
         "p.yaml:12: spec.headroom[2]: the cluster has headroom already: headroom[0]",

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy import huaweicloud
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.serialize import dump
-from chalicelib.providers.huaweicloud.endpoints import REGIONS
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, read_settings
 from tests.cases import each_row
 from tests.unit.policy.policy_documents import HEAD, with_providers
@@ -67,10 +65,6 @@ def test_huaweicloud_unknown_region_is_a_warning() -> None:
     policy, warnings = load(text, place="p.yaml")
     assert [warning for warning in warnings if "'xx-moon-1' is not a known region of CCE" in warning]
     assert policy.providers["huaweicloud"]["region"] == "xx-moon-1"
-
-
-def test_huaweicloud_policy_and_provider_know_the_same_regions() -> None:
-    assert huaweicloud.REGIONS == REGIONS
 
 
 def test_huaweicloud_settings_round_trip_through_a_dump() -> None:

@@ -117,9 +117,9 @@ def test_policy_expanders_equal_those_of_the_planner() -> None:
     ],
 )
 def test_policy_prices_are_parsed(lines: str, prices: NodePrices | None) -> None:
-    policy, told = load(with_spec(lines), place="policy.yaml")
+    policy, reported = load(with_spec(lines), place="policy.yaml")
     assert policy.prices == prices
-    assert told == ()
+    assert reported == ()
 
 
 @each_row(
@@ -134,12 +134,12 @@ def test_policy_prices_are_parsed(lines: str, prices: NodePrices | None) -> None
     ],
 )
 def test_policy_max_disruption_is_parsed(lines: str, expected: MaxDisruption) -> None:
-    policy, told = load(with_spec(lines), place="policy.yaml")
-    assert (policy.max_disruption, told) == (expected, ())
+    policy, reported = load(with_spec(lines), place="policy.yaml")
+    assert (policy.max_disruption, reported) == (expected, ())
 
 
 def test_policy_maintenance_windows_are_parsed() -> None:
-    policy, told = load(
+    policy, reported = load(
         with_spec(
             'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", '
             "timeZone: Europe/Zurich, duration: 6h}\n"
@@ -151,7 +151,7 @@ def test_policy_maintenance_windows_are_parsed() -> None:
         Window("0 22 * * MON-FRI", 21600.0, time_zone="Europe/Zurich", name="nights"),
         Window("0 0 24 12 *", 259200.0, removals=False),
     )
-    assert told == ()
+    assert reported == ()
 
 
 @each_row("windows", ["maintenanceWindows:", "maintenanceWindows: []"])
@@ -160,13 +160,13 @@ def test_policy_without_maintenance_windows_has_none(windows: str) -> None:
 
 
 def test_policy_maintenance_windows_that_leave_no_time_are_warned_about() -> None:
-    (told,) = warnings(
+    (reported,) = warnings(
         with_spec(
             'maintenanceWindows:\n  - {cron: "0 9 * * 1-5", duration: 1h}\n'
             '  - {cron: "0 8 * * *", duration: 10h, removals: forbidden}'
         )
     )
-    assert told.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
+    assert reported.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
 
 
 @each_row("key", ["rules", "schedules", "headroom", "maintenanceWindows", "scaleUp"])
@@ -178,18 +178,20 @@ def test_policy_empty_section_causes_no_warning(key: str, value: str) -> None:
 
 
 def test_policy_short_document_has_the_defaults_and_no_warning() -> None:
-    policy, told = load(GOOD, place="policy.yaml")
+    policy, reported = load(GOOD, place="policy.yaml")
     assert policy.options == Options()
     assert policy.webhook == Webhook()
     assert policy.scan_interval == 60.0
-    assert told == ()
+    assert reported == ()
 
 
 def test_policy_without_a_mode_is_shadow_and_says_so() -> None:
     text = GOOD.replace("  mode: active\n", "")
     assert read(text).mode is Mode.SHADOW
-    (told,) = warnings(text)
-    assert told == "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, nothing is changed"
+    (reported,) = warnings(text)
+    assert (
+        reported == "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, nothing is changed"
+    )
 
 
 def test_policy_json_is_accepted_as_yaml() -> None:
@@ -287,8 +289,8 @@ def test_policy_webhook_is_parsed() -> None:
 
 
 def test_policy_group_id_that_cannot_match_is_warned_about() -> None:
-    (told,) = warnings(with_groups("{provider: clusterapi, id: workers}"))
-    assert told == (
+    (reported,) = warnings(with_groups("{provider: clusterapi, id: workers}"))
+    assert reported == (
         "policy.yaml:10: spec.nodeGroups[0].id: no group of clusterapi is named like this; "
         "its ids look like MachineDeployment/default/workers"
     )

@@ -78,9 +78,9 @@ def test_policy_option_is_parsed(lines: str, attribute: str, value: object) -> N
 )
 def test_policy_option_without_full_effect_is_named_in_a_warning(option: str, says: str) -> None:
     name = option.partition(":")[0]
-    (told,) = warnings(with_options(option))
-    assert told.startswith(f"policy.yaml:10: spec.options.{name}: ")
-    assert says in told
+    (reported,) = warnings(with_options(option))
+    assert reported.startswith(f"policy.yaml:10: spec.options.{name}: ")
+    assert says in reported
 
 
 @each_row(
@@ -99,8 +99,8 @@ def test_policy_option_that_requests_fixed_behaviour_causes_no_warning(name: str
 
 def test_policy_balancing_labels_override_ignored_labels_with_a_warning() -> None:
     text = with_options("balancingLabel: a\nbalancingIgnoreLabel: b")
-    (told,) = warnings(text)
-    assert told == (
+    (reported,) = warnings(text)
+    assert reported == (
         "policy.yaml:11: spec.options.balancingIgnoreLabel: "
         "has no effect together with balancingLabel, which alone decides similarity"
     )

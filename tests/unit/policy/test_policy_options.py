@@ -85,18 +85,18 @@ def test_command_line_settings_override_a_policy() -> None:
 
 
 def test_command_line_settings_not_in_force_are_reported() -> None:
-    told: list[str] = []
-    assert override(Policy(name="a"), ["capacityQuotasEnabled=true"], warn=told.append) == Policy(name="a")
-    assert told == ["--option: capacityQuotasEnabled: accepted, not in force in this version"]
+    reported: list[str] = []
+    assert override(Policy(name="a"), ["capacityQuotasEnabled=true"], warn=reported.append) == Policy(name="a")
+    assert reported == ["--option: capacityQuotasEnabled: accepted, not in force in this version"]
 
 
 def test_command_line_settings_repeat_no_warning_of_the_policy() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     policy = Policy(name="a", options=Options(balancing_label=("a",), initial_node_group_backoff_duration=9000.0))
-    override(policy, ["maxNodesTotal=7"], warn=told.append)
-    assert told == []
-    override(policy, ["balancingIgnoreLabel=b"], warn=told.append)
-    assert told == [
+    override(policy, ["maxNodesTotal=7"], warn=reported.append)
+    assert reported == []
+    override(policy, ["balancingIgnoreLabel=b"], warn=reported.append)
+    assert reported == [
         "--option: balancingIgnoreLabel: has no effect together with balancingLabel, which alone decides similarity"
     ]
 
@@ -123,10 +123,10 @@ SETTINGS: dict[str, tuple[str, object]] = {
 @each_row("name", SETTINGS)
 def test_command_line_settings_cover_scale_up_options(name: str) -> None:
     text, value = SETTINGS[name]
-    told: list[str] = []
-    options = override(Policy(name="a"), [f"{name}={text}"], warn=told.append).options
+    reported: list[str] = []
+    options = override(Policy(name="a"), [f"{name}={text}"], warn=reported.append).options
     assert getattr(options, attribute(ROWS[name])) == value
-    assert told == []
+    assert reported == []
 
 
 @each_row("chain", ["price", "[least-cost, least-waste]"])
@@ -143,19 +143,19 @@ def test_command_line_price_expander_needs_a_policy_with_prices(chain: str) -> N
 
 @each_row("chain", ["price", "[least-cost, least-waste]"])
 def test_command_line_price_expander_accepts_a_provider_with_prices(chain: str) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     priced = Policy(name="a", providers={"cherryservers": {}})
-    assert override(priced, [f"expander={chain}"], warn=told.append).options.expander[0] in chain
-    assert told == []
+    assert override(priced, [f"expander={chain}"], warn=reported.append).options.expander[0] in chain
+    assert reported == []
     mixed = Policy(name="a", providers={"alicloud": {}, "cherryservers": {}})
-    override(mixed, [f"expander={chain}"], warn=told.append)
-    assert len(told) == 1
-    assert "the groups of alicloud have no price and are not chosen by" in told[0]
-    told.clear()
-    override(msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)), [f"expander={chain}"], warn=told.append)
+    override(mixed, [f"expander={chain}"], warn=reported.append)
+    assert len(reported) == 1
+    assert "the groups of alicloud have no price and are not chosen by" in reported[0]
+    reported.clear()
+    override(msgspec.structs.replace(mixed, prices=NodePrices(cpu=1.0)), [f"expander={chain}"], warn=reported.append)
     asked = msgspec.structs.replace(mixed, options=override(mixed, [f"expander={chain}"]).options)
-    override(asked, ["maxNodesTotal=9"], warn=told.append)
-    assert told == [], "what the policy itself says has been told when it was read"
+    override(asked, ["maxNodesTotal=9"], warn=reported.append)
+    assert reported == [], "what the policy itself says has been told when it was read"
 
 
 def test_command_line_setting_errors_are_reported_all_at_once() -> None:

@@ -43,10 +43,10 @@ CASES = [
 
 @each_row(("text", "place", "problem", "remedy"), CASES, ids=[f"{case[1]}-{case[2]}"[:70] for case in CASES])
 def test_policy_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
-    told = refusals(text)
-    fitting = [line for line in told if line.startswith(f"{place}: ") and problem in line and remedy in line]
-    assert len(fitting) == 1, told
-    assert all("\n" not in line for line in told)
+    reported = refusals(text)
+    fitting = [line for line in reported if line.startswith(f"{place}: ") and problem in line and remedy in line]
+    assert len(fitting) == 1, reported
+    assert all("\n" not in line for line in reported)
 
 
 def test_policy_errors_are_reported_at_once_in_document_order() -> None:
@@ -96,18 +96,18 @@ def test_policy_refuses_an_expander_chain_that_upstream_refuses(chain: str, says
 
 def test_policy_error_does_not_repeat_a_pasted_secret() -> None:
     pasted = "hunter2 is my secret!"
-    told = refusals(with_access(f"{{kubeconfigSecret: '{pasted}'}}"))
-    told += refusals(with_providers(f"{{exoscale: {{apiToken: '{pasted}'}}}}"))
-    assert not any("hunter2" in line for line in told)
+    reported = refusals(with_access(f"{{kubeconfigSecret: '{pasted}'}}"))
+    reported += refusals(with_providers(f"{{exoscale: {{apiToken: '{pasted}'}}}}"))
+    assert not any("hunter2" in line for line in reported)
 
 
 def test_policy_refuses_a_billion_laughs_before_expansion() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 10)]
-    (told,) = refusals("\n".join(lines))
-    assert "more than 20000 values once aliases are written out" in told
+    (reported,) = refusals("\n".join(lines))
+    assert "more than 20000 values once aliases are written out" in reported
 
 
 def test_policy_errors_shorten_long_text() -> None:
-    (told,) = refusals(with_options(f"maxNodesTotal: {'9a' * 5000}"))
-    assert len(told) < 300
+    (reported,) = refusals(with_options(f"maxNodesTotal: {'9a' * 5000}"))
+    assert len(reported) < 300

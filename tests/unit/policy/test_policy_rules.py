@@ -120,11 +120,11 @@ WRONG: list[Case] = [
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_policy_rules_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
-    (told,) = refusals(text)
-    assert told.startswith(f"{place}: ")
-    assert problem in told
-    assert remedy in told
-    assert "\n" not in told
+    (reported,) = refusals(text)
+    assert reported.startswith(f"{place}: ")
+    assert problem in reported
+    assert remedy in reported
+    assert "\n" not in reported
 
 
 def test_CCE_1_one_cpu_and_one_memory_rule_per_group() -> None:
@@ -139,8 +139,8 @@ def test_CCE_1_one_cpu_and_one_memory_rule_per_group() -> None:
 def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
     ten = [CRON.replace("name: a", f"name: a{n}") for n in range(10)]
     assert len(rules_of(document(*ten, "name: other, groups: [v], metric: cpu"))) == 11
-    told = refusals(document(*ten, "name: b, groups: [v, w], metric: cpu", "name: c, groups: [w], metric: memory"))
-    assert told == ["p.yaml:20: spec.rules[10].groups: is the eleventh rule for w; keep at most 10 rules per group"]
+    reported = refusals(document(*ten, "name: b, groups: [v, w], metric: cpu", "name: c, groups: [w], metric: memory"))
+    assert reported == ["p.yaml:20: spec.rules[10].groups: is the eleventh rule for w; keep at most 10 rules per group"]
 
 
 @each_row(
@@ -168,8 +168,8 @@ def test_CCE_1_ten_rules_per_group_counted_for_each_of_its_groups() -> None:
     ],
 )
 def test_CCE_A3_2_threshold_not_above_the_removal_threshold_is_refused(rule: str, further: str, says: str) -> None:
-    (told,) = refusals(document(rule, further=further))
-    assert says in told
+    (reported,) = refusals(document(rule, further=further))
+    assert says in reported
 
 
 @each_row(
@@ -187,14 +187,14 @@ def test_CCE_A3_2_threshold_above_the_removal_threshold_is_accepted(rule: str, f
 
 
 def test_policy_rules_errors_are_reported_at_once() -> None:
-    told = refusals(
+    reported = refusals(
         document(
             "name: a, groups: [w], metric: cpu, above: 300, add: no",
             "name: a, cron: x y",
             further="options: {scaleDownUtilizationThreshold: 2}",
         )
     )
-    assert [line.partition(": ")[2].partition(":")[0] for line in told] == [
+    assert [line.partition(": ")[2].partition(":")[0] for line in reported] == [
         "spec.rules[0].above",
         "spec.rules[0].add",
         "spec.rules[1].cron",

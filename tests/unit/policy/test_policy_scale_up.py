@@ -25,8 +25,8 @@ from tests.unit.policy.test_policy_refusals import refusals
     ],
 )
 def test_policy_scale_up_section_is_parsed(given: str, read: ScaleUp) -> None:
-    policy, told = load(with_spec(f"scaleUp: {given}"), place="p.yaml")
-    assert (policy.scale_up, told) == (read, ())
+    policy, reported = load(with_spec(f"scaleUp: {given}"), place="p.yaml")
+    assert (policy.scale_up, reported) == (read, ())
 
 
 def test_policy_scale_up_defaults_enable_all_and_read_objects_with_huaweicloud() -> None:
@@ -49,16 +49,16 @@ def test_policy_scale_up_defaults_enable_all_and_read_objects_with_huaweicloud()
     ],
 )
 def test_policy_scale_up_errors_are_refused(given: str, says: str) -> None:
-    (told,) = refusals(with_spec(f"scaleUp: {given}"))
-    assert told.startswith(says)
+    (reported,) = refusals(with_spec(f"scaleUp: {given}"))
+    assert reported.startswith(says)
 
 
 def test_CCE_A1_1_both_triggers_disabled_is_reported() -> None:
-    _, told = load(with_spec("scaleUp: {rules: false, unschedulablePods: false}"), place="p.yaml")
-    assert told == ("p.yaml:9: spec.scaleUp: groups grow for no pod and by no rule: both switches are false",)
+    _, reported = load(with_spec("scaleUp: {rules: false, unschedulablePods: false}"), place="p.yaml")
+    assert reported == ("p.yaml:9: spec.scaleUp: groups grow for no pod and by no rule: both switches are false",)
 
 
 def test_CCE_A1_1_disabled_rules_are_reported() -> None:
     rule = '{name: a, groups: [w], cron: "47 20 * * *", add: 1}'
-    _, told = load(with_spec(f"scaleUp: {{rules: false}}\nrules: [{rule}]"), place="p.yaml")
-    assert told == ("p.yaml:10: spec.rules: none of them is in force: scaleUp.rules is false",)
+    _, reported = load(with_spec(f"scaleUp: {{rules: false}}\nrules: [{rule}]"), place="p.yaml")
+    assert reported == ("p.yaml:10: spec.rules: none of them is in force: scaleUp.rules is false",)

@@ -40,8 +40,8 @@ NIGHT = 'name: night, groups: [w], cron: "0 20 * * 1-5", duration: 11h, timeZone
     ],
 )
 def test_policy_schedules_are_parsed(given: str, schedule: Schedule) -> None:
-    policy, told = load(document(given), place="p.yaml")
-    assert (policy.schedules, told) == ((schedule,), ())
+    policy, reported = load(document(given), place="p.yaml")
+    assert (policy.schedules, reported) == ((schedule,), ())
 
 
 ENTRY = "p.yaml:10: spec.schedules[0]"
@@ -84,11 +84,11 @@ WRONG: list[Case] = [
 
 @each_row(("text", "place", "problem", "remedy"), WRONG)
 def test_policy_schedules_errors_name_their_position(text: str, place: str, problem: str, remedy: str) -> None:
-    (told,) = refusals(text)
-    assert told.startswith(f"{place}: ")
-    assert problem in told
-    assert remedy in told
-    assert "\n" not in told
+    (reported,) = refusals(text)
+    assert reported.startswith(f"{place}: ")
+    assert problem in reported
+    assert remedy in reported
+    assert "\n" not in reported
 
 
 @each_row("given", [MIN_6 + ", max: 6", WHEN + ", max: 1", WHEN + ", min: 0, max: 0", MIN_6.replace("/w]", "/v]")])
@@ -148,15 +148,15 @@ def pair(first: str, second: str, *, further: str = "") -> list[str]:
     ],
 )
 def test_policy_schedules_setting_the_same_value_at_once_are_refused(first: str, second: str, says: str) -> None:
-    (told,) = pair(first, second)
-    assert says in told
+    (reported,) = pair(first, second)
+    assert says in reported
 
 
 def test_policy_schedules_headroom_of_an_entrys_two_groups_is_one_value() -> None:
     both = ("0 8 * * *|10h|headroom: 5, groups: [v]", "0 9 * * *|1h|headroom: 9, groups: [w]")
     assert pair(*both) == []
-    (told,) = pair(*both, further="headroom: [{name: shared, groups: [v, w], percent: 10}]")
-    assert "the headroom of shared is also set by one" in told
+    (reported,) = pair(*both, further="headroom: [{name: shared, groups: [v, w], percent: 10}]")
+    assert "the headroom of shared is also set by one" in reported
 
 
 @each_row(
@@ -177,20 +177,22 @@ def test_policy_schedules_that_never_overlap_are_accepted(first: str, second: st
 def test_policy_schedules_same_wall_clock_in_two_zones_is_not_the_same_time() -> None:
     # 20:00 to 07:00 in Zurich ends at 06:00 UTC in winter and 05:00 UTC in summer; the day in UTC begins at 05:30.
     night = "0 20 * * *|11h|max: 2, timeZone: Europe/Zurich"
-    (told,) = pair(night, "30 5 * * *|10h|max: 5")
-    assert "2023-12-02 05:30 UTC" in told
+    (reported,) = pair(night, "30 5 * * *|10h|max: 5")
+    assert "2023-12-02 05:30 UTC" in reported
     assert pair(night, "0 6 * * *|10h|max: 5") == []
 
 
 def test_policy_schedules_overlap_only_in_summer_time_is_found() -> None:
     # 09:00 in New York is 15:00 in Zurich except in the weeks in which only one of the two has changed its clock.
-    (told,) = pair("0 9 * * *|1h|max: 2, timeZone: America/New_York", "0 14 * * *|1h|max: 5, timeZone: Europe/Zurich")
-    assert "2024-03-10 14:00 Europe/Zurich" in told
+    (reported,) = pair(
+        "0 9 * * *|1h|max: 2, timeZone: America/New_York", "0 14 * * *|1h|max: 5, timeZone: Europe/Zurich"
+    )
+    assert "2024-03-10 14:00 Europe/Zurich" in reported
 
 
 def test_policy_schedules_error_in_one_schedule_is_not_also_an_overlap() -> None:
-    (told,) = pair("0 20 * * *|11h|max: 2", "0 20 * * *|25h|max: 3")
-    assert "25h is longer than" in told
+    (reported,) = pair("0 20 * * *|11h|max: 2", "0 20 * * *|25h|max: 3")
+    assert "25h is longer than" in reported
 
 
 def day_and_night(*entries: str, zone: str = "Europe/Zurich") -> str:
@@ -232,8 +234,8 @@ DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", durati
 def test_policy_schedules_day_night_overlap_by_clock_change_only_is_a_warning(
     first: str, second: str, says: str
 ) -> None:
-    policy, (told,) = load(day_and_night(first, second), place="p.yaml")
-    assert says in told
+    policy, (reported,) = load(day_and_night(first, second), place="p.yaml")
+    assert says in reported
     assert len(policy.schedules) == 2
     assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()  # where clocks never change
     assert load(day_and_night(first, second, zone="Asia/Tokyo"), place="p.yaml")[1] == ()
@@ -252,5 +254,5 @@ def test_policy_schedules_later_entry_wins_during_a_clock_change_overlap() -> No
 
 @each_row("night", ['cron: "0 17 * * *", duration: 15h1m', 'cron: "59 16 * * *", duration: 15h'])
 def test_policy_schedules_daily_overlap_is_refused_in_a_zone_with_clock_changes(night: str) -> None:
-    (told,) = refusals(day_and_night(f"{DAY}, min: 5", f"{night}, min: 1"))
-    assert "and both are open for example at 2023-12-" in told
+    (reported,) = refusals(day_and_night(f"{DAY}, min: 5", f"{night}, min: 1"))
+    assert "and both are open for example at 2023-12-" in reported

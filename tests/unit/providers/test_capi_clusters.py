@@ -13,7 +13,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.clusterapi.annotations import CapiAnnotations
 from chalicelib.providers.clusterapi.api import CapiApi
 from chalicelib.providers.clusterapi.api_discovery import discover
-from chalicelib.providers.clusterapi.capi_state import CapiState, read_world
+from chalicelib.providers.clusterapi.capi_state import CapiState, read_capi_state
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
 from tests.cases import each_row
 
@@ -72,7 +72,7 @@ def workers(kind: str, *entries: Json) -> Json:
 
 def world(*clusters: Json, served: frozenset[str] = EVERY_KIND, status: int = 0) -> tuple[CapiState, CapiClustersKube]:
     kube = CapiClustersKube({"/v1beta2/clusters": status or {"items": list(clusters)}})
-    return read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), served, ("",)), kube
+    return read_capi_state(CapiApi(kube, CapiAnnotations(), "v1beta2"), served, ("",)), kube
 
 
 def test_capi_cluster_paused_in_its_spec_is_paused() -> None:
@@ -109,7 +109,7 @@ def test_capi_clusters_that_are_not_served_are_not_requested() -> None:
 
 def test_capi_every_namespace_is_listed_once_per_kind() -> None:
     kube = CapiClustersKube({"/v1beta2/namespaces/b/clusters": {"items": [cluster("x", namespace="b", paused=True)]}})
-    found = read_world(CapiApi(kube, CapiAnnotations(), "v1beta2"), EVERY_KIND, ("a", "b"))
+    found = read_capi_state(CapiApi(kube, CapiAnnotations(), "v1beta2"), EVERY_KIND, ("a", "b"))
     assert found.paused_clusters == {("b", "x")}
     kinds = ("machinesets", "machinedeployments", "machinepools", "machines", "clusters")
     assert sorted(kube.asked) == sorted(f"GET /v1beta2/namespaces/{where}/{kind}" for where in "ab" for kind in kinds)

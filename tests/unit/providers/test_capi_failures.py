@@ -53,12 +53,12 @@ def test_capi_infrastructure_not_ready_for_long_is_a_failed_creation(version: st
 
 
 @VERSIONS
-@pytest.mark.parametrize(("ago", "told"), [(120.0, True), (119.0, False)])
-def test_capi_plain_stock_and_quota_messages_need_no_setting(version: str, ago: float, told: bool) -> None:
+@pytest.mark.parametrize(("ago", "reported"), [(120.0, True), (119.0, False)])
+def test_capi_plain_stock_and_quota_messages_need_no_setting(version: str, ago: float, reported: bool) -> None:
     for reason in ("InsufficientInstanceCapacity", "QuotaExceeded"):
         said = condition("InfrastructureReady", "False", reason=reason, ago=ago)
         found = error(waiting(version, said), stuck_after=0.0)
-        assert (found is not None) is told
+        assert (found is not None) is reported
     starting = condition("InfrastructureReady", "False", reason="NotReady", message="the server is booting", ago=9000.0)
     assert error(waiting(version, starting), stuck_after=0.0) is None, "what is only slow is waited for"
 
@@ -71,7 +71,7 @@ def test_capi_machine_failed_by_a_health_check_is_a_failed_creation(version: str
 
 
 @each_row(
-    ("told", "stuck_after"),
+    ("reported", "stuck_after"),
     [
         (condition("InfrastructureReady", "False", ago=299.0), 300.0),  # not long enough
         (condition("InfrastructureReady", "False"), 0.0),  # the setting is disabled
@@ -83,8 +83,8 @@ def test_capi_machine_failed_by_a_health_check_is_a_failed_creation(version: str
         ({"type": "InfrastructureReady", "status": "False"}, 300.0),
     ],
 )
-def test_capi_machine_in_doubt_is_still_being_created(told: Json, stuck_after: float) -> None:
-    assert error(waiting("v1beta2", told), stuck_after=stuck_after) is None
+def test_capi_machine_in_doubt_is_still_being_created(reported: Json, stuck_after: float) -> None:
+    assert error(waiting("v1beta2", reported), stuck_after=stuck_after) is None
 
 
 def test_capi_machine_with_a_node_or_in_deletion_did_not_fail_to_join() -> None:
@@ -140,5 +140,5 @@ def test_capi_failure_message_keeps_its_class(version: str) -> None:
         ("", "", "Unknown"),
     ],
 )
-def test_capi_words_for_stock_and_quota(reason: str, message: str, cls: str) -> None:
+def test_capi_messages_about_stock_and_quota_are_recognized(reason: str, message: str, cls: str) -> None:
     assert failure_class(reason, message) == cls

@@ -114,10 +114,10 @@ def test_capi_infra_discovery_and_objects_are_read_once_per_pass() -> None:
 @each_row("status", ["403", "404"])
 def test_capi_infra_refusal_gives_no_capacity(status: str) -> None:
     error = Forbidden("may not", status=403) if status == "403" else NotFound("is not there", status=404)
-    told = ask(CapiInfraServer({**BOTH, OBJECT: error}))
-    assert told.capacity == {}
-    assert OBJECT in told.problem
-    assert str(error) in told.problem
+    reported = ask(CapiInfraServer({**BOTH, OBJECT: error}))
+    assert reported.capacity == {}
+    assert OBJECT in reported.problem
+    assert str(error) in reported.problem
 
 
 def test_capi_infra_missing_permission_is_remembered_per_kind_but_not_a_404() -> None:
@@ -151,9 +151,9 @@ def test_capi_infra_missing_permission_is_remembered_per_kind_but_not_a_404() ->
     ],
 )
 def test_capi_infra_failed_discovery_gives_no_capacity(path: str, answer: Any) -> None:
-    told = ask(CapiInfraServer({**BOTH, OBJECT: FULL, path: answer}))
-    assert told.capacity == {}
-    assert told.problem
+    reported = ask(CapiInfraServer({**BOTH, OBJECT: FULL, path: answer}))
+    assert reported.capacity == {}
+    assert reported.problem
 
 
 @each_row(
@@ -169,9 +169,9 @@ def test_capi_infra_failed_discovery_gives_no_capacity(path: str, answer: Any) -
 )
 def test_capi_infra_incomplete_reference_is_named_without_a_call(reference: Json, named: str) -> None:
     server = CapiInfraServer({})
-    told = ask(server, reference)
-    assert (told.capacity, server.calls) == ({}, [])
-    assert f"no usable {named}" in told.problem
+    reported = ask(server, reference)
+    assert (reported.capacity, server.calls) == ({}, [])
+    assert f"no usable {named}" in reported.problem
 
 
 def test_capi_infra_version_without_resources_is_skipped() -> None:
@@ -182,8 +182,8 @@ def test_capi_infra_version_without_resources_is_skipped() -> None:
 
 @each_row("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
 def test_capi_infra_unserved_kind_is_reported(reference: Json) -> None:
-    told = ask(CapiInfraServer(serving(v1beta1={"Box": "boxes"})), reference)
-    assert "BoxTemplate default/t: the cluster serves no such kind" in told.problem
+    reported = ask(CapiInfraServer(serving(v1beta1={"Box": "boxes"})), reference)
+    assert "BoxTemplate default/t: the cluster serves no such kind" in reported.problem
 
 
 def test_capi_infra_resource_without_a_reference_has_no_error() -> None:
@@ -198,10 +198,10 @@ def test_capi_infra_resource_without_a_reference_has_no_error() -> None:
 def test_capi_infra_pass_waits_two_seconds_in_total() -> None:
     server = CapiInfraServer({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
     reader = server.reader()
-    told = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
+    reported = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
     assert server.time <= 2.8
-    assert all(not each.capacity and each.problem for each in told)
-    assert "too slow" in told[-1].problem
+    assert all(not each.capacity and each.problem for each in reported)
+    assert "too slow" in reported[-1].problem
     assert all(connect + read <= 2.0 for connect, read in server.limits)
 
 
@@ -267,9 +267,9 @@ def test_capi_infra_omitted_entries_are_reported_up_to_a_limit() -> None:
     ],
 )
 def test_capi_infra_answer_that_is_not_an_object_has_no_capacity(body: bytes) -> None:
-    told = read_status(body, "BoxTemplate default/t")
-    assert (told.capacity, told.architecture, told.system) == ({}, "", "")
-    assert "BoxTemplate default/t" in told.problem
+    reported = read_status(body, "BoxTemplate default/t")
+    assert (reported.capacity, reported.architecture, reported.system) == ({}, "", "")
+    assert "BoxTemplate default/t" in reported.problem
 
 
 @each_row(
@@ -285,5 +285,5 @@ def test_capi_infra_answer_that_is_not_an_object_has_no_capacity(body: bytes) ->
     ],
 )
 def test_capi_infra_only_valid_values_are_used(node_info: Any, architecture: str, system: str) -> None:
-    told = status(capacity={"cpu": 1}, nodeInfo=node_info)
-    assert (told.architecture, told.system, told.capacity) == (architecture, system, {"cpu": 1000})
+    reported = status(capacity={"cpu": 1}, nodeInfo=node_info)
+    assert (reported.architecture, reported.system, reported.capacity) == (architecture, system, {"cpu": 1000})

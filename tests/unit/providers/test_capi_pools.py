@@ -143,7 +143,7 @@ def test_capi_pool_can_be_named_in_the_policy_and_paused_like_any_group() -> Non
 
 @VERSIONS
 @pytest.mark.parametrize(
-    ("replicas", "status", "since", "told"),
+    ("replicas", "status", "since", "reported"),
     [
         (2, "False", "2026-01-01T00:00:00Z", "QuotaExceeded"),
         (1, "False", "2026-01-01T00:00:00Z", ""),  # all requested instances are listed
@@ -153,7 +153,7 @@ def test_capi_pool_can_be_named_in_the_policy_and_paused_like_any_group() -> Non
     ],
 )
 def test_capi_pool_reports_why_its_instances_are_missing(
-    replicas: int, status: str, since: str, told: str, version: str
+    replicas: int, status: str, since: str, reported: str, version: str
 ) -> None:
     condition = {
         "type": "InfrastructureReady",
@@ -169,4 +169,4 @@ def test_capi_pool_reports_why_its_instances_are_missing(
     observed = make_groups(world, [OURS], settings, (), now=parse_time("2026-01-01T01:00:00Z"))
     assert [each.id for each in observed.groups] == ["MachinePool/default/mp"]
     gaps = [gap.detail for gap in observed.gaps if "infrastructure is not ready" in gap.detail]
-    assert [told in gap and "quota of 8 vCPUs" in gap for gap in gaps] == ([True] if told else [])
+    assert [reported in gap and "quota of 8 vCPUs" in gap for gap in gaps] == ([True] if reported else [])

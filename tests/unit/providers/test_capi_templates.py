@@ -28,14 +28,14 @@ def template(
 ) -> CapiTemplate:
     """Builds a template. infra: the answer of the infrastructure object, if it is read."""
     resource = as_resource(deployment("md-0", annotations=annotations, **more))
-    told = infra or Infrastructure()
+    reported = infra or Infrastructure()
     return make_template(
         "MachineDeployment/default/md-0",
         "MachineDeployment",
         resource,
         settings or CapiSettings(),
         real,
-        lambda *_: told,
+        lambda *_: reported,
     )
 
 
@@ -130,8 +130,8 @@ def test_capi_template_annotations_override_the_infrastructure_per_resource(
 
 
 def test_capi_template_keeps_the_infrastructures_pods_and_defaults_to_110() -> None:
-    for told, pods in ((INFRA, 58), (Infrastructure({"cpu": 1000, "memory": GIB}), 110)):
-        made = template({}, infra=told).node
+    for reported, pods in ((INFRA, 58), (Infrastructure({"cpu": 1000, "memory": GIB}), 110)):
+        made = template({}, infra=reported).node
         assert made is not None
         assert made.capacity["pods"] == pods
 
@@ -245,11 +245,11 @@ def test_capi_template_labels_of_a_real_node_take_precedence() -> None:
 
 
 def test_capi_template_precedence_is_annotation_then_infrastructure_then_default() -> None:
-    told = Infrastructure(INFRA.capacity, architecture="arm64", system="windows")
-    plain = template({}, infra=told).node
+    reported = Infrastructure(INFRA.capacity, architecture="arm64", system="windows")
+    plain = template({}, infra=reported).node
     assert plain is not None
     assert (plain.labels["kubernetes.io/arch"], plain.labels["kubernetes.io/os"]) == ("arm64", "windows")
-    annotated = template({CAPACITY + "labels": "kubernetes.io/arch=s390x"}, infra=told).node
+    annotated = template({CAPACITY + "labels": "kubernetes.io/arch=s390x"}, infra=reported).node
     assert annotated is not None
     assert (annotated.labels["kubernetes.io/arch"], annotated.labels["kubernetes.io/os"]) == ("s390x", "windows")
 

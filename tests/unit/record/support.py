@@ -55,13 +55,13 @@ class Pages:
         total = {name: self.book.counts.get(name, 0.0) + more for name, more in counts.items()}
         self.book = msgspec.structs.replace(self.book, counts=self.book.counts | total)
 
-    def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
+    def tell(self, cluster: str, counts: Mapping[str, float], reported: bytes, *, expected: str) -> bool:
         if self.overtaken:
             self.overtaken -= 1
             return False
         assert expected == self.book.version
         self.count(cluster, counts)
-        self.book = msgspec.structs.replace(self.book, state=told, version=fingerprint(told))
+        self.book = msgspec.structs.replace(self.book, state=reported, version=fingerprint(reported))
         return True
 
 
@@ -143,10 +143,10 @@ class RecordFixture:
         """Records a pass; the state it leaves is input of the next one."""
         seen = snapshot or Snapshot("c", decided.at)
         self.now = decided.at
-        told = record_plan(
+        reported = record_plan(
             decided, seen, self.recorder, self.left, self.decision, marks=marks, seconds=seconds or {"main": 0.1}
         )
-        self.left, self.decision, self.trouble = told.left, told.decision, "; ".join(told.trouble)
+        self.left, self.decision, self.trouble = reported.left, reported.decision, "; ".join(reported.trouble)
 
     def ends(self, operation: Operation, outcome: Succeeded | Failed, **values: Any) -> str:
         """Records the end of an operation."""
@@ -156,7 +156,7 @@ class RecordFixture:
         """Records a step of an operation."""
         return record_step(OperationStep(operation, outcome, why), self.recorder)
 
-    def told(self, *kinds: str) -> list[tuple[str, str, str, str]]:
+    def reported(self, *kinds: str) -> list[tuple[str, str, str, str]]:
         """Returns the events posted about objects of these kinds: name, reason, type, message."""
         return [
             (event.name, event.reason, event.type, event.message)

@@ -44,7 +44,7 @@ def test_lease_tokens_grow_through_releases_and_takeovers(bench: StoreFixture) -
     assert tokens == [1, 2, 3, 4]
 
 
-def test_a_zombie_neither_releases_nor_saves(bench: StoreFixture) -> None:
+def test_pass_without_its_lease_neither_releases_nor_saves(bench: StoreFixture) -> None:
     zombie = bench.lease("zombie")
     bench.clock.advance(61)
     bench.lease("newer")

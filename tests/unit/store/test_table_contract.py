@@ -68,13 +68,13 @@ def seam(connected: Any, table: str) -> Seam:
 # --- reads
 
 
-def test_a_row_that_is_not_there_is_none(seam: Seam) -> None:
+def test_table_get_of_a_missing_row_returns_none(seam: Seam) -> None:
     assert seam.table.get(LeaseRow, seam.cluster, "i") is None
     assert seam.table.get_many([(seam.cluster, "i")]) == {}
 
 
 @pytest.mark.parametrize("consistent", [True, False])
-def test_a_row_comes_back_as_it_was_put(seam: Seam, *, consistent: bool) -> None:
+def test_table_get_returns_the_row_that_was_put(seam: Seam, *, consistent: bool) -> None:
     seam.put(owner="me", until=12.5, left=b"\x00\xff", token=3)
     found = seam.table.get(LeaseRow, seam.cluster, "i", consistent=consistent)
     assert found is not None
@@ -94,7 +94,7 @@ def test_more_rows_than_one_request_takes_are_read(seam: Seam) -> None:
     assert sorted(seam.table.get_many(wanted + wanted)) == wanted[:105]
 
 
-def test_a_query_gives_the_rows_with_the_prefix_in_order(seam: Seam) -> None:
+def test_table_query_returns_the_rows_with_the_prefix_in_order(seam: Seam) -> None:
     for item in ("b#2", "a", "b#1", "c", "b", "b#10", "b#é", "B#"):
         seam.put(item)
     assert seam.items() == ["B#", "a", "b", "b#1", "b#10", "b#2", "b#é", "c"]
@@ -106,7 +106,7 @@ def test_a_query_gives_the_rows_with_the_prefix_in_order(seam: Seam) -> None:
 
 
 @pytest.mark.parametrize("newest_first", [False, True])
-def test_a_query_reads_on_after_each_megabyte(seam: Seam, *, newest_first: bool) -> None:
+def test_table_query_continues_after_each_megabyte(seam: Seam, *, newest_first: bool) -> None:
     names = [f"n{number}" for number in range(8)]
     for name in names:
         seam.put(name, left=bytes(300 * KB))
@@ -173,12 +173,12 @@ def test_one_page_of_a_query_is_about_a_megabyte(seam: Seam, connected: Any) -> 
     ],
     ids=str,
 )
-def test_a_condition_holds_as_dynamodb_says(seam: Seam, condition: Condition, *, holds: bool) -> None:
+def test_table_condition_holds_as_in_dynamodb(seam: Seam, condition: Condition, *, holds: bool) -> None:
     seam.put(owner="me", token=3, until=12.5, left=b"\x01")
     assert seam.holds(condition) is holds
 
 
-def test_no_row_is_a_row_without_attributes(seam: Seam) -> None:
+def test_missing_row_counts_as_a_row_without_attributes(seam: Seam) -> None:
     assert seam.holds(LeaseRow.owner.does_not_exist())
     assert seam.holds(LeaseRow.owner != "me")
     assert not seam.holds(LeaseRow.owner.exists())
@@ -194,7 +194,7 @@ def test_no_row_is_a_row_without_attributes(seam: Seam) -> None:
     ids=["put", "update", "delete"],
 )
 @pytest.mark.parametrize("there", [True, False])
-def test_a_refused_write_shows_the_row_and_changes_nothing(
+def test_table_refused_write_returns_the_row_and_changes_nothing(
     seam: Seam,
     write: Callable[[Seam], Any],
     *,
@@ -212,20 +212,20 @@ def test_a_refused_write_shows_the_row_and_changes_nothing(
 # --- writes
 
 
-def test_a_put_replaces_the_whole_row(seam: Seam) -> None:
+def test_table_put_replaces_the_whole_row(seam: Seam) -> None:
     seam.put(owner="me", until=1.0)
     seam.put(token=2)
     assert seam.row() == {"token": {"N": "2"}}
 
 
-def test_an_update_makes_a_row_and_gives_it_back(seam: Seam) -> None:
+def test_table_update_creates_a_row_and_returns_it(seam: Seam) -> None:
     made = seam.update(LeaseRow.owner.set("me"), LeaseRow.token.add(1))
     assert made == {"owner": {"S": "me"}, "token": {"N": "1"}} == seam.row()
     assert seam.update(LeaseRow.token.add(2), LeaseRow.owner.remove()) == {"token": {"N": "3"}}
     assert seam.update(LeaseRow.decision.remove()) == {"token": {"N": "3"}}
 
 
-def test_all_actions_of_an_update_see_the_row_before_it(seam: Seam) -> None:
+def test_table_update_actions_all_read_the_row_before_the_update(seam: Seam) -> None:
     seam.put(owner="old", token=1)
     assert seam.update(LeaseRow.owner.set("new"), LeaseRow.decision.set(LeaseRow.owner)) == {
         "owner": {"S": "new"},
@@ -251,7 +251,7 @@ def test_sums_are_exact_in_decimal_digits(seam: Seam, amounts: tuple[float, floa
     assert float(made["arrival"]["N"]) == total
 
 
-def test_a_deleted_row_is_gone_and_may_be_deleted_again(seam: Seam) -> None:
+def test_table_deleted_row_is_gone_and_may_be_deleted_again(seam: Seam) -> None:
     seam.put()
     for _ in range(2):
         seam.table.write(seam.table.delete(seam.cluster, "i"))
@@ -259,7 +259,7 @@ def test_a_deleted_row_is_gone_and_may_be_deleted_again(seam: Seam) -> None:
 
 
 @moto_is_lax
-def test_a_row_may_take_400_kb_and_no_more(seam: Seam) -> None:
+def test_table_row_is_limited_to_400_kb(seam: Seam) -> None:
     seam.put(decision="x" * SHORT_OF_400_KB)
     with pytest.raises(StoreError, match=r"ValidationException.*size"):
         seam.put(decision="x" * 400 * KB)
@@ -269,7 +269,7 @@ def test_a_row_may_take_400_kb_and_no_more(seam: Seam) -> None:
 
 
 @pytest.mark.parametrize("item", ["", "x" * 1025], ids=["empty", "long"])
-def test_a_key_has_between_1_and_1024_bytes(seam: Seam, item: str) -> None:
+def test_table_key_has_between_1_and_1024_bytes(seam: Seam, item: str) -> None:
     with pytest.raises(StoreError, match="ValidationException"):
         seam.put(item)
 
@@ -287,7 +287,7 @@ def test_what_dynamodb_finds_malformed_is_refused(seam: Seam) -> None:
     assert seam.row() == {"owner": {"S": "me"}, "token": {"N": "0"}}
 
 
-def test_a_missing_table_is_a_service_that_cannot_be_used(connected: Any) -> None:
+def test_missing_table_is_a_service_error(connected: Any) -> None:
     lost = Seam(connected, f"none-{uuid.uuid4().hex}")
     for call in (lost.put, lost.row, lost.items, partial(lost.holds, LeaseRow.owner.exists())):
         with pytest.raises(StoreUnavailable, match="ResourceNotFoundException"):
@@ -297,7 +297,7 @@ def test_a_missing_table_is_a_service_that_cannot_be_used(connected: Any) -> Non
 # --- transactions
 
 
-def test_a_transaction_writes_all(seam: Seam) -> None:
+def test_table_transaction_writes_all_rows(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
     seam.put("gone")
     seam.put("there", owner="me")
@@ -312,7 +312,7 @@ def test_a_transaction_writes_all(seam: Seam) -> None:
     assert seam.items() == ["new", "there", "up"]
 
 
-def test_a_cancelled_transaction_writes_nothing_and_shows_the_rows(seam: Seam) -> None:
+def test_table_cancelled_transaction_writes_nothing_and_returns_the_rows(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
     seam.put("b", owner="me")
     with pytest.raises(TransactionCancelled) as caught:
@@ -327,7 +327,7 @@ def test_a_cancelled_transaction_writes_nothing_and_shows_the_rows(seam: Seam) -
     assert seam.items() == ["b"]
 
 
-def test_a_transaction_takes_100_writes_and_each_row_once(seam: Seam) -> None:
+def test_table_transaction_has_100_writes_at_most_and_each_row_once(seam: Seam) -> None:
     table, cluster = seam.table, seam.cluster
     writes = [table.put(LeaseRow(cluster, f"n{number:03}")) for number in range(101)]
     table.transact(writes[:100])
@@ -338,7 +338,7 @@ def test_a_transaction_takes_100_writes_and_each_row_once(seam: Seam) -> None:
 
 
 @moto_is_lax
-def test_a_transaction_writes_4_mb_and_no_more(seam: Seam) -> None:
+def test_table_transaction_is_limited_to_4_mb(seam: Seam) -> None:
     writes = [seam.table.put(LeaseRow(seam.cluster, f"n{number:02}", left=bytes(390 * KB))) for number in range(12)]
     seam.table.transact(writes[:10])
     with pytest.raises(StoreError, match="ValidationException"):

@@ -37,17 +37,17 @@ class PodsToMove(msgspec.Struct, frozen=True):
 class DrainabilityChecker:
     """The drain rules of one pass."""
 
-    def __init__(self, world: ClusterState, budgets: PdbTracker) -> None:
-        snapshot = world.snapshot
-        self._world, self._classes, self._budgets = world, snapshot.classes, budgets
+    def __init__(self, state: ClusterState, budgets: PdbTracker) -> None:
+        snapshot = state.snapshot
+        self._state, self._classes, self._budgets = state, snapshot.classes, budgets
         self._context = DrainContext(
-            now=world.now,
-            options=world.options,
+            now=state.now,
+            options=state.options,
             budgets=budgets,
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
-        self._expendable = [is_expendable(cls, world.options) for cls in snapshot.classes]
+        self._expendable = [is_expendable(cls, state.options) for cls in snapshot.classes]
         self._known: dict[int, tuple[Verdict | None, tuple[str, ...]]] = {}
         self._unknown = {gap.node: gap for gap in snapshot.gaps if gap.node}
 
@@ -61,7 +61,7 @@ class DrainabilityChecker:
         asked: list[tuple[Pod, tuple[str, ...]]] = []
         used: dict[str, int] = {}
         waits_for = ""
-        for pod in self._world.occupancy.on(node.name):
+        for pod in self._state.occupancy.on(node.name):
             if self._expendable[pod.cls]:
                 continue  # it dies with its node
             verdict, names = self._verdict(pod)
@@ -78,7 +78,7 @@ class DrainabilityChecker:
                 asked.append((pod, names))
             for name in names:
                 used[name] = used.get(name, 0) + 1
-        return PodsToMove(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
+        return PodsToMove(node, self._state.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
 
     def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
         """Return the blocking verdict of a pod whose budget has no disruptions from the beginning. As in Cluster

@@ -19,12 +19,12 @@ from chalicelib.plan.tables.node_table import least_fit
 class HeadroomContention:
     """usable: rows by kind; shared: rows that more than one kind may use."""
 
-    def __init__(self, floor: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
-        self._floor, self._usable = floor, usable
+    def __init__(self, simulated: SimulatedCluster, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
+        self._simulated, self._usable = simulated, usable
         self._shared: list[Ints] = [shared[each[shared]] for each in usable]
-        self._asked = [floor.table.columns.asked(cls) for cls in classes]
-        self._need: Ints = np.array([floor.table.columns.need(cls) for cls in classes], dtype=np.int64)
-        self._order: Ints = np.concatenate([np.setdiff1d(np.arange(floor.real), shared), shared])
+        self._asked = [simulated.table.columns.asked(cls) for cls in classes]
+        self._need: Ints = np.array([simulated.table.columns.need(cls) for cls in classes], dtype=np.int64)
+        self._order: Ints = np.concatenate([np.setdiff1d(np.arange(simulated.real), shared), shared])
         # Maximum number of virtual pods of a kind (column) that lose their room to one of another kind (row).
         whole = np.maximum(self._need, 1)
         each = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(axis=2)
@@ -37,7 +37,7 @@ class HeadroomContention:
         displaced = left[rivals] @ self._takes[np.ix_(rivals, rivals)]
         if np.all(total[rivals] - displaced >= need[rivals]):
             return None
-        is_open, room = self._floor.open, free.copy()
+        is_open, room = self._simulated.open, free.copy()
         for kind in rivals.tolist():
             rows = self._shared[kind]
             counts = np.where(is_open[rows], self._capacity(kind, room[rows]), 0)
@@ -49,7 +49,7 @@ class HeadroomContention:
 
     def laid_out(self, free: Ints, pods: Ints) -> Ints:
         """Return how many of each kind find room, in order, each first fit, shared rows last."""
-        room, is_open = free[self._order], self._floor.open[self._order]
+        room, is_open = free[self._order], self._simulated.open[self._order]
         found = []
         for kind, count in enumerate(pods.tolist()):
             counts = np.where(self._usable[kind, self._order] & is_open, self._capacity(kind, room), 0)

@@ -31,15 +31,15 @@ class HeadroomCost:
     virtual pods by the dominant request; whole virtual pods, pod by pod.
     """
 
-    def __init__(self, floor: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
+    def __init__(self, simulated: SimulatedCluster, kinds: Sequence[int], room: Ints) -> None:
         """kinds: the class of each; room: virtual pods of each kind that each row takes, (kinds, rows)."""
-        self._floor, self._free = floor, floor.table.free[: floor.real].copy()
-        self._need: Ints = np.array([floor.table.columns.need(cls) for cls in kinds], dtype=np.int64)
+        self._simulated, self._free = simulated, simulated.table.free[: simulated.real].copy()
+        self._need: Ints = np.array([simulated.table.columns.need(cls) for cls in kinds], dtype=np.int64)
         self._asks: Bools = self._need > 0
         self._whole: Ints = np.maximum(self._need, 1)
         count, columns = self._need.shape
         self.shape = (count, columns + 2)
-        self._prices: Ints = np.empty((len(floor.classes), *self.shape), dtype=np.int64)
+        self._prices: Ints = np.empty((len(simulated.classes), *self.shape), dtype=np.int64)
         self._wholes: dict[int, int] = {}
         self._kinds, self._rows = np.nonzero(room)
         self._room: Ints = room[self._kinds, self._rows]
@@ -50,7 +50,7 @@ class HeadroomCost:
         if len(self._present):
             over = self._free[self._rows] - self._room[:, None] * self._need[self._kinds]
             self._over[self._present] = np.minimum.reduceat(over, self._starts, axis=0)
-        self._objectors = [_objectors(floor, cls) for cls in kinds]
+        self._objectors = [_objectors(simulated, cls) for cls in kinds]
 
     def of(self, classes: list[int]) -> Ints:
         """Return the cost of pods of these classes together."""
@@ -83,13 +83,13 @@ class HeadroomCost:
 
     def _price(self, cls: int) -> Ints:
         """Return the cost of one pod, 0 for a kind if the pod fits on none of its rows."""
-        floor, found = self._floor, np.zeros(self.shape, dtype=np.int64)
-        columns, need = floor.table.columns.asked(cls)
-        able = floor.static(cls)[: floor.real] & np.all(self._free[:, columns] >= need, axis=1)
+        simulated, found = self._simulated, np.zeros(self.shape, dtype=np.int64)
+        columns, need = simulated.table.columns.asked(cls)
+        able = simulated.static(cls)[: simulated.real] & np.all(self._free[:, columns] >= need, axis=1)
         most = np.zeros(len(found), dtype=np.int64)
         if len(self._present):
             most[self._present] = np.maximum.reduceat(np.where(able[self._rows], self._room, 0), self._starts)
-        asked = np.minimum(floor.table.columns.need(cls), _MOST)
+        asked = np.minimum(simulated.table.columns.need(cls), _MOST)
         each = np.where(self._asks, -(-asked * _FINE // self._whole), 0)
         found[:, :-2], found[:, -2] = asked, each[:, 1:].max(axis=1, initial=0)
         found[:, -1] = np.minimum(-(-each.max(axis=1) // _FINE), most)
@@ -107,7 +107,7 @@ def _broken(thousandths: Ints, rows: Ints) -> Ints:
     return np.maximum(0, whole)
 
 
-def _objectors(floor: SimulatedCluster, kind: int) -> frozenset[int]:
+def _objectors(simulated: SimulatedCluster, kind: int) -> frozenset[int]:
     """Return the classes that no virtual pod of a kind may share a domain with."""
-    needs = floor.needs(kind)
+    needs = simulated.needs(kind)
     return frozenset(cls for each in (needs.repulsions if needs else ()) for cls in each.counter.members)

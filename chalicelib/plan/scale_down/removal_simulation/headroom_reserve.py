@@ -49,28 +49,30 @@ class _Ledger:
 class HeadroomReserve:
     """All headroom in the current state of the simulated cluster. drains: how many nodes may be drained at once."""
 
-    def __init__(self, floor: SimulatedCluster, drains: int) -> None:
-        self._floor, self._names = floor, [spare.name for spare in floor.spare]
+    def __init__(self, simulated: SimulatedCluster, drains: int) -> None:
+        self._simulated, self._names = simulated, [spare.name for spare in simulated.spare]
         if not self._names:
             return
-        classes = [spare.cls for spare in floor.spare]
-        usable = np.array([_usable(floor, cls) for cls in classes])
+        classes = [spare.cls for spare in simulated.spare]
+        usable = np.array([_usable(simulated, cls) for cls in classes])
         shared: Bools = usable.sum(axis=0) > 1
         self._alone: list[bool] = (~shared).tolist()
-        self._free: Ints = floor.table.free[: floor.real].copy()
-        room = np.where(usable & floor.open[: floor.real], np.array([_takes(floor, cls) for cls in classes]), 0)
+        self._free: Ints = simulated.table.free[: simulated.real].copy()
+        room = np.where(
+            usable & simulated.open[: simulated.real], np.array([_takes(simulated, cls) for cls in classes]), 0
+        )
         self._start = _Ledger(room, ~shared)
         self._pairs = [
-            tuple(zip(*(each.tolist() for each in floor.table.columns.asked(cls)), strict=True)) for cls in classes
+            tuple(zip(*(each.tolist() for each in simulated.table.columns.asked(cls)), strict=True)) for cls in classes
         ]
-        self._kinds_on: list[list[int]] = [[] for _ in range(floor.real)]
+        self._kinds_on: list[list[int]] = [[] for _ in range(simulated.real)]
         for kind, row in zip(*(each.tolist() for each in np.nonzero(room)), strict=True):
             self._kinds_on[row].append(kind)  # a row that takes none at the beginning never will
-        self._rivals = HeadroomContention(floor, classes, usable, np.flatnonzero(shared))
+        self._rivals = HeadroomContention(simulated, classes, usable, np.flatnonzero(shared))
         # Fewer virtual pods may fit here than were planned, because the rules differ; those that never fit are not
         # required.
-        self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in floor.spare]))
-        self._prices, self._drains = HeadroomCost(floor, classes, room), max(1, drains)
+        self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in simulated.spare]))
+        self._prices, self._drains = HeadroomCost(simulated, classes, room), max(1, drains)
         self.again()
 
     def again(self) -> None:
@@ -99,7 +101,7 @@ class HeadroomReserve:
         price = self._sum - least + np.maximum(price, least)
         gone: Ints = np.zeros(len(self._names), dtype=np.int64)
         own = ledger.own
-        if row is not None and row < self._floor.real:
+        if row is not None and row < self._simulated.real:
             gone = ledger.room[:, row]
             own = own - gone if self._alone[row] else own
         need = self._pods + self._prices.loss(price, ledger.rows - (gone > 0))
@@ -110,7 +112,7 @@ class HeadroomReserve:
         every kind."""
         ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
         need += max(self._wholes[0], self._prices.whole(self._moving))
-        if row is not None and row < self._floor.real:
+        if row is not None and row < self._simulated.real:
             need += max([ledger.room.item(kind, row) for kind in self._kinds_on[row]], default=0)
         if int((ledger.total - self._pods).min()) < need:
             return False
@@ -122,7 +124,7 @@ class HeadroomReserve:
         if not self._names:
             return ""
         ledger, before = self._planned, []
-        changed = set(rows) | ({row} if row is not None and row < self._floor.real else set())
+        changed = set(rows) | ({row} if row is not None and row < self._simulated.real else set())
         for at in changed:
             for kind in self._kinds_on[at]:
                 room = self._takes(kind, at)
@@ -130,7 +132,7 @@ class HeadroomReserve:
                     before.append((kind, at, was))
                     ledger.set(kind, at, room, alone=self._alone[at])
         name = (
-            self._short(ledger.total, ledger.own, self._pods, self._floor.table.free[: self._floor.real])
+            self._short(ledger.total, ledger.own, self._pods, self._simulated.table.free[: self._simulated.real])
             if before
             else ""
         )
@@ -143,7 +145,7 @@ class HeadroomReserve:
 
     def _keep(self, row: int | None) -> None:
         """Record that the node is removed."""
-        if row is not None and row < self._floor.real:
+        if row is not None and row < self._simulated.real:
             for kind in self._kinds_on[row]:
                 self._sure.set(kind, row, 0, alone=self._alone[row])
         if self._moving:
@@ -170,19 +172,19 @@ class HeadroomReserve:
 
     def _takes(self, kind: int, row: int) -> int:
         """Return how many virtual pods of a kind one row takes now."""
-        free = self._floor.table.free
-        if not self._floor.open[row]:
+        free = self._simulated.table.free
+        if not self._simulated.open[row]:
             return 0
         least: int = min([free.item(row, column) // amount for column, amount in self._pairs[kind]])
         return max(0, least)
 
 
-def _usable(floor: SimulatedCluster, cls: int) -> Bools:
-    barred = (floor.capacity(cls) > 0) & (floor.quota(cls)[0] == 0)
-    usable: Bools = (floor.static(cls) & ~barred)[: floor.real]
+def _usable(simulated: SimulatedCluster, cls: int) -> Bools:
+    barred = (simulated.capacity(cls) > 0) & (simulated.quota(cls)[0] == 0)
+    usable: Bools = (simulated.static(cls) & ~barred)[: simulated.real]
     return usable
 
 
-def _takes(floor: SimulatedCluster, cls: int) -> Ints:
-    counts: Ints = np.maximum(least_fit(floor.table.free[: floor.real], *floor.table.columns.asked(cls)), 0)
+def _takes(simulated: SimulatedCluster, cls: int) -> Ints:
+    counts: Ints = np.maximum(least_fit(simulated.table.free[: simulated.real], *simulated.table.columns.asked(cls)), 0)
     return counts

@@ -29,7 +29,7 @@ class Checkpoint(NamedTuple):
     lifted: int
     odd: int
     full: int
-    floor: int
+    simulated: int
 
 
 class _Kind:
@@ -54,8 +54,8 @@ class PodDestinations:
     """Room in the simulated cluster, with a log of what was taken. staying, going: rows of existing nodes, best place
     first."""
 
-    def __init__(self, floor: SimulatedCluster, staying: Ints, going: Ints) -> None:
-        self._floor = floor
+    def __init__(self, simulated: SimulatedCluster, staying: Ints, going: Ints) -> None:
+        self._simulated = simulated
         in_turn = len(staying) + len(going) > _IN_TURN
         self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
         self._preferred = np.concatenate([staying, going])
@@ -66,8 +66,8 @@ class PodDestinations:
         self._lifted: list[tuple[int, int]] = []
         self._odd: list[tuple[int, int, int]] = []
         self._full: list[tuple[_Kind, int]] = []
-        self._counts = floor.society.matters
-        self.neighbours = IncrementalPodTopology(floor)
+        self._counts = simulated.constraints.matters
+        self.neighbours = IncrementalPodTopology(simulated)
 
     def put(self, cls: int) -> int | None:
         """Place a pod of a class on the best row that takes it; None: no row does."""
@@ -91,7 +91,7 @@ class PodDestinations:
         """Remove a pod from a closed row: its room there cannot be used, but other pods' rules may no longer count
         it."""
         if self._ask(cls) is None:
-            self._floor.put_one(cls, row, -1)
+            self._simulated.put_one(cls, row, -1)
             self._odd.append((row, cls, -1))
             self.neighbours.follow(cls, row, -1)
         elif self._counts:
@@ -101,7 +101,7 @@ class PodDestinations:
     def checkpoint(self) -> Checkpoint:
         """Return a checkpoint for `rewind`."""
         return Checkpoint(
-            len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.checkpoint()
+            len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._simulated.checkpoint()
         )
 
     def rollback(self, mark: Checkpoint) -> None:
@@ -117,7 +117,7 @@ class PodDestinations:
         for kind, cls in self._full[mark.full :]:
             kind.full.discard(cls)
         del self._taken[mark.taken :], self._lifted[mark.lifted :], self._odd[mark.odd :], self._full[mark.full :]
-        self._floor.rollback(mark.floor)
+        self._simulated.rollback(mark.simulated)
 
     def again(self) -> None:
         """Restore the initial state after everything was undone."""
@@ -125,18 +125,18 @@ class PodDestinations:
             kind.at = 0
 
     def _put_by_quota(self, cls: int) -> int | None:
-        quota = self._floor.quota(cls, moving=True)[0]
+        quota = self._simulated.quota(cls, moving=True)[0]
         able = quota[self._preferred] > 0
         if not able.any():
             return None
         row = int(self._preferred[int(able.argmax())])
-        self._floor.put_one(cls, row)
+        self._simulated.put_one(cls, row)
         self._odd.append((row, cls, 1))
         self.neighbours.follow(cls, row, 1)
         return row
 
     def _change(self, row: int, cls: int, ask: _Ask, sign: int) -> None:
-        free = self._floor.table.free
+        free = self._simulated.table.free
         for column, amount in ask.needs:
             free[row, column] += sign * amount
         if self._counts:
@@ -146,18 +146,20 @@ class PodDestinations:
         """Return the cached data, or None if the class uses volumes or host ports or cannot be simulated."""
         if cls in self._asks:
             return self._asks[cls]
-        found, floor = None, self._floor
-        if floor.is_plain(cls):
-            asked, need = floor.table.columns.asked(cls)
+        found, simulated = None, self._simulated
+        if simulated.is_plain(cls):
+            asked, need = simulated.table.columns.asked(cls)
             found = _Ask(
-                floor.static(cls), tuple(zip(asked.tolist(), need.tolist(), strict=True)), floor.needs(cls) is not None
+                simulated.static(cls),
+                tuple(zip(asked.tolist(), need.tolist(), strict=True)),
+                simulated.needs(cls) is not None,
             )
         self._asks[cls] = found
         return found
 
     def _find(self, kind: _Kind, ask: _Ask) -> int | None:
         """Return the next row of a kind that takes one more pod."""
-        free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
+        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, ask.allowed, ask.needs
         start = kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
@@ -177,7 +179,7 @@ class PodDestinations:
 
     def _find_by_rules(self, kind: _Kind, ask: _Ask, cls: int) -> int | None:
         """Return the next row of a kind that takes one more pod, for classes with rules between pods."""
-        free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
+        free, is_open, allowed, needs = self._simulated.table.free, self._simulated.open, ask.allowed, ask.needs
         neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]

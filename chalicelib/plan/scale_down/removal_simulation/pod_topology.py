@@ -2,7 +2,7 @@
 
 plan/simulation/pod_topology answers for many pods and all rows at once and drops its sums after every placement. Here
 single pods are checked thousands of times, so the sums per domain are kept and every change is added to them.
-`tests/unit/plan/test_neighbours.py` compares the two.
+`tests/unit/plan/test_removal_pod_topology.py` compares the two.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ Rule = tuple[Callable[[int], bool], Callable[[], Bools]]
 class IncrementalPodTopology:
     """All rules that concern classes of moving pods."""
 
-    def __init__(self, floor: SimulatedCluster) -> None:
-        self._floor = floor
+    def __init__(self, simulated: SimulatedCluster) -> None:
+        self._simulated = simulated
         self._sums: dict[tuple[int, str, object], DomainCounts] = {}
         self._of: dict[int, list[DomainCounts]] = {}  # id of a counter -> its sums
         self._even: list[
@@ -69,30 +69,30 @@ class IncrementalPodTopology:
     def count(self, cls: int, row: int, pods: int) -> None:
         """Add pods of a class to a row, or remove them, and update the simulated cluster's own counters."""
         self.follow(cls, row, pods)
-        self._floor.adjust_counts(cls, row, pods)
+        self._simulated.adjust_counts(cls, row, pods)
 
     def follow(self, cls: int, row: int, pods: int) -> None:
         """Update the sums where the simulated cluster has counted the pods already, or will."""
-        for counter in self._floor.counting.followers(cls):
+        for counter in self._simulated.counting.followers(cls):
             for sums in self._of.get(id(counter), ()):
                 sums.count(row, pods)
 
     def leave(self, row: int) -> None:
         """Mark a node as leaving: it no longer counts where its taint excludes it."""
-        self._floor.mark_leaving(row)
+        self._simulated.mark_leaving(row)
         for sums, _, minds in self._even:
             if minds:
                 sums.admit(row, eligible=False)
 
     def gone(self, row: int) -> None:
         """Remove a node that was leaving; it does not count as a domain any more."""
-        self._floor.remove_node(row)
+        self._simulated.remove_node(row)
         for sums, _, _ in self._even:
             sums.admit(row, eligible=False)
 
     def stay(self, row: int, *, is_open: bool) -> None:
         """Undo `leave` and `gone` for a node that stays."""
-        self._floor.restore_node(row, is_open=is_open)
+        self._simulated.restore_node(row, is_open=is_open)
         for sums, counting, _ in self._even:
             sums.admit(row, eligible=bool(counting[row]))
 
@@ -102,7 +102,7 @@ class IncrementalPodTopology:
 
     def mask(self, cls: int) -> Bools:
         """Return for all rows whether the rules allow one more pod of a class."""
-        allowed: Bools = np.ones(len(self._floor.table), dtype=np.bool_)
+        allowed: Bools = np.ones(len(self._simulated.table), dtype=np.bool_)
         for _, every in self._for(cls):
             allowed &= every()
         return allowed
@@ -110,7 +110,7 @@ class IncrementalPodTopology:
     def _for(self, cls: int) -> tuple[Rule, ...]:
         found = self._rules.get(cls)
         if found is None:
-            needs = self._floor.society.needs(cls)
+            needs = self._simulated.constraints.needs(cls)
             found = self._rules[cls] = (
                 ()
                 if needs is None
@@ -126,7 +126,7 @@ class IncrementalPodTopology:
         name = (id(counter), key, mark)
         found = self._sums.get(name)
         if found is None:
-            codes, values = self._floor.table.label(key)
+            codes, values = self._simulated.table.label(key)
             found = self._sums[name] = DomainCounts(counter, codes, len(values), eligible)
             self._of.setdefault(id(counter), []).append(found)
         return found
@@ -153,7 +153,7 @@ class IncrementalPodTopology:
 
         def every() -> Bools:
             alone = first()
-            allowed: Bools = np.ones(len(self._floor.table), dtype=np.bool_)
+            allowed: Bools = np.ones(len(self._simulated.table), dtype=np.bool_)
             for part in parts:
                 allowed &= part.codes >= 0 if alone else np.append(part.pods > 0, False)[part.codes]
             return allowed
@@ -166,10 +166,10 @@ class IncrementalPodTopology:
             even.counter,
             even.key,
             (cls, even.honors_affinity, even.honors_taints),
-            self._floor.counts_in_spread(cls, even, keys),
+            self._simulated.counts_in_spread(cls, even, keys),
         )
-        minds = even.honors_taints and not self._floor.tolerates_removal(cls)
-        self._even.append((sums, self._floor.of_spread(cls, even, keys), minds))
+        minds = even.honors_taints and not self._simulated.tolerates_removal(cls)
+        self._even.append((sums, self._simulated.of_spread(cls, even, keys), minds))
         codes, pods, many, own = sums.codes, sums.pods, sums.many, int(even.own)
 
         def least() -> int:

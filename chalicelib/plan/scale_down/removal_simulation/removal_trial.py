@@ -79,13 +79,13 @@ class RemovalSimulation:
     them; drains: how many nodes may be drained at once."""
 
     def __init__(
-        self, floor: SimulatedCluster, budgets: PdbTracker, staying: Ints, going: Ints, drains: int = 1
+        self, simulated: SimulatedCluster, budgets: PdbTracker, staying: Ints, going: Ints, drains: int = 1
     ) -> None:
-        self._floor, self._budgets = floor, budgets
-        self._places = PodDestinations(floor, staying, going)
+        self._simulated, self._budgets = simulated, budgets
+        self._places = PodDestinations(simulated, staying, going)
         self._start = self._places.checkpoint()
-        self._reserve = HeadroomReserve(floor, drains)
-        self._size = _sizes(floor)
+        self._reserve = HeadroomReserve(simulated, drains)
+        self._size = _sizes(simulated)
         # Pods that earlier removals placed on a node, with the record of their final place: if that node is removed
         # too, they need yet another place.
         self._guests: dict[int, list[_Guest]] = {}
@@ -97,11 +97,11 @@ class RemovalSimulation:
         spent = self._spent(moves)
         if spent is not None:
             return spent
-        floor, places = self._floor, self._places
-        row = floor.table.index.get(moves.node.name)
+        simulated, places = self._simulated, self._places
+        row = simulated.table.index.get(moves.node.name)
         was_open = False
         if row is not None:
-            was_open = bool(floor.open[row])
+            was_open = bool(simulated.open[row])
             places.neighbours.leave(row)
         mark = places.checkpoint()
         destinations: dict[str, str] = {}
@@ -123,7 +123,7 @@ class RemovalSimulation:
                 else SimulationFailure(moves, None, headroom=short)
             )
         for at, pod, record in moved:
-            record[pod.key] = floor.table.nodes[at].name
+            record[pod.key] = simulated.table.nodes[at].name
             self._guests.setdefault(at, []).append((pod, record))
         if row is not None:
             self._guests.pop(row, None)
@@ -150,7 +150,7 @@ class RemovalSimulation:
                 at = self._places.put(pod.cls)
                 if at is not None:
                     moved.append((at, pod, record))
-                elif self._floor.needs(pod.cls) is None:
+                elif self._simulated.needs(pod.cls) is None:
                     return moved, pod
                 else:
                     left.append((pod, record))
@@ -193,23 +193,23 @@ class RemovalSimulation:
 
     def _hardest_first(self, pod: Pod) -> tuple[bool, float, str]:
         """Sort key that puts pods that fit on few nodes first, before others fill those nodes."""
-        floor, cls = self._floor, pod.cls
-        return floor.is_plain(cls) and floor.needs(cls) is None, -self._size[cls], pod.key
+        simulated, cls = self._simulated, pod.cls
+        return simulated.is_plain(cls) and simulated.needs(cls) is None, -self._size[cls], pod.key
 
     def _what(self, failure: SimulationFailure) -> str:
         """Return why a pod has no other node, in the scheduler's words and counts."""
-        floor, cls = self._floor, failure.cls
-        unsure = floor.nowhere(cls, moving=True)
+        simulated, cls = self._simulated, failure.cls
+        unsure = simulated.nowhere(cls, moving=True)
         if unsure:
             return "; ".join(sentence(reason) for reason in unsure)
-        rows = floor.open & (np.arange(len(floor.table)) < floor.real)
-        own = floor.table.index.get(failure.moves.node.name)
+        rows = simulated.open & (np.arange(len(simulated.table)) < simulated.real)
+        own = simulated.table.index.get(failure.moves.node.name)
         mark = self._places.checkpoint()
         if own is not None:
-            was_open, rows[own] = bool(floor.open[own]), False
+            was_open, rows[own] = bool(simulated.open[own]), False
             self._places.neighbours.leave(own)
             self._lift(failure.moves.pods, own)
-        counts = floor.tally(cls, rows)
+        counts = simulated.tally(cls, rows)
         self._places.rollback(mark)
         if own is not None:
             self._places.neighbours.stay(own, is_open=was_open)
@@ -220,13 +220,13 @@ class RemovalSimulation:
         return f"0/{others} nodes: {said or 'the last room went to pods of other nodes that are to be removed'}"
 
 
-def _sizes(floor: SimulatedCluster) -> list[float]:
+def _sizes(simulated: SimulatedCluster) -> list[float]:
     """Return per class its largest share of what an average node offers, which tells which pods are hard to place."""
-    table = floor.table
+    table = simulated.table
     offers: Mapping[str, float] = (
         dict(zip(table.columns.names, table.allocatable.mean(axis=0).tolist(), strict=True)) if len(table) else {}
     )
     return [
         max((amount / offers[name] for name, amount in cls.requests.items() if offers.get(name)), default=0.0)
-        for cls in floor.classes
+        for cls in simulated.classes
     ]

@@ -44,19 +44,19 @@ class Search:
 
     def __init__(
         self,
-        world: ClusterState,
-        floor: SimulatedCluster,
+        state: ClusterState,
+        simulated: SimulatedCluster,
         budgets: PdbTracker,
         nodes: Sequence[PodsToMove],
         filled: dict[str, float],
         over: Callable[[], bool],
     ) -> None:
-        self._world, self._floor, self._budgets = world, floor, budgets
+        self._state, self._simulated, self._budgets = state, simulated, budgets
         self._nodes, self._filled, self._over = nodes, filled, over
-        self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
-        self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, floor.real // 100)
+        self._known = frozenset(name for name, one in state.memory.nodes.items() if one.unneeded_since)
+        self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, simulated.real // 100)
         self._cheap = self._cost <= WORK
-        self._trial = RemovalSimulation(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
+        self._trial = RemovalSimulation(simulated, budgets, *_preferred(simulated, nodes, filled), _at_once(state))
 
     def best(self) -> Found:
         """Return the best order's trial, whose moves stay in the simulated cluster."""
@@ -125,20 +125,20 @@ def _names(found: Found) -> frozenset[str]:
     return frozenset(candidate.node.name for candidate in found.candidates)
 
 
-def _preferred(floor: SimulatedCluster, nodes: Sequence[PodsToMove], filled: dict[str, float]) -> tuple[Ints, Ints]:
+def _preferred(simulated: SimulatedCluster, nodes: Sequence[PodsToMove], filled: dict[str, float]) -> tuple[Ints, Ints]:
     """Return rows of existing nodes: those that stay in any case, by name; and of the others the fullest first, which
     are the last to be removed."""
     going = [
         (-filled[moves.node.name], row)
         for moves in nodes
-        if (row := floor.table.index.get(moves.node.name)) is not None
+        if (row := simulated.table.index.get(moves.node.name)) is not None
     ]
     order: Ints = np.array([row for _, row in sorted(going)], dtype=np.int64)
-    staying: Ints = np.setdiff1d(np.flatnonzero(floor.open[: floor.real]), order)
+    staying: Ints = np.setdiff1d(np.flatnonzero(simulated.open[: simulated.real]), order)
     return staying, order
 
 
-def _at_once(world: ClusterState) -> int:
+def _at_once(state: ClusterState) -> int:
     """Return how many nodes may be drained at once; a zero-or-max group is drained as a whole."""
-    atomic = (len(facts.nodes) for facts in world.groups.values() if facts.group.options.zero_or_max)
-    return max(world.options.max_drain_parallelism, *atomic, 1)
+    atomic = (len(facts.nodes) for facts in state.groups.values() if facts.group.options.zero_or_max)
+    return max(state.options.max_drain_parallelism, *atomic, 1)

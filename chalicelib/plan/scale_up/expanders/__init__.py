@@ -48,8 +48,8 @@ def choose_option(
     for name in _filters(chain):
         if not left:
             break
-        left, told = EXPANDERS[name](left, situation)
-        notes += told
+        left, reported = EXPANDERS[name](left, situation)
+        notes += reported
         if len(left) == 1:
             break
     if not left:

@@ -118,7 +118,7 @@ def give(search: ScaleUpSearch, pool: PoolFacts, want: NodeDemand) -> Allocation
             return Allocation(nodes)
     skipped = search.candidates.skipped
     waiting = [name for name in pool.groups if name in skipped and skipped[name].code in PASSING]
-    later = sum(_room(search, search.world.groups[name]) for name in waiting)
+    later = sum(_room(search, search.state.groups[name]) for name in waiting)
     reasons = [
         *([skipped[waiting[0]]] if later and not nodes else []),
         *([stop] if stop else []),
@@ -148,7 +148,7 @@ def _bunches(search: ScaleUpSearch, pool: PoolFacts) -> list[list[NodeGroupState
     found: dict[tuple[object, ...], list[NodeGroupState]] = {}
     for name in pool.groups:
         if name in search.candidates.shapes:
-            facts = search.world.groups[name]
+            facts = search.state.groups[name]
             alone = name if facts.group.options.zero_or_max else ""
             found.setdefault((facts.group.rank, alone, *_type(_model(search, facts))), []).append(facts)
     return sorted(

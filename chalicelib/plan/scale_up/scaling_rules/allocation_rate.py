@@ -41,24 +41,24 @@ class Rate(msgspec.Struct, frozen=True):
 class Rates:
     """The rates of one pass: all pods are counted once, by group and class, and pools are sums of groups."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._groups = {name: at for at, name in enumerate(sorted(world.groups))}
+    def __init__(self, state: ClusterState) -> None:
+        self._groups = {name: at for at, name in enumerate(sorted(state.groups))}
         self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
         self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
-        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last entry: pods without a node
-        for row, node in enumerate(world.snapshot.nodes):
-            group = world.group_of.get(node.name)
-            if group is None or world.buckets[node.name] is not Bucket.READY or node.name in world.leaving:
+        home: Ints = np.full(len(state.snapshot.nodes) + 1, -1, dtype=np.int64)  # the last entry: pods without a node
+        for row, node in enumerate(state.snapshot.nodes):
+            group = state.group_of.get(node.name)
+            if group is None or state.buckets[node.name] is not Bucket.READY or node.name in state.leaving:
                 continue
             home[row] = self._groups[group]
             offers = self._offers[self._groups[group]]
             offers[""] += 1
             for name in (CPU, MEMORY):
                 offers[name] += node.allocatable.get(name, 0)
-        self._count(world, home)
+        self._count(state, home)
 
-    def _count(self, world: ClusterState, home: Ints) -> None:
-        pods, classes, occupancy = world.snapshot.pods, world.snapshot.classes, world.occupancy
+    def _count(self, state: ClusterState, home: Ints) -> None:
+        pods, classes, occupancy = state.snapshot.pods, state.snapshot.classes, state.occupancy
         ended: Bools = np.fromiter(
             map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_, count=len(pods)
         )

@@ -22,8 +22,8 @@ class RuleContext:
     the cron rule that acts on it in this pass, or waits to."""
 
     def __init__(self, search: ScaleUpSearch) -> None:
-        self.search, self.world = search, search.world
-        self.clock = LocalClock(search.world.now)
+        self.search, self.state = search, search.state
+        self.clock = LocalClock(search.state.now)
         self.memory: dict[str, RuleMemory] = {}
         self.by_group: dict[str, list[str]] = {}
         self.taken: dict[str, str] = {}
@@ -35,27 +35,27 @@ class RuleContext:
     @cached_property
     def rates(self) -> Rates:
         """The allocation rates, computed when the first metric rule needs them."""
-        return Rates(self.world)
+        return Rates(self.state)
 
     @cached_property
-    def sick(self) -> Reason | None:
+    def unhealthy(self) -> Reason | None:
         """Why no group in the whole cluster may scale up."""
-        return blocking_reason(self.world)
+        return blocking_reason(self.state)
 
     def unreadable(self, pool: PoolFacts) -> Reason | None:
         """Return why the size of a pool is unknown."""
         if pool.id not in self._unreadable:
-            self._unreadable[pool.id] = unreadable(pool, self.world)
+            self._unreadable[pool.id] = unreadable(pool, self.state)
         return self._unreadable[pool.id]
 
     def scaling(self, pool: PoolFacts) -> Reason | None:
         """Return why a pool counts as scaling, including scale-ups of this pass."""
         if pool.id not in self._scaling:
-            self._scaling[pool.id] = scaling(pool, self.world)
+            self._scaling[pool.id] = scaling(pool, self.state)
         detail = self._scaling[pool.id] or next(
             (
                 f"{facts.id} is grown in this pass for {self._busy[facts.id]}"
-                for facts in members(pool, self.world)
+                for facts in members(pool, self.state)
                 if facts.id in self._busy
             ),
             "",

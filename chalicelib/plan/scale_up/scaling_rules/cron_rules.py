@@ -29,24 +29,24 @@ _SCALING = "scaling"
 def run(turn: RuleContext, bound: SourceBound) -> RuleVerdict:
     """Run one cron rule on one pool. Stores its state in turn.memory."""
     times = turn.clock.times(bound.rule.cron, bound.rule.time_zone)
-    known = turn.world.memory.rules.get(bound.key)
+    known = turn.state.memory.rules.get(bound.key)
     problem = bound.invalid or times.problem
     if problem:
         if known is not None:
             turn.memory[bound.key] = known
         return verdict(bound, Reason.of(ReasonCode.RULE_INVALID, rule=bound.rule.key, detail=problem))
-    mine = _known(bound, known, turn.world.now)
+    mine = _known(bound, known, turn.state.now)
     due = times.last if times.last > mine.last_occurrence else 0.0
-    after, told = mine, None
+    after, reported = mine, None
     if due:
-        after, told = _due(turn, bound, mine, due)
+        after, reported = _due(turn, bound, mine, due)
     elif mine.target_size:
-        after, told = _unfinished(turn, bound, mine)
+        after, reported = _unfinished(turn, bound, mine)
     turn.memory[bound.key] = after
-    if told is None:
+    if reported is None:
         until = {"until": times.following} if times.following else {}
         return verdict(bound, Reason.of(ReasonCode.RULE_NOT_DUE, **until))
-    return told
+    return reported
 
 
 def _known(bound: SourceBound, known: RuleMemory | None, now: float) -> RuleMemory:
@@ -63,7 +63,7 @@ def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) ->
     replaced it; all others wait for a limited time."""
     waits = mine.pending_occurrence > mine.last_occurrence and mine.why == _SCALING
     held = _held(turn, bound)
-    if turn.world.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
+    if turn.state.now - due > LATE and not (waits and (held is None or held.code is ReasonCode.RULE_SCALING)):
         reason = Reason.of(ReasonCode.RULE_EXPIRED, due=due, rule=bound.rule.key, pool=bound.pool.id)
         turn.notes.append(reason)
         return msgspec.structs.replace(mine, last_occurrence=due, pending_occurrence=0.0, why=""), verdict(
@@ -84,14 +84,14 @@ def _due(turn: RuleContext, bound: SourceBound, mine: RuleMemory, due: float) ->
         pending_occurrence=0.0,
         why="",
         target_size=size + wanted if given.total else 0,
-        last_scaled_at=turn.world.now if given.total else mine.last_scaled_at,
+        last_scaled_at=turn.state.now if given.total else mine.last_scaled_at,
     )
     return after, verdict(bound, given.stop, nodes=given.total, due=due)
 
 
 def _held(turn: RuleContext, bound: SourceBound) -> Reason | None:
     """Return what prevents a rule from acting on its pool at all, None if nothing does."""
-    return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.sick
+    return turn.unreadable(bound.pool) or turn.scaling(bound.pool) or turn.unhealthy
 
 
 def _keep(
@@ -108,7 +108,7 @@ def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tupl
     lacks = mine.target_size - bound.pool.size
     held = _held(turn, bound)
     settled = held is None or held.code not in {ReasonCode.RULE_SCALING, ReasonCode.GROUP_UNREADABLE}
-    if abs(turn.world.now - mine.last_scaled_at) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
+    if abs(turn.state.now - mine.last_scaled_at) > LATE or (settled and (lacks <= 0 or _taken_away(turn, bound, mine))):
         return msgspec.structs.replace(mine, target_size=0), None
     turn.taken.setdefault(bound.pool.id, bound.rule.key)
     if held is not None:
@@ -120,6 +120,6 @@ def _unfinished(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> tupl
 
 def _taken_away(turn: RuleContext, bound: SourceBound, mine: RuleMemory) -> bool:
     """Return whether the pool is smaller because nodes were removed since, and not because some failed to arrive."""
-    groups = [turn.world.groups[name].memory for name in bound.pool.groups]
+    groups = [turn.state.groups[name].memory for name in bound.pool.groups]
     failed = any(each.backoff is not None and each.backoff.last_failed >= mine.last_scaled_at for each in groups)
     return not failed and any(each.last_delete > mine.last_scaled_at for each in groups)

@@ -25,34 +25,34 @@ def run(turn: RuleContext, pool: PoolFacts, rules: Sequence[SourceBound], *, ser
     """Run the metric rules of one pool in the given order; at most one of them acts. served: pods got nodes in this
     pass."""
     for each in rules:
-        if (known := turn.world.memory.rules.get(each.key)) is not None:
+        if (known := turn.state.memory.rules.get(each.key)) is not None:
             turn.memory[each.key] = known
     rates = [turn.rates.of(pool, each.rule.metric or Metric.CPU) for each in rules]
     held = _held(turn, pool, served=served)
     reasons = [_silent(turn, each, rate, held) for each, rate in zip(rules, rates, strict=True)]
     firing = [at for at, reason in enumerate(reasons) if reason is None]
-    told = [_verdict(each, rate, reason) for each, rate, reason in zip(rules, rates, reasons, strict=True)]
+    reported = [_verdict(each, rate, reason) for each, rate, reason in zip(rules, rates, reasons, strict=True)]
     if not firing:
-        return told
+        return reported
     best = max(firing, key=lambda at: (_size(turn, rules[at], rates[at]), rules[at].rule.metric is Metric.CPU))
     by = Reason.of(ReasonCode.RULE_SUPERSEDED, by=rules[best].rule.key)
     for at in firing:
-        told[at] = _verdict(rules[at], rates[at], by)
-    told[best] = _act(turn, rules[best], rates[best])
-    return told
+        reported[at] = _verdict(rules[at], rates[at], by)
+    reported[best] = _act(turn, rules[best], rates[best])
+    return reported
 
 
 def _held(turn: RuleContext, pool: PoolFacts, *, served: bool) -> Reason | None:
     """Return what blocks all metric rules of a pool, None if nothing does."""
-    if turn.sick is not None:
-        return turn.sick
+    if turn.unhealthy is not None:
+        return turn.unhealthy
     if served:
         return Reason.of(ReasonCode.RULE_PODS_FIRST)
     if (gone := turn.unreadable(pool)) is not None:
         return gone
     if pool.id in turn.taken:
         return Reason.of(ReasonCode.RULE_SUPERSEDED, by=turn.taken[pool.id])
-    if node := without_device(pool, turn.world):
+    if node := without_device(pool, turn.state):
         return Reason.of(ReasonCode.RULE_DEVICES, node=node)
     return turn.scaling(pool)
 
@@ -70,7 +70,7 @@ def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | No
             if rate.nodes == 0
             else f"its nodes offer no {bound.rule.metric or Metric.CPU}",
         )
-    above = threshold(bound.rule, turn.world)
+    above = threshold(bound.rule, turn.state)
     if not rate.above(above):
         return Reason.of(ReasonCode.RULE_BELOW, metric=str(bound.rule.metric), rate=rate.percent, above=above)
     return _interval(turn, bound.pool)
@@ -78,11 +78,11 @@ def _silent(turn: RuleContext, bound: SourceBound, rate: Rate, held: Reason | No
 
 def _interval(turn: RuleContext, pool: PoolFacts) -> Reason | None:
     """Return why a metric rule must wait after the last action on this pool (metricMinInterval)."""
-    least, now = turn.world.policy.scale_up.metric_min_interval, turn.world.now
+    least, now = turn.state.policy.scale_up.metric_min_interval, turn.state.now
     metered = (
         [
             known.last_scaled_at
-            for key, known in turn.world.memory.rules.items()
+            for key, known in turn.state.memory.rules.items()
             if not known.cron and key.endswith(f"@{pool.id}")
         ]
         if least > 0
@@ -97,7 +97,7 @@ def _want(turn: RuleContext, bound: SourceBound, rate: Rate) -> NodeDemand:
     if bound.rule.add > 0:
         return FixedCount(bound.rule.add)
     resource = dict(RESOURCE)[bound.rule.metric or Metric.CPU]
-    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, turn.world))
+    return BelowThreshold(resource, rate.requests, rate.allocatable, threshold(bound.rule, turn.state))
 
 
 def _size(turn: RuleContext, bound: SourceBound, rate: Rate) -> int:
@@ -110,7 +110,7 @@ def _act(turn: RuleContext, bound: SourceBound, rate: Rate) -> RuleVerdict:
     given = turn.give(bound, _want(turn, bound, rate))
     if given.total:
         known = turn.memory.get(bound.key, RuleMemory())
-        turn.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=turn.world.now)
+        turn.memory[bound.key] = msgspec.structs.replace(known, last_scaled_at=turn.state.now)
     return verdict(bound, given.stop, nodes=given.total, rate=rate.percent)
 
 

@@ -33,22 +33,22 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
 
     Disabled rules are removed from memory, so that missed occurrences are not made up for when they are enabled again.
     """
-    found = sources(search.world)
-    if not search.world.policy.scale_up.rules:
+    found = sources(search.state)
+    if not search.state.policy.scale_up.rules:
         off = Reason.of(ReasonCode.RULES_OFF)
         return RuleResults(
             verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects, notes=found.notes
         )
     turn = RuleContext(search)
-    told: dict[str, RuleVerdict] = {}
+    reported: dict[str, RuleVerdict] = {}
     for each in found.bound:
         if each.rule.metric is None:
-            told[each.key] = cron_rules.run(turn, each)
+            reported[each.key] = cron_rules.run(turn, each)
     for rules in _by_pool(found.bound).values():
         for each, said in zip(rules, metric_rules.run(turn, rules[0].pool, rules, served=served), strict=True):
-            told[each.key] = said
+            reported[each.key] = said
     return RuleResults(
-        verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
+        verdicts=(*(reported[each.key] for each in found.bound), *found.verdicts),
         memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())),
         objects=found.objects,
         by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
@@ -60,7 +60,7 @@ def plan_rules(search: ScaleUpSearch, *, served: bool) -> RuleResults:
 def _needs(turn: RuleContext, bound: tuple[SourceBound, ...]) -> RuleRemovalGuard | None:
     """Return the removal guard, None if no metric rule is in force: computing rates is expensive."""
     in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
-    return RuleRemovalGuard(turn.world, in_force, turn.rates) if in_force else None
+    return RuleRemovalGuard(turn.state, in_force, turn.rates) if in_force else None
 
 
 def _by_pool(bound: tuple[SourceBound, ...]) -> dict[str, list[SourceBound]]:
@@ -79,6 +79,6 @@ def _unfound(search: ScaleUpSearch, found: Sources) -> dict[str, RuleMemory]:
         return {}
     return {
         key: known
-        for key, known in search.world.memory.rules.items()
+        for key, known in search.state.memory.rules.items()
         if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")
     }

@@ -18,45 +18,45 @@ from chalicelib.plan.state.readiness import Bucket, only_lacks_device
 _ACCELERATORS = ("gpu", "npu", "tpu", "ascend", "neuron", "gaudi")
 
 
-def members(pool: PoolFacts, world: ClusterState) -> tuple[NodeGroupState, ...]:
+def members(pool: PoolFacts, state: ClusterState) -> tuple[NodeGroupState, ...]:
     """Return all groups of the vendor's pool, even if a rule names only one of them, because they share one state."""
-    mine = [world.groups[name] for name in pool.groups]
+    mine = [state.groups[name] for name in pool.groups]
     shared = mine[0].group.pool
     if pool.whole or shared is None:
         return tuple(mine)
     return tuple(
         facts
-        for _, facts in sorted(world.groups.items())
+        for _, facts in sorted(state.groups.items())
         if facts.group.pool is not None and facts.group.pool.id == shared.id
     )
 
 
-def unreadable(pool: PoolFacts, world: ClusterState) -> Reason | None:
+def unreadable(pool: PoolFacts, state: ClusterState) -> Reason | None:
     """Return why the size of a pool is unknown, None if all of it could be read."""
-    found = next((facts.group.error for facts in members(pool, world) if facts.group.error), "")
+    found = next((facts.group.error for facts in members(pool, state) if facts.group.error), "")
     return Reason.of(ReasonCode.GROUP_UNREADABLE, detail=found) if found else None
 
 
-def scaling(pool: PoolFacts, world: ClusterState) -> str:
+def scaling(pool: PoolFacts, state: ClusterState) -> str:
     """Return why a pool counts as scaling, "" if it does not: its target differs from what exists, or instances are
     being created or deleted. A node that only waits for its device's driver counts as existing."""
-    found = (f"{facts.id}: {detail}" for facts in members(pool, world) if (detail := _moving(facts, world)))
+    found = (f"{facts.id}: {detail}" for facts in members(pool, state) if (detail := _moving(facts, state)))
     return next(found, "")
 
 
-def _moving(facts: NodeGroupState, world: ClusterState) -> str:
-    return next((detail for is_so, detail in _signs(facts, world) if is_so), "")
+def _moving(facts: NodeGroupState, state: ClusterState) -> str:
+    return next((detail for is_so, detail in _signs(facts, state) if is_so), "")
 
 
-def _signs(facts: NodeGroupState, world: ClusterState) -> Iterator[tuple[bool, str]]:
+def _signs(facts: NodeGroupState, state: ClusterState) -> Iterator[tuple[bool, str]]:
     instances = facts.group.instances
-    yield (any(op.is_open and op.spec.group == facts.id for op in world.memory.operations), "an operation is under way")
+    yield (any(op.is_open and op.spec.group == facts.id for op in state.memory.operations), "an operation is under way")
     without_driver = sum(
-        world.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, world.options)
+        state.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, state.options)
         for node in facts.nodes
     )
     yield facts.upcoming > without_driver, "nodes are on their way"
-    yield facts.leaving > 0 or any(node.name in world.leaving for node in facts.nodes), "nodes are leaving"
+    yield facts.leaving > 0 or any(node.name in state.leaving for node in facts.nodes), "nodes are leaving"
     yield (
         any(instance.state is not InstanceState.RUNNING for instance in instances),
         "machines are being made or deleted",
@@ -65,16 +65,16 @@ def _signs(facts: NodeGroupState, world: ClusterState) -> Iterator[tuple[bool, s
     yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
 
 
-def without_device(pool: PoolFacts, world: ClusterState) -> str:
+def without_device(pool: PoolFacts, state: ClusterState) -> str:
     """Return the first node of a pool that should offer an accelerator, by a label or by its group's template, but
     offers none; "" if there is none. Leaving nodes are ignored."""
     for name in pool.groups:
-        facts = world.groups[name]
+        facts = state.groups[name]
         models = [node for node in (facts.group.template, facts.template.node if facts.template else None) if node]
         promised = any(_offers_one(node) for node in models)
         for node in sorted(facts.nodes, key=lambda each: each.name):
             due = promised or any(node.labels.get(label) for label in GPU_TYPE_LABELS)
-            if due and not _offers_one(node) and node.name not in world.leaving:
+            if due and not _offers_one(node) and node.name not in state.leaving:
                 return node.name
     return ""
 

@@ -25,8 +25,8 @@ _Key = tuple[str, Metric]  # a pool's id, and the resource
 class RuleRemovalGuard:
     """The remaining capacity of the pools with metric rules. bound: the rules in force."""
 
-    def __init__(self, world: ClusterState, bound: Iterable[SourceBound], rates: Rates) -> None:
-        self._world = world
+    def __init__(self, state: ClusterState, bound: Iterable[SourceBound], rates: Rates) -> None:
+        self._state = state
         self._rules: dict[str, list[tuple[SourceBound, _Key]]] = {}  # group -> its pool's metric rules
         self._left: dict[_Key, Rate] = {}
         for each in bound:
@@ -34,9 +34,9 @@ class RuleRemovalGuard:
             self._left[key] = rates.of(each.pool, key[1])
             for group in each.pool.groups:
                 self._rules.setdefault(group, []).append((each, key))
-        for node in sorted(name for name in world.leaving if world.group_of.get(name) in self._rules):
+        for node in sorted(name for name in state.leaving if state.group_of.get(name) in self._rules):
             moving = self._asked(node, staying=True)
-            for _, key in self._rules[world.group_of[node]]:
+            for _, key in self._rules[state.group_of[node]]:
                 self._left[key] = _plus(self._left[key], moving[dict(RESOURCE)[key[1]]])
 
     def refuse(self, nodes: Sequence[Node]) -> Reason | None:
@@ -44,9 +44,9 @@ class RuleRemovalGuard:
         comparison is strict, as in the rule itself. Without a ready node a pool has no rate, and its rules do not
         act."""
         counted = [node for node in nodes if self._counts(node)]
-        for bound, key in self._rules.get(self._world.group_of.get(nodes[0].name, ""), ()) if counted else ():
+        for bound, key in self._rules.get(self._state.group_of.get(nodes[0].name, ""), ()) if counted else ():
             after = self._without(key, counted)
-            above = threshold(bound.rule, self._world)
+            above = threshold(bound.rule, self._state)
             if after.nodes > 0 and after.allocatable > 0 and after.above(above):
                 return Reason.of(
                     ReasonCode.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent, above=above
@@ -56,13 +56,13 @@ class RuleRemovalGuard:
     def take(self, nodes: Iterable[Node]) -> None:
         """Count removed nodes."""
         for node in nodes:
-            keys = {key for _, key in self._rules.get(self._world.group_of.get(node.name, ""), ())}
+            keys = {key for _, key in self._rules.get(self._state.group_of.get(node.name, ""), ())}
             if keys and self._counts(node):
                 self._left.update({key: self._without(key, [node]) for key in keys})
 
     def _counts(self, node: Node) -> bool:
         """Return whether a node is part of the rate (scaling_rules/allocation_rate.py)."""
-        return self._world.buckets[node.name] is Bucket.READY and node.name not in self._world.leaving
+        return self._state.buckets[node.name] is Bucket.READY and node.name not in self._state.leaving
 
     def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
         """Return a pool's rate without these nodes: pods that come with a node go with it, and all other pods find room
@@ -79,8 +79,8 @@ class RuleRemovalGuard:
     def _asked(self, node: str, *, staying: bool) -> dict[str, int]:
         """Return the requests of a node's pods: of those that remain when it is removed, or of DaemonSet and static
         pods."""
-        classes, asked = self._world.snapshot.classes, {CPU: 0, MEMORY: 0}
-        for pod in self._world.occupancy.on(node):
+        classes, asked = self._state.snapshot.classes, {CPU: 0, MEMORY: 0}
+        for pod in self._state.occupancy.on(node):
             cls = classes[pod.cls]
             if pod.phase not in ENDED and (cls.is_daemonset or cls.mirror) is not staying:
                 for name in asked:

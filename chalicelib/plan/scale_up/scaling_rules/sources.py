@@ -47,16 +47,16 @@ class Sources(msgspec.Struct, frozen=True):
     notes: tuple[Reason, ...] = ()
 
 
-def sources(world: ClusterState) -> Sources:
+def sources(state: ClusterState) -> Sources:
     """Return all rules of a pass with their pools. Order: the policy's, then by age of the object, each in document
     order."""
-    return _Gathering(world).sources()
+    return _Gathering(state).sources()
 
 
 class _Gathering:
-    def __init__(self, world: ClusterState) -> None:
-        self.world = world
-        self.names = PoolNames(world)
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.names = PoolNames(state)
         self.pools: dict[str, PoolFacts | None] = {}
         self.on: dict[str, list[Metric | None]] = {}  # pool -> its rules
         self.bound: list[SourceBound] = []
@@ -65,7 +65,7 @@ class _Gathering:
         self.notes: dict[object, Reason] = {}
 
     def sources(self) -> Sources:
-        for rule in self.world.policy.rules:
+        for rule in self.state.policy.rules:
             for pool in self._targets(rule):
                 problem = self._excess(rule, pool, self.on)
                 if not problem:
@@ -93,7 +93,7 @@ class _Gathering:
     def _versions(self) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
         """Return the good version of each object, and by key: what was read, if it is valid, and what was good
         before."""
-        known, read = self.world.memory.rule_objects, self.world.snapshot.rule_objects
+        known, read = self.state.memory.rule_objects, self.state.snapshot.rule_objects
         if read is None:
             return dict(known), {key: (None, each) for key, each in known.items()}
         good: dict[str, RuleObject] = {}
@@ -115,7 +115,7 @@ class _Gathering:
         ignored."""
         if found.disabled:
             return ""
-        zone = self.world.policy.scale_up.cron_time_zone
+        zone = self.state.policy.scale_up.cron_time_zone
         rules = [msgspec.structs.replace(rule, time_zone=zone) for rule in found.rules]
         on = {pool: list(here) for pool, here in self.on.items()}
         pairs = [(rule, pool) for rule in rules for pool in self._targets(rule, tell=False)]
@@ -139,7 +139,7 @@ class _Gathering:
         return ""
 
     def _bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
-        problem = problem or threshold_problem(rule, pool, self.world)
+        problem = problem or threshold_problem(rule, pool, self.state)
         self.bound.append(SourceBound(rule, pool, problem, created))
         if problem:
             self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
@@ -163,7 +163,7 @@ class _Gathering:
         self.lost.add(rule.key)
         if len(self.verdicts) >= MOST_UNKNOWN:
             return
-        gap = next((gap for gap in self.world.snapshot.gaps if gap.kind.startswith("provider/")), None)
+        gap = next((gap for gap in self.state.snapshot.gaps if gap.kind.startswith("provider/")), None)
         reason = (
             Reason.of(ReasonCode.GROUP_UNREADABLE, detail=gap.detail)
             if gap is not None
@@ -180,21 +180,21 @@ class _Gathering:
         self.notes[reason.key] = reason
 
 
-def threshold(rule: Rule, world: ClusterState) -> int:
+def threshold(rule: Rule, state: ClusterState) -> int:
     """Return the percentage above which a metric rule acts."""
-    own = {Metric.CPU: world.policy.scale_up.cpu_threshold, Metric.MEMORY: world.policy.scale_up.memory_threshold}
+    own = {Metric.CPU: state.policy.scale_up.cpu_threshold, Metric.MEMORY: state.policy.scale_up.memory_threshold}
     return rule.above or own.get(rule.metric or Metric.CPU, 0)
 
 
-def threshold_problem(rule: Rule, pool: PoolFacts, world: ClusterState) -> str:
+def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
     """Return why a metric rule would add what removals take away again, "" if it would not. Where nothing is ever
     removed, as is CCE's default, any threshold is allowed."""
-    if rule.metric is None or not world.options.scale_down_enabled:
+    if rule.metric is None or not state.options.scale_down_enabled:
         return ""
-    above = threshold(rule, world)
+    above = threshold(rule, state)
     for name in pool.groups:
-        own = world.groups[name].group.options.scale_down_utilization_threshold
-        least = world.options.scale_down_utilization_threshold if own is None else own
+        own = state.groups[name].group.options.scale_down_utilization_threshold
+        least = state.options.scale_down_utilization_threshold if own is None else own
         if above / 100 <= least:
             return (
                 f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that nodes would be "

@@ -117,8 +117,8 @@ def test_local_capi_machine_without_stock_or_quota_has_conditions(fault: str, wo
     cluster.resize("machinedeployments", "md", fields.GROUP, 1)
     cluster.wait(25)
     [machine] = cluster.machines()
-    [told] = [each for each in machine["status"]["conditions"] if each["type"] == "InfrastructureReady"]
-    assert (told["status"], word in told["message"]) == ("False", True)
+    [reported] = [each for each in machine["status"]["conditions"] if each["type"] == "InfrastructureReady"]
+    assert (reported["status"], word in reported["message"]) == ("False", True)
     assert (machine["status"]["phase"] == "Failed") is (version == "v1beta1")
 
 

@@ -12,7 +12,7 @@ from infra.emulators.kube.store import ObjectStore
 from tests.unit.emulators.controllers.cluster import START, EmulatedCluster
 
 
-def story(seed_number: int) -> EmulatedCluster:
+def simulated_day(seed_number: int) -> EmulatedCluster:
     cluster = EmulatedCluster(
         objects.machine_deployment("general", 2, 1, 5, zone="eu-1a"),
         objects.daemonset("logs"),
@@ -41,14 +41,14 @@ def everything(store: ObjectStore) -> list[list[KubeObject]]:
 
 
 def test_local_simulation_two_runs_of_one_scenario_are_equal() -> None:
-    first, second, other = story(1), story(1), story(2)
+    first, second, other = simulated_day(1), simulated_day(1), simulated_day(2)
     assert everything(first.store) == everything(second.store)
     assert first.store.version == second.store.version
     assert everything(first.store) != everything(other.store)
 
 
 def test_local_simulation_pods_of_a_deleted_node_wait_for_room_elsewhere() -> None:
-    cluster = story(1)
+    cluster = simulated_day(1)
     assert len(cluster.nodes()) == 1
     web = cluster.pods("default")
     assert len(web) == 6
@@ -58,7 +58,7 @@ def test_local_simulation_pods_of_a_deleted_node_wait_for_room_elsewhere() -> No
 
 
 def test_local_simulation_idle_cluster_writes_nothing() -> None:
-    cluster = story(1)
+    cluster = simulated_day(1)
     before = cluster.store.version
     cluster.wait(20)
     assert cluster.store.version == before

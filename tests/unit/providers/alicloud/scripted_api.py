@@ -98,7 +98,7 @@ def api_for(
     clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
     pacer: RateLimiter | None = None,
-    shelf: Cache | None = None,
+    cache: Cache | None = None,
     sessions: Sessions | None = None,
     nodes: str = f"0:5:{GROUP}",
     deployment: Deployment = LOOPBACK,
@@ -113,7 +113,7 @@ def api_for(
         sleep=clock.sleep,
         chance=lambda: 0.5,
         rate_limiter=pacer or UnlimitedRateLimiter(),
-        cache=shelf or NullCache(),
+        cache=cache or NullCache(),
     )
     connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())

@@ -253,20 +253,20 @@ def test_alicloud_api_instance_types_are_read_by_ten_and_cached() -> None:
 
     board, clock = Board(), ScriptedApiClock()
     with HttpScript(answer) as server:
-        found = api_for(server.url, clock=clock, shelf=board).instance_types(names)
+        found = api_for(server.url, clock=clock, cache=board).instance_types(names)
         assert [len(seen.query) for seen in server.requests] == [11, 3]
         assert {seen.headers["x-acs-version"] for seen in server.requests} == {"2014-05-26"}
         assert sorted(found) == sorted(names[:11])
         assert (found[names[0]].cpu_core_count, found[names[0]].memory_size, found[names[0]].gpu_amount) == (4, 16.0, 1)
 
-        again = api_for(server.url, clock=clock, shelf=board)
+        again = api_for(server.url, clock=clock, cache=board)
         assert again.instance_types(names) == found
         assert len(server.requests) == 2
         clock.now += 3601  # a type that was absent may exist now
-        assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
+        assert api_for(server.url, clock=clock, cache=board).instance_types(names) == found
         assert len(server.requests) == 3
         clock.now += 86400
-        assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
+        assert api_for(server.url, clock=clock, cache=board).instance_types(names) == found
         assert len(server.requests) == 5
 
 
@@ -274,13 +274,13 @@ def test_alicloud_api_invalid_cache_entry_or_clock_causes_only_a_new_request() -
     types = Reply(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
     board, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: types) as server:
-        api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])
+        api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])
         clock.now -= 7200
-        api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])
+        api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])
         assert len(server.requests) == 2
         for key in board.rows:
             board.rows[key] = b'{"ecs.g7.large": [0, 9e99, 7]}'
-        assert list(api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])) == ["ecs.g7.large"]
+        assert list(api_for(server.url, clock=clock, cache=board).instance_types(["ecs.g7.large"])) == ["ecs.g7.large"]
     assert len(server.requests) == 3
 
 

@@ -130,7 +130,7 @@ def test_alicloud_scale_up_reports_a_maximum_lowered_meanwhile_without_waiting()
     assert "MaxSize" in found.message
 
 
-def test_alicloud_scale_up_counts_waiting_instances_and_never_shrinks() -> None:
+def test_alicloud_scale_up_counts_waiting_instances_and_never_lowers_the_size() -> None:
     api = world(1, desired=False, wait_hook=True)
     api.fill("asg-1", 2, "Pending:Wait")
     api.fill("asg-1", 1, "Protected")

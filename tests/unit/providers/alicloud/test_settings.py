@@ -132,12 +132,12 @@ def test_alicloud_settings_invalid_or_incomplete_ones_are_named_by_path(change: 
 
 
 def test_alicloud_settings_errors_are_reported_all_at_once() -> None:
-    told = problems(
+    reported = problems(
         {"nodes": "a:5:x\n5:3:y", "network": "x", "colour": "red"},
         GroupPolicy("alicloud", "asg-9", 3, 1),
         GroupPolicy("alicloud", "asg-8"),
     )
-    assert [problem.split(":")[0] for problem in told] == [
+    assert [problem.split(":")[0] for problem in reported] == [
         "providers.alicloud.region",
         "providers.alicloud.network",
         "providers.alicloud.credentialsSecret",

@@ -36,7 +36,7 @@ def configurations(found: object) -> Reply:
 def test_alicloud_template_user_data_are_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
     board = Board()
     with caplog.at_level(logging.DEBUG), HttpScript([versions(TEMPLATE), configurations(CONFIGURATION)]) as server:
-        api = api_for(server.url, shelf=board)
+        api = api_for(server.url, cache=board)
         found = (api.launch_template("lt-1", "2"), api.configurations(["asc-1"]))
     assert "ecs.two" in repr(found)
     assert board.rows

@@ -39,7 +39,7 @@ only after some more lists."""
 _STOPS = (Unauthorized, Throttled)
 
 
-class MemoryShelf:
+class MemoryCache:
     """Keeps everything until it expires."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class FakeCloud(CherryApi):
         self.plans: dict[str, CherryPlan] = {}
         self.orders: list[CreateServer] = []
         self.deleted: list[int] = []
-        self.shelf = MemoryShelf()
+        self.shared_cache = MemoryCache()
         self.time = 1_000_000.0
         self._hidden: dict[int, int] = {}
         self._ghosts: dict[int, tuple[CherryServer, int]] = {}
@@ -270,7 +270,7 @@ def provider(
             settings,
             read_definitions=lambda: read_definitions(settings, lambda name: name),
             open_api=lambda _: cloud,
-            open_gone=lambda project: DeletedServers(cloud.shelf, project, lambda: cloud.time),
+            open_gone=lambda project: DeletedServers(cloud.shared_cache, project, lambda: cloud.time),
             open_tokens=lambda: tokens or FixedTokens(),
             nodes=None if kube is None else lister(kube),
         )

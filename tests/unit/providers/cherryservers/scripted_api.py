@@ -79,7 +79,7 @@ def open_to(
     clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
     pacer: RateLimiter | None = None,
-    shelf: Cache | None = None,
+    shared_cache: Cache | None = None,
     calls_per_second: float = 4.0,
 ) -> CherryApi:
     """An Api that calls the script."""
@@ -92,7 +92,7 @@ def open_to(
         sleep=clock.sleep,
         chance=lambda: 0.5,
         rate_limiter=pacer or UnlimitedRateLimiter(),
-        cache=shelf or Board(),
+        cache=shared_cache or Board(),
     )
     connection = Connection("prod", {}, (), read_secret or ScriptedApiSecrets(token=TOKEN), None, clock, means=means)
     return open_api(connection, settings, PROJECT)

@@ -189,17 +189,17 @@ def test_cherry_api_deletion_needs_no_content_type() -> None:
     ],
     ids=str,
 )
-def test_cherry_api_change_refused_in_words_is_refused_whatever_its_status(
+def test_cherry_api_change_with_a_refusal_text_is_refused_whatever_its_status(
     body: dict[str, object], error: type[Exception]
 ) -> None:
     """A server that was recorded as deleted would not count for an hour."""
     with HttpScript([Reply(200, body), Reply(201, body)]) as server:
         api = open_to(server.url)
-        with pytest.raises(error, match="body is an error") as told:
+        with pytest.raises(error, match="body is an error") as reported:
             api.delete(1000)
         [answer] = api.create([order()])
     assert type(answer) is error
-    assert TOKEN not in f"{told.value} {answer}"
+    assert TOKEN not in f"{reported.value} {answer}"
 
 
 def test_cherry_api_stock_refusal_with_a_success_status_is_out_of_stock() -> None:
@@ -230,9 +230,9 @@ def test_cherry_api_missing_server_is_not_found_and_foreign_one_is_refused() -> 
 @each_row("status", [301, 302, 307, 308])
 def test_cherry_api_token_does_not_follow_a_redirect(status: int) -> None:
     reply = Reply(status, b"", {"Location": "http://127.0.0.1:9/"})
-    with HttpScript([reply]) as server, pytest.raises(Unknown) as told:
+    with HttpScript([reply]) as server, pytest.raises(Unknown) as reported:
         open_to(server.url).servers()
-    assert "another host" in str(told.value)
+    assert "another host" in str(reported.value)
     assert len(server.requests) == 1
 
 
@@ -249,9 +249,9 @@ def test_cherry_api_token_is_in_no_error_whatever_the_vendor_echoes() -> None:
             api = open_to(server.url)
             calls: list[Callable[[], object]] = [api.servers, partial(api.delete, 1)]
             for call in calls:
-                with pytest.raises(ProviderError) as told:
+                with pytest.raises(ProviderError) as reported:
                     call()
-                texts += [str(told.value), repr(told.value), repr(told.value.__dict__), repr(api.__dict__)]
+                texts += [str(reported.value), repr(reported.value), repr(reported.value.__dict__), repr(api.__dict__)]
             texts.append(repr(api.create([order()])))
     assert texts
     assert not [text for text in texts if TOKEN in text]
@@ -285,16 +285,16 @@ def test_cherry_api_calls_keep_even_intervals() -> None:
 
 
 def test_cherry_api_second_template_within_an_hour_makes_no_call() -> None:
-    shelf, clock = Board(), ScriptedApiClock()
+    shared_cache, clock = Board(), ScriptedApiClock()
     with HttpScript(lambda _: Reply(200, PLAN)) as server:
         for _ in range(3):
-            plan = open_to(server.url, shelf=shelf, clock=clock).plan("amd-ryzen-9950x")
+            plan = open_to(server.url, shared_cache=shared_cache, clock=clock).plan("amd-ryzen-9950x")
             assert plan is not None
             assert plan.specs.memory.total == 192
             clock.now += 1100
         assert len(server.requests) == 1
         clock.now += 400
-        open_to(server.url, shelf=shelf, clock=clock).plan("amd-ryzen-9950x")
+        open_to(server.url, shared_cache=shared_cache, clock=clock).plan("amd-ryzen-9950x")
         assert [seen.path for seen in server.requests] == ["/v1/plans/amd-ryzen-9950x"] * 2
 
 

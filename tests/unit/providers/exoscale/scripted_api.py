@@ -116,7 +116,7 @@ def api_for(
     clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
     pacer: RateLimiter | None = None,
-    shelf: Cache | None = None,
+    cache: Cache | None = None,
     **settings: str,
 ) -> ExoscaleApi:
     """An Api that calls the script."""
@@ -127,7 +127,7 @@ def api_for(
         sleep=clock.sleep,
         chance=lambda: 0.5,
         rate_limiter=pacer or UnlimitedRateLimiter(),
-        cache=shelf or NullCache(),
+        cache=cache or NullCache(),
     )
     connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given))

@@ -61,9 +61,12 @@ def test_exoscale_api_throttling_pauses_all_callers_for_the_vendors_time() -> No
     with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "2"}), said(200, {})]) as server:
         assert api_for(server.url, clock=clock, pacer=books).pools() == ()
     assert clock.slept == 2.0
-    with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "7"})]) as server, pytest.raises(Throttled) as told:
+    with (
+        HttpScript([said(429, {"message": "slow"}, {"Retry-After": "7"})]) as server,
+        pytest.raises(Throttled) as reported,
+    ):
         api_for(server.url, clock=clock, pacer=books).pools()
-    assert told.value.retry_after == 7.0
+    assert reported.value.retry_after == 7.0
     assert books.held[-1][1] == 7.0
 
 

@@ -11,7 +11,7 @@ from tests.unit.providers.exoscale.fake_api import (
     FakeExoscaleApi,
     seen,
 )
-from tests.unit.providers.exoscale.test_groups import both
+from tests.unit.providers.exoscale.test_node_groups import both
 
 # -- missing capacity
 

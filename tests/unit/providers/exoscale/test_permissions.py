@@ -66,8 +66,8 @@ def test_exoscale_restricted_key_reads_a_machine_without_a_node_separately() -> 
     api = key(FakeApiPool(size=3))
     name = api.all[A].members[2]
     api.set_state(name, "error")
-    (told,) = [each for each in seen(api, nodes=api.nodes()[:2])[A].instances if each.error]
-    assert (told.handle, told.state) == (name, InstanceState.CREATING)
+    (reported,) = [each for each in seen(api, nodes=api.nodes()[:2])[A].instances if each.error]
+    assert (reported.handle, reported.state) == (name, InstanceState.CREATING)
     assert sum(call.startswith("instance ") for call in api.calls) == 1
 
 

@@ -133,7 +133,7 @@ def test_exoscale_slow_scale_up_is_polled_without_waiting() -> None:
     assert isinstance(to_the_end(api, grow(5, 7)), Succeeded)
 
 
-def test_exoscale_scale_up_that_takes_too_long_is_no_failure() -> None:
+def test_exoscale_scale_up_that_takes_too_long_is_not_a_failure() -> None:
     api = sks(2, steps=10_000)
     outcome = to_the_end(api, grow(2, 5))
     assert isinstance(outcome, Succeeded)

@@ -206,10 +206,10 @@ def test_exoscale_provider_settings_errors_name_their_path_without_a_call(change
 
 
 def test_exoscale_provider_settings_errors_are_reported_all_at_once() -> None:
-    told = problems(
+    reported = problems(
         {"nodes": "a:5:x\n5:3:y", "unlimitedMax": "x", "colour": "red"}, GroupPolicy("exoscale", "web", 3, 1)
     )
-    assert [problem.split(":")[0] for problem in told] == [
+    assert [problem.split(":")[0] for problem in reported] == [
         "providers.exoscale.zone",
         "providers.exoscale.credentialsSecret",
         "providers.exoscale.unlimitedMax",

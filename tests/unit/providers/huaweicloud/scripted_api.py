@@ -153,7 +153,7 @@ def api_for(
     clock: ScriptedApiClock | None = None,
     read_secret: Callable[[str], str] | None = None,
     pacer: RateLimiter | None = None,
-    shelf: Cache | None = None,
+    cache: Cache | None = None,
     sessions: Sessions | None = None,
     **settings: str,
 ) -> CceApi:
@@ -173,7 +173,7 @@ def api_for(
         sleep=clock.sleep,
         chance=lambda: 0.5,
         rate_limiter=pacer or UnlimitedRateLimiter(),
-        cache=shelf or NullCache(),
+        cache=cache or NullCache(),
     )
     given = {name: value for name, value in given.items() if value}
     connection = Connection("prod", given, (), read_secret or ScriptedApiSecrets(key=KEY), None, clock, means=means)

@@ -347,16 +347,16 @@ def projects(*named: dict[str, Any]) -> Reply:
 
 
 def test_huawei_project_is_looked_up_once_a_day_by_the_regions_name() -> None:
-    clock, shelf = ScriptedApiClock(), Board()
+    clock, cache = ScriptedApiClock(), Board()
     answer = projects(
         {"id": PROJECT, "name": "cn-north-4", "enabled": True},
         {"id": "f" * 32, "name": "cn-north-4_team", "enabled": True},
     )
     with HttpScript([answer, NONE, NONE, NONE]) as server:
-        api = api_for(server.url, clock=clock, shelf=shelf, projectId="")
+        api = api_for(server.url, clock=clock, cache=cache, projectId="")
         api.pools()
         api.pools()
-        api_for(server.url, clock=clock, shelf=shelf, projectId="").pools()
+        api_for(server.url, clock=clock, cache=cache, projectId="").pools()
     first, *others = server.requests
     assert (first.path, first.query) == ("/v3/projects", {"name": "cn-north-4"})
     assert all(PROJECT in seen.path for seen in others)
@@ -380,7 +380,7 @@ def test_huawei_ambiguous_project_needs_an_operator(answer: Reply, match: str) -
     assert isinstance(raised.value, OutscalerError)
 
 
-def test_huawei_key_forbidden_to_look_up_the_project_says_so() -> None:
+def test_huawei_key_without_permission_to_read_the_project_is_named() -> None:
     for status in (403, 404):
         answers = [said(status, {"error": {"code": status, "message": "no"}})] * 2
         with HttpScript(answers) as server, pytest.raises(Unauthorized, match="the project of cn-north-4"):

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
+from chalicelib.model.vendor_hosts import CCE_REGIONS
+from chalicelib.providers.huaweicloud.endpoints import Service, url_of
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, CceBounds, parse_spec, read_settings
 from tests.cases import each_row
 from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
@@ -95,7 +96,7 @@ def test_huawei_settings_each_region_has_its_endpoints(region: str, service: Ser
 
 def test_huawei_settings_unknown_region_is_tried() -> None:
     assert not read_settings(SMALL | {"region": "xx-moon-1"}).known_region
-    assert len(REGIONS) == 33
+    assert len(CCE_REGIONS) == 33
 
 
 @each_row(

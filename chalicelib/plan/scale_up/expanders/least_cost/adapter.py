@@ -34,7 +34,7 @@ class Purchase(msgspec.Struct, frozen=True):
 def purchases(
     counts: Mapping[int, int],
     candidates: Candidates,
-    floor: SimulatedCluster,
+    simulated: SimulatedCluster,
     ledger: ResourceLimiter,
     prices: NodePrices | None,
     stop: Stop,
@@ -61,10 +61,10 @@ def purchases(
     classes = [
         cls
         for cls in counts
-        if floor.needs(cls) is None and not floor.classes[cls].ports and not floor.volumes.concerns(cls)
+        if simulated.needs(cls) is None and not simulated.classes[cls].ports and not simulated.volumes.concerns(cls)
     ]
     asks = [
-        Ask(floor.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
+        Ask(simulated.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
         for cls in classes
     ]
     bought = solve(offers, asks, limits, stop)

@@ -1,0 +1,16 @@
+"""The way from an operation's message to the vendor's request stays short."""
+
+from __future__ import annotations
+
+from tests.benchmarks.call_paths import OPERATION, to_the_vendor, traced
+
+
+def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:
+    path = traced(OPERATION, to_the_vendor).path
+    begin = next(number for number, place in enumerate(path) if place.endswith(":run_step"))
+    assert path[begin : begin + 4] == [
+        "operations/registry.py:run_step",  # kind -> definition
+        "operations/steps/scale_up.py:scale_up",  # definition -> step
+        "providers/clusterapi/provider.py:ClusterApi.grow",  # step -> provider
+        "providers/clusterapi/scale_up.py:grow",  # provider -> the vendor's own change
+    ]

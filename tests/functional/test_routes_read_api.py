@@ -1,0 +1,180 @@
+"""The GET routes for users and scripts."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.operation import OperationKind, RemovalTarget
+from chalicelib.model.timestamps import format_time
+from chalicelib.runtime.runtime import install
+from chalicelib.store import JournalEntry, Store
+from infra.emulators.aws_faults import AwsFaults, busy
+from tests.functional.app_client import AppClient, line
+from tests.operations import new_operation
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+
+
+def _remember(desk: AppClient, name: str) -> None:
+    now = desk.clock()
+    after = Memory(
+        groups={
+            "workers": GroupMemory(
+                target=3,
+                request=ScaleUpRequest(1, now - 60, now + 840),
+                last_add=now - 60,
+                backoff=Backoff(300.0, now + 240, now - 60, "OutOfStock", "NoStock", "none left"),
+            )
+        },
+        nodes={"n1": NodeMemory(unneeded_since=now - 120), "n2": NodeMemory(confirmed_at=now)},
+        last_scale_up=now - 60,
+    )
+    operation = new_operation(
+        id="remove-1",
+        cluster=name,
+        provider="clusterapi",
+        group="workers",
+        kind=OperationKind.DELETE_NODES,
+        plan="p1",
+        created_at=now,
+        from_size=3,
+        to_size=2,
+        targets=(RemovalTarget("n9", "i9"),),
+    )
+    lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
+    desk.store.memory.save(name, Memory(), after, (operation,), lease)
+    desk.store.leases.release(lease, passed_at=now)
+
+
+def test_healthz_reports_only_that_the_function_runs(desk: AppClient) -> None:
+    answer = desk.get("/healthz")
+    assert (answer.status_code, answer.json_body) == (200, {"status": "ok"})
+
+
+def test_clusters_route_lists_clusters_with_their_state(desk: AppClient) -> None:
+    seen, fresh, off = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster(mode="off")
+    _remember(desk, seen)
+    rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
+    assert rows[seen] == {
+        "name": seen,
+        "mode": "active",
+        "version": 1,
+        "lastPass": format_time(desk.clock()),
+        "health": "ok",
+        "openOperations": 1,
+        "lastSuccess": None,
+        "lastError": None,
+    }
+    assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
+    assert rows[off]["health"] == "off"
+
+
+def test_cluster_route_shows_the_configuration_in_force(desk: AppClient) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    shown = desk.get(f"/clusters/{name}").json_body
+    [group], [operation], [timer] = shown["groups"], shown["operations"], shown["timers"]
+    assert (group["group"], group["target"], group["expected"]["nodes"]) == ("workers", 3, 1)
+    assert (group["backOff"]["class"], group["backOff"]["until"][:4]) == ("OutOfStock", "2026")
+    assert (operation["id"], operation["state"], operation["nodes"]) == ("remove-1", "planned", ["n9"])
+    assert (timer["node"], timer["unremovableUntil"]) == ("n1", None)
+    assert shown["cooldowns"]["afterAdd"] is not None
+    assert shown["cooldowns"]["afterFailure"] is None
+    assert shown["policy"]["nodeGroups"][0]["id"] == "workers"
+    assert "kubeconfig" not in json.dumps(shown)
+
+
+def test_cluster_route_reports_a_late_cluster(desk: AppClient) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    desk.clock.advance(241)
+    assert desk.get(f"/clusters/{name}").json_body["health"] == "late"
+
+
+def test_unreadable_policy_hides_no_other_field(desk: AppClient) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    desk.store_text(name, "kind: Cluster")
+    shown = desk.get(f"/clusters/{name}").json_body
+    assert (shown["health"], shown["mode"], len(shown["groups"])) == ("unreadable", "unreadable", 1)
+    assert "\n" not in shown["policy"]["error"]
+
+
+def test_decisions_are_listed_newest_first_in_pages(desk: AppClient) -> None:
+    name, start = desk.cluster(), desk.clock()
+    for number in range(5):
+        entry = JournalEntry(start + number / 8, "plan", plan=f"p{number}", facts={"number": number}, body='{"a": 1}')
+        desk.store.journal.append(name, entry)
+    desk.clock.advance(10)
+    newest = desk.get(f"/clusters/{name}/decisions?limit=2").json_body["decisions"]
+    assert [one["plan"] for one in newest] == ["p4", "p3"]
+    assert "body" not in newest[0]
+    older = desk.get(f"/clusters/{name}/decisions?limit=2&before={newest[-1]['at']}").json_body["decisions"]
+    assert [one["plan"] for one in older] == ["p2", "p1"]
+    [whole] = desk.get(f"/clusters/{name}/decisions?limit=1&full=true").json_body["decisions"]
+    assert whole["body"] == {"a": 1}
+
+
+def test_every_journal_page_can_be_reached(desk: AppClient) -> None:
+    name, start, count = desk.cluster(), desk.clock(), 1050
+    with ThreadPoolExecutor(4) as writers:
+        list(
+            writers.map(
+                lambda number: desk.store.journal.append(name, JournalEntry(start - number, "plan", plan=f"p{number}")),
+                range(count),
+            )
+        )
+    seen: list[str] = []
+    page = desk.get(f"/clusters/{name}/decisions?limit=100").json_body["decisions"]
+    while page:
+        seen += [one["plan"] for one in page]
+        page = desk.get(f"/clusters/{name}/decisions?limit=100&before={page[-1]['at']}").json_body["decisions"]
+    assert seen == [f"p{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("limit=0", "query: limit: '0'; use a whole number from 1 to 100"),
+        ("limit=101", "query: limit: '101'; use a whole number from 1 to 100"),
+        ("limit=6&full=true", "query: limit: '6'; use a whole number from 1 to 5"),
+        ("limit=ten", "query: limit: 'ten'"),
+        ("before=yesterday", "query: before: 'yesterday' is not a time; write RFC 3339"),
+        ("full=yes", "query: full: 'yes'; use true or false"),
+        ("page=2", "query: page: is not a parameter; use limit, before or full"),
+    ],
+)
+def test_status_400_names_the_parameter(desk: AppClient, query: str, place: str) -> None:
+    answer = desk.get(f"/clusters/{desk.cluster()}/decisions?{query}")
+    assert answer.status_code == 400
+    assert line(answer).startswith(place)
+
+
+@pytest.mark.parametrize("path", ["/clusters/no-such-one", "/clusters/no-such-one/decisions", "/clusters/NOT-A-NAME"])
+def test_status_404_for_a_cluster_without_a_stored_policy(desk: AppClient, path: str) -> None:
+    answer = desk.get(path)
+    assert answer.status_code == 404
+    assert "not known" in line(answer)
+
+
+def test_failed_request_logs_route_and_cluster(desk: AppClient, log: io.StringIO) -> None:
+    name = desk.cluster()
+    faults = AwsFaults()
+    broken = Store(
+        desk.store.table.name,
+        clock=desk.clock,
+        sleep=lambda seconds: None,
+        client=desk.store.table.client,
+        wrap=faults.wrap,
+    )
+    install(dataclasses.replace(desk.runtime, store=broken))
+    faults.instead("query", busy("ValidationException"))
+    assert desk.get(f"/clusters/{name}").status_code == 503
+    [reported] = [json.loads(text) for text in log.getvalue().splitlines() if "request failed" in text]
+    assert reported["route"] == f"GET /clusters/{name}"

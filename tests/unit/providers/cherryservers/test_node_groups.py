@@ -1,0 +1,345 @@
+"""Observation of pools, which exist only as tags of servers."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.outcome import Succeeded
+from chalicelib.providers.base import Observation
+from chalicelib.providers.cherryservers.models import CherryPlan
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
+from tests.cases import each_row
+from tests.unit.providers.cherryservers.fake_api import (
+    CLUSTER,
+    CONFIG,
+    POOL,
+    FakeCloud,
+    drive,
+    node,
+    operation,
+    provider,
+    remove,
+)
+
+CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
+MASTER = "node-role.kubernetes.io/master"
+
+
+def seen(cloud: FakeCloud, *nodes: Node) -> Observation:
+    return provider(cloud).observe(nodes)
+
+
+def pool(cloud: FakeCloud, *nodes: Node) -> NodeGroup:
+    return {each.id: each for each in seen(cloud, *nodes).groups}[POOL]
+
+
+def by_handle(group: NodeGroup) -> dict[str, Instance]:
+    return {each.handle: each for each in group.instances}
+
+
+def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
+    cloud = FakeCloud()
+    cloud.add(3)
+    cloud.add(2, "pool2")
+    observation = seen(cloud)
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert [(each.id, each.target, each.min, each.max) for each in observation.groups] == [
+        ("pool3", 3, 0, 10),
+        ("pool2", 2, 0, 10),
+    ]
+    assert observation.gaps == ()
+
+
+def test_cherry_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
+    cloud = FakeCloud()
+    numbers = cloud.add(5)
+    nodes = [node(cloud.all[number].hostname, "") for number in numbers]
+    group = pool(cloud, *nodes)
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert [each.node for each in group.instances] == [each.name for each in nodes]
+
+
+def test_cherry_size_is_counted_again_in_every_pass() -> None:
+    cloud = FakeCloud()
+    first, _ = cloud.add(2)
+    assert pool(cloud).target == 2
+    del cloud.all[first]
+    assert pool(cloud).target == 1
+    cloud.add(3)
+    assert pool(cloud).target == 4
+
+
+def test_cherry_terminating_server_is_deleting_and_not_counted() -> None:
+    cloud = FakeCloud()
+    (living,) = cloud.add(1)
+    (leaving,) = cloud.add(1, state="terminating", status="deployed")
+    group = pool(cloud)
+    assert group.target == 1
+    assert {each.handle: each.state for each in group.instances} == {str(living): RUNNING, str(leaving): DELETING}
+
+
+def test_cherry_failed_deployment_is_reported_at_once() -> None:
+    cloud = FakeCloud()
+    (failed,) = cloud.add(1, state="active", status="failed deployment")
+    group = pool(cloud)
+    instance = by_handle(group)[str(failed)]
+    assert group.target == 1
+    assert instance.state is CREATING
+    assert instance.error is not None
+    assert (instance.error.cls, instance.error.code) == ("Unknown", "failed deployment")
+
+
+@each_row(
+    ("state", "status", "expected"),
+    [
+        ("pending", "", CREATING),
+        ("provisioning", "deploying", CREATING),
+        ("active", "deploying", CREATING),
+        ("active", "deployed", RUNNING),
+        ("active", "allocated", RUNNING),
+        ("active", "", RUNNING),
+        ("inactive", "deployed", RUNNING),
+        ("active", "rescue mode", RUNNING),
+        ("terminating", "", DELETING),
+        ("terminating", "failed deployment", DELETING),
+        ("Active", "Deployed", RUNNING),
+    ],
+)
+def test_cherry_documented_server_states(state: str, status: str, expected: InstanceState) -> None:
+    cloud = FakeCloud()
+    cloud.add(1, state=state, status=status)
+    observation = seen(cloud)
+    assert [each.state for each in observation.groups[0].instances] == [expected]
+    assert observation.gaps == ()
+
+
+def test_cherry_unknown_server_state_counts_as_running_and_is_reported_once() -> None:
+    cloud = FakeCloud()
+    cloud.add(3, state="dancing")
+    cloud.add(1, "pool2", state="dancing")
+    cloud.add(1, state="active", status="on fire")
+    observation = seen(cloud)
+    assert {each.state for group in observation.groups for each in group.instances} == {RUNNING}
+    assert [gap.name for gap in observation.gaps] == [POOL, POOL]
+    assert "'dancing'" in observation.gaps[0].detail
+    assert "'on fire'" in observation.gaps[1].detail
+
+
+def test_cherry_server_with_a_node_is_running_whatever_its_deployment_state() -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add(1, state="active", status="failed deployment")
+    instance = pool(cloud, node("any", f"cherryservers://{number}")).instances[0]
+    assert (instance.state, instance.error, instance.node) == (RUNNING, None, "any")
+
+
+def test_cherry_nodes_and_servers_are_matched() -> None:
+    cloud = FakeCloud()
+    full, bare, other, empty = cloud.add(4)
+    names = {number: cloud.all[number].hostname for number in (full, bare, other, empty)}
+    nodes = [
+        node("elsewhere-named", f"cherryservers://{full}"),
+        node(names[bare], str(bare)),
+        node(names[other], "aws://1"),
+        node(names[empty].upper(), ""),
+    ]
+    found = by_handle(pool(cloud, *nodes))
+    assert (found[str(full)].id, found[str(full)].node) == (f"cherryservers://{full}", "elsewhere-named")
+    assert (found[str(bare)].id, found[str(bare)].node) == (str(bare), names[bare])
+    assert (found[str(other)].id, found[str(other)].node) == (f"cherryservers://{other}", "")
+    assert (found[str(empty)].id, found[str(empty)].node) == (f"cherryservers://{empty}", names[empty].upper())
+
+
+@each_row(
+    "rubbish",
+    [
+        "cherryservers://",
+        "cherryservers://x",
+        "cherryservers://-1",
+        "-1",
+        "0",
+        "1e3",
+        "cherryservers:///1000",
+        "cherryservers://1000/x",
+        "9" * 40,
+        "\u0661\u0660",
+    ],
+)
+def test_cherry_invalid_provider_id_matches_no_server(rubbish: str) -> None:
+    cloud = FakeCloud()
+    cloud.add(1)
+    instance = pool(cloud, node(cloud.all[1000].hostname, rubbish)).instances[0]
+    assert (instance.id, instance.node) == ("cherryservers://1000", "")
+
+
+def test_cherry_hostname_of_two_servers_matches_none() -> None:
+    cloud = FakeCloud()
+    one, two = cloud.add(2)
+    cloud.change(one, hostname="twin")
+    cloud.change(two, hostname="twin")
+    assert [each.node for each in pool(cloud, node("twin", "")).instances] == ["", ""]
+    cloud.change(one, state="terminating")
+    assert by_handle(pool(cloud, node("twin", "")))[str(two)].node == "twin"
+
+
+def test_cherry_unjoined_server_is_reported_with_its_future_node_name() -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add(1, state="pending")
+    assert pool(cloud).instances[0].node == cloud.all[number].hostname
+
+
+def test_cherry_pool_member_needs_both_tags_and_no_label() -> None:
+    cloud = FakeCloud()
+    (mine,) = cloud.add(1)
+    (foreign,) = cloud.add(1)
+    cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
+    (half,) = cloud.add(1)
+    cloud.change(half, tags={"k8s-nodepool": POOL})
+    (none,) = cloud.add(1)
+    cloud.change(none, tags={})
+    nodes = [node(f"n{number}", f"cherryservers://{number}", pool=POOL) for number in (mine, foreign, half, none)]
+    group = pool(cloud, *nodes)
+    assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
+
+
+def test_cherry_readme_style_tags_make_no_pool_member() -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add(1)
+    cloud.change(number, tags={f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""})
+    assert pool(cloud).instances == ()
+
+
+@each_row("label", [MASTER, "node-role.kubernetes.io/control-plane"])
+def test_cherry_control_plane_with_the_tags_is_not_a_pool_member(label: str) -> None:
+    cloud = FakeCloud()
+    worker, master = cloud.add(2)
+    nodes = node("w", f"cherryservers://{worker}"), node("m", f"cherryservers://{master}", **{label: ""})
+    observation = seen(cloud, *nodes)
+    assert [each.handle for each in observation.groups[0].instances] == [str(worker)]
+    assert observation.groups[0].target == 1
+    assert "control plane" in observation.gaps[0].detail
+
+
+def test_cherry_server_deleted_by_us_is_not_counted_though_listed_as_active() -> None:
+    cloud = FakeCloud(stale=100)
+    numbers = cloud.add(3)
+    assert isinstance(drive(cloud, remove(3, numbers[0])), Succeeded)
+    group = pool(cloud)
+    assert group.target == 2
+    assert by_handle(group)[str(numbers[0])].state is DELETING
+    cloud.time += 3601
+    assert pool(cloud).target == 3  # a server that still exists after an hour was not deleted
+
+
+def test_cherry_clock_that_went_back_hides_no_server_forever() -> None:
+    cloud = FakeCloud(stale=100)
+    first, _ = cloud.add(2)
+    drive(cloud, remove(2, first))
+    cloud.time -= 86400
+    assert pool(cloud).target == 2
+
+
+def test_cherry_unknown_plan_blocks_no_other_pool() -> None:
+    cloud = FakeCloud()
+    cloud.plans = {"e5_1620v4": CherryPlan(slug="e5_1620v4")}
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=gone\n'
+    cloud.add(1, "pool2")
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert two.template is None
+    assert "gone" in two.template_error
+    assert (two.target, two.error, one.error) == (1, "", "")
+
+
+def test_cherry_unreadable_plans_leave_the_sizes_known() -> None:
+    cloud = FakeCloud()
+    cloud.add(2)
+    cloud.trouble["plan"] = [Throttled("slowly")]
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert (one.target, one.template) == (2, None)
+    assert "slowly" in one.template_error
+    assert "slowly" in two.template_error
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+
+
+@each_row(
+    "error", [Unauthorized("not yours", code="403"), Unknown("no plan"), Transient("broken", code="500")], ids=repr
+)
+def test_cherry_permanently_unreadable_plan_blocks_no_other_pool(error: ProviderError) -> None:
+    cloud = FakeCloud()
+    cloud.trouble["plan"] = [error]
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert (one.template, two.template_error) == (None, "")
+    assert error.message in one.template_error
+    assert two.template is not None
+
+
+def test_cherry_plan_price_is_the_price_of_the_group() -> None:
+    assert pool(FakeCloud()).price == 0.1
+
+
+@each_row(
+    ("script", "reported"),
+    [
+        (b"kubeadm join {{.APIServerEndpoint}}", True),
+        (b"echo --node-labels=pool={{.NodeGroup}} > /etc/default/kubelet; kubeadm join", False),
+        (b"", False),
+    ],
+)
+def test_cherry_script_that_does_not_label_its_machines_is_reported(script: bytes, reported: bool) -> None:
+    text = base64.b64encode(script).decode()
+    config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
+    observed = provider(FakeCloud(), config=config).observe([])
+    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * reported
+    assert all(group.template is not None for group in observed.groups)
+
+
+def test_cherry_invalid_pool_has_its_error_and_blocks_no_other() -> None:
+    cloud = FakeCloud()
+    cloud.add(1, "pool2")
+    config = f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert "base64" in one.error
+    assert (two.error, two.target) == ("", 1)
+
+
+@each_row("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
+def test_cherry_unreadable_server_list_is_raised(error: Exception) -> None:
+    cloud = FakeCloud()
+    cloud.trouble["servers"] = [error]  # type: ignore[list-item]
+    with pytest.raises(type(error)):
+        provider(cloud).observe([])
+
+
+def test_cherry_definition_errors_of_all_pools_are_raised() -> None:
+    with pytest.raises(InvalidRequest, match="api-server"):
+        provider(FakeCloud(), config=f"{CONFIG}api-server=x\n").observe([])
+
+
+def test_cherry_observation_writes_nothing() -> None:
+    cloud = FakeCloud()
+    cloud.add(2)
+    seen(cloud)
+    assert cloud.writes() == []
+    assert cloud.shared_cache.rows == {}
+
+
+@each_row("kind", list(OperationKind))
+def test_cherry_pool_outside_the_policy_is_never_changed(kind: OperationKind) -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add(1, "stranger")
+    asked = operation(
+        kind,
+        "stranger",
+        1,
+        2 if kind is OperationKind.SCALE_UP else 0,
+        remove(1, number).spec.targets if kind in (OperationKind.DELETE_NODES, OperationKind.DELETE_INSTANCES) else (),
+    )
+    outcome = provider(cloud).poll(asked)
+    assert getattr(outcome, "error_class", "") == "InvalidRequest"
+    assert cloud.writes() == []
