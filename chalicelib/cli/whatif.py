@@ -99,7 +99,7 @@ def _of_added(names: Sequence[str]) -> str:
 
 def _of_loss(loss: RemovedNode) -> str:
     text = f"node {loss.node} is gone" + (f", and {loss.group} is smaller by one" if loss.group else "")
-    text += f"; {len(loss.again)} of its pods need a node again"
+    text += f"; {len(loss.again)} of its pods want a node again"
     return f"{text}, {len(loss.lost)} will not come back: {', '.join(loss.lost[:3])}" if loss.lost else text
 
 

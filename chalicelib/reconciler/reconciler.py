@@ -40,7 +40,7 @@ from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.policy.read_credentials import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
-from chalicelib.reconciler.retry import ask_again_soon
+from chalicelib.reconciler.pass_retry import ask_again_soon
 from chalicelib.reconciler.scan_slots import is_superseded
 from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import failure, logger

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.dispatch.errors import NotSent
-from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
+from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
-from chalicelib.operations.stuck import resend_reason
+from chalicelib.reconciler.operation_resend import resend_operations
 from chalicelib.reconciler.scan_slots import scan_slots
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.log import failure, logger
@@ -79,7 +79,7 @@ def run(rt: Runtime) -> Report:
     # already started, under the last readable policy.
     for stored in documents:
         with _contained(stored.name, "sweep", failed):
-            swept.extend(sweep(stored.name, rt))
+            swept.extend(resend_operations(stored.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
     return report
@@ -119,20 +119,6 @@ def queue_scans(policy: Policy, rt: Runtime) -> bool:
             rt.store.scan_states.clear_queued(policy.name, marker)
         raise
     return True
-
-
-def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
-    """Send operations again that were saved but never sent, or have been silent since; return their ids."""
-    now = rt.clock()
-    swept = []
-    for operation in rt.store.operations.look(cluster):
-        why = resend_reason(operation, now)
-        if why:
-            rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
-            rt.store.operations.mark_sent(cluster, operation.spec.id, now)
-            logger.warning("operation re-sent", cluster=cluster, operation=operation.spec.id, why=why)
-            swept.append(operation.spec.id)
-    return tuple(swept)
 
 
 @contextmanager

@@ -12,5 +12,5 @@ def test_four_hops_lead_from_the_kind_of_an_operation_to_the_vendor() -> None:
         "operations/registry.py:run_step",  # kind -> definition
         "operations/steps/scale_up.py:scale_up",  # definition -> step
         "providers/clusterapi/provider.py:ClusterApi.grow",  # step -> provider
-        "providers/clusterapi/scale_up.py:grow",  # provider -> the vendor's own change
+        "providers/clusterapi/scale_up.py:scale_up",  # provider -> the vendor's own change
     ]

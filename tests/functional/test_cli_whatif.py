@@ -258,7 +258,7 @@ def test_no_manifest_causes_an_internal_error(junk: str, folder: Path, tmp_path:
 def test_removed_node_leaves_recreated_pods_pending_and_a_smaller_group(plan: Plan) -> None:
     answer = plan("--remove-node", "a-0")
     assert answer["assumed"] == [
-        "node a-0 is gone, and a is smaller by one; 1 of its pods need a node again, 1 will not come back: shop/lone"
+        "node a-0 is gone, and a is smaller by one; 1 of its pods want a node again, 1 will not come back: shop/lone"
     ]
     (group,) = [each for each in answer["groups"] if each["group"] == "a"]
     assert group["target"] == 1

@@ -70,7 +70,7 @@ def test_demo_ledger_accepts_a_correct_run() -> None:
 
 NODES = "every machine became a node, but for the server that never joins and is given back"
 IN_FORCE = "the vendor's own example of a HorizontalNodeAutoscaler is in force"
-ONCE = "the cron rule ran once, at its minute, and the cpu rule, true as well, did not run beside it"
+ONCE = "the cron rule ran once, at its minute, and the cpu rule, also true, did not run"
 NEXT = "a sold-out flavour's nodes came from the next"
 ENOUGH = "the cpu rule added what brings the rate below its threshold, and no more"
 FIRST = "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second"

@@ -1,0 +1,26 @@
+"""Sends the messages of operations again whose executor crashed or whose message was lost.
+
+A message carries only a name and the operation is saved before it is sent, so sending it twice changes nothing. Without
+this, an operation of a function that died would stay open for ever.
+"""
+
+from __future__ import annotations
+
+from chalicelib.dispatch.messages import ActMessage, act_queue, encode
+from chalicelib.operations.stuck import resend_reason
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime
+
+
+def resend_operations(cluster: str, rt: Runtime) -> tuple[str, ...]:
+    """Send operations again that were saved but never sent, or have been silent since; return their ids."""
+    now = rt.clock()
+    swept = []
+    for operation in rt.store.operations.look(cluster):
+        why = resend_reason(operation, now)
+        if why:
+            rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)
+            rt.store.operations.mark_sent(cluster, operation.spec.id, now)
+            logger.warning("operation re-sent", cluster=cluster, operation=operation.spec.id, why=why)
+            swept.append(operation.spec.id)
+    return tuple(swept)
