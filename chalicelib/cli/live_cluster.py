@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.kubeconfig_plugins import plugin_logins
 from chalicelib.cli.policy_files import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
@@ -42,7 +43,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> KubeClient:
-        return connect(access, read_secret, clock=time.time, files=True)
+        return connect(access, read_secret, clock=time.time, files=True, plugins=plugin_logins(time.time))
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)

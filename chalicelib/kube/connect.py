@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from chalicelib.aws import secrets_manager
 from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, KubeClient
 from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
-from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.kube.kubeconfig import Plugin, from_kubeconfig
 from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
@@ -26,6 +26,9 @@ from chalicelib.net.bounded_files import text as file_text
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
 
 _PLACE = "spec.kubernetes"
+
+#: Makes a login from a function that parses the kubeconfig with a plugin.
+PluginLogins = Callable[[Callable[[Plugin], KubeCredential]], CredentialProvider]
 
 
 @runtime_checkable
@@ -46,23 +49,30 @@ def connect(
     dial: Dial = open_connection,
     hosted: bool = False,
     files: bool = False,
+    plugins: PluginLogins | None = None,
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache. dial:
     opens the connection to the server; the emulation has one without a network. hosted: for a function, which connects
     to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
-    may be a local file, which only a command may permit.
+    may be a local file, which only a command may permit. plugins: makes the login of a local file whose
+    user has an exec plugin or an auth provider, which only a command may run.
     Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
-    login = _login(access, read_secret, clock, hosted=hosted)
+    login = _login(access, read_secret, clock, plugins, hosted=hosted)
     return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
 def _login(
-    access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float], *, hosted: bool
+    access: KubernetesAccess,
+    read_secret: Callable[[str], str],
+    clock: Callable[[], float],
+    plugins: PluginLogins | None,
+    *,
+    hosted: bool,
 ) -> CredentialProvider:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
     # Upstream's rule: the named kubeconfig, otherwise in-cluster.
@@ -79,7 +89,9 @@ def _login(
     if access.eks_cluster:
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
-        return KubeconfigLogin(lambda _fresh: _from_file(access, hosted=hosted))
+        if plugins is not None:
+            return plugins(lambda plugin: _from_file(access, plugin, hosted=hosted))
+        return KubeconfigLogin(lambda _fresh: _from_file(access, None, hosted=hosted))
     return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
 
@@ -96,7 +108,7 @@ def _from_secret(
     )
 
 
-def _from_file(access: KubernetesAccess, *, hosted: bool) -> KubeCredential:
+def _from_file(access: KubernetesAccess, plugin: Plugin | None, *, hosted: bool) -> KubeCredential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
@@ -112,6 +124,7 @@ def _from_file(access: KubernetesAccess, *, hosted: bool) -> KubeCredential:
         allow_insecure_tls=access.allow_insecure_tls,
         base_dir=path.resolve().parent,
         hosted=hosted,
+        plugin=plugin,
     )
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from chalicelib.kube.credentials import KubeCredential, usable_token
@@ -33,6 +34,32 @@ _SERVICE_ACCOUNT = (
 )
 _EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
 
+
+class PluginUser(msgspec.Struct, frozen=True):
+    """A user entry whose credential comes from a program or an auth provider.
+
+    document: the whole kubeconfig; context: the chosen one. user, cluster: its entries. base_dir: folder of the file.
+    place: of the user entry, for errors.
+    """
+
+    document: Mapping[str, Any]
+    context: str
+    user: Mapping[str, Any]
+    cluster: Mapping[str, Any]
+    base_dir: Path | None
+    place: str
+
+
+class PluginCredential(msgspec.Struct, frozen=True):
+    """What such a program returned: a token, or a client certificate with its key, as PEM."""
+
+    token: Secret = Secret("")
+    certificate: bytes = b""
+    key: Secret = Secret("")
+
+
+Plugin = Callable[[PluginUser], PluginCredential]
+
 # Keys that a user entry may not have, in the order of checking, with the reason.
 _REFUSED = (
     ("exec", "uses an exec plugin, which a Lambda function cannot run"),
@@ -44,6 +71,7 @@ _REFUSED = (
     ("as-groups", "acts as another user (impersonation)"),
     ("as-user-extra", "acts as another user (impersonation)"),
 )
+_PLUGINS = ("exec", "auth-provider")  # which a command on a workstation may use
 # A URL that all programs parse the same way: no user, query, fragment, backslash, blank, control character, zone of
 # an IPv6 address, or percent sign in the host. An empty query or fragment would cut off the path.
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
@@ -62,12 +90,14 @@ def from_kubeconfig(
     allow_insecure_tls: bool = False,
     base_dir: Path | None = None,
     hosted: bool = False,
+    plugin: Plugin | None = None,
 ) -> KubeCredential:
     """Return the credential of one context: the named one, otherwise current-context.
 
     place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for relative paths;
-    None forbids files. hosted: it is for a function, which connects to no loopback address. Raises BadInput, which
-    names the field and never quotes a value that may be secret.
+    None forbids files. hosted: it is for a function, which connects to no loopback address. plugin: obtains the
+    credential of a user with an exec plugin or auth provider; None refuses such users, as a function must. Raises
+    BadInput, which names the field and never quotes a value that may be secret.
     """
     document = _document(text, place)
     at, chosen = _context(document, context, place)
@@ -77,16 +107,21 @@ def from_kubeconfig(
     user: Mapping[str, Any] = {}
     if user_name:
         user_at, user = _entry(document, "users", "user", user_name, f"{at}.user", place)
-        _refuse(user, user_at)
+        _refuse(user, user_at, plugins=plugin is not None)
     server = _server(cluster, cluster_at, allow_insecure_tls=allow_insecure_tls, hosted=hosted)
     ca = _blob(cluster, "certificate-authority", cluster_at, base_dir)
-    certificate = _blob(user, "client-certificate", user_at, base_dir)
-    key = _blob(user, "client-key", user_at, base_dir)
+    made = None
+    if plugin is not None and any(user.get(each) for each in _PLUGINS):
+        name = context or _text(document, "current-context", place)
+        made = plugin(PluginUser(document, name, user, cluster, base_dir, user_at))
+        user = {"extensions": user.get("extensions")}
+    certificate = made.certificate if made else _blob(user, "client-certificate", user_at, base_dir)
+    key = made.key.reveal().encode() if made else _blob(user, "client-key", user_at, base_dir)
     if bool(certificate) != bool(key):
         missing = "client-key-data" if certificate else "client-certificate-data"
         raise BadInput(f"{user_at}.{missing}", "is missing", "a client certificate and its key come together")
     token_file = _path(user, "tokenFile", user_at, base_dir)
-    token = _text(user, "token", user_at, required=False)
+    token = made.token.reveal() if made else _text(user, "token", user_at, required=False)
     if user_name and not (token or token_file or certificate):
         raise BadInput(user_at, "has no credential", _SERVICE_ACCOUNT)
     credential = KubeCredential(
@@ -179,9 +214,9 @@ def _text(mapping: Mapping[str, Any], key: str, place: str, *, required: bool = 
     return value
 
 
-def _refuse(user: Mapping[str, Any], place: str) -> None:
+def _refuse(user: Mapping[str, Any], place: str, *, plugins: bool) -> None:
     for key, why in _REFUSED:
-        if user.get(key):
+        if user.get(key) and not (plugins and key in _PLUGINS):
             raise BadInput(f"{place}.{key}", why, _instead_of_exec(user) + _SERVICE_ACCOUNT)
 
 

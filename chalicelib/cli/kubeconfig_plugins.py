@@ -1,0 +1,128 @@
+"""Credentials of kubeconfigs that need a program: exec plugins (EKS, GKE, OIDC logins) and auth providers.
+
+A person's kubeconfig rarely has a static token. The official `kubernetes` package runs the plugin or renews the
+provider's token, as kubectl does. Functions never do: they have no such programs and no person to log in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from chalicelib.kube.credentials import CredentialProvider, KubeconfigLogin, KubeCredential, usable_token
+from chalicelib.kube.kubeconfig import Plugin, PluginCredential, PluginUser
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+
+#: Seconds before its end at which a credential is renewed, so that a request does not arrive with an expired one.
+EARLY = 30.0
+_LONGEST_MESSAGE = 500  # characters of a plugin's message that are shown
+
+
+def plugin_logins(clock: Callable[[], float]) -> Callable[[Callable[[Plugin], KubeCredential]], CredentialProvider]:
+    """Return the `plugins` argument of kube.connect. clock: epoch seconds, for the renewal of credentials."""
+    return lambda parse: PluginLogin(parse, clock)
+
+
+class PluginLogin(KubeconfigLogin):
+    """A kubeconfig file whose plugin runs again when its credential ends or the cluster refuses it.
+
+    A kubeconfig without a plugin behaves as in KubeconfigLogin.
+    """
+
+    def __init__(self, parse: Callable[[Plugin], KubeCredential], clock: Callable[[], float]) -> None:
+        self._clock, self._ends = clock, 0.0
+        self._renewal = threading.Lock()
+        super().__init__(lambda _fresh: parse(self._obtain))
+
+    def current(self) -> KubeCredential:
+        """Return the credential, renewed shortly before its end. Raises BadInput with the plugin's message."""
+        with self._renewal:
+            if self._ends and self._clock() >= self._ends - EARLY:
+                self.renew()
+        return super().current()
+
+    def _obtain(self, user: PluginUser) -> PluginCredential:
+        self._ends = 0.0
+        if user.user.get("exec"):
+            credential, self._ends = _from_exec(user)
+            return credential
+        return _from_auth_provider(user)
+
+
+def _from_exec(user: PluginUser) -> tuple[PluginCredential, float]:
+    """Return the plugin's credential and its end in epoch seconds, 0 for none."""
+    from kubernetes.config import ConfigException
+    from kubernetes.config.exec_provider import ExecProvider
+    from kubernetes.config.kube_config import ConfigNode
+
+    place, settings = f"{user.place}.exec", user.user["exec"]
+    command = settings.get("command") if isinstance(settings, Mapping) else None
+    if not isinstance(command, str) or not command:
+        raise BadInput(f"{place}.command", "is missing", "name the plugin's program, as kubectl needs it")
+    name = command[:100]
+    folder = str(user.base_dir) if user.base_dir else None
+    try:
+        status = ExecProvider(ConfigNode(place, dict(settings)), folder, ConfigNode("cluster", user.cluster)).run()
+    except ConfigException as error:
+        raise BadInput(place, f"{name}: {_line(str(error).removeprefix('exec: '))}", _try(name)) from None
+    except OSError as error:
+        hint = settings.get("installHint")
+        remedy = _line(hint) if isinstance(hint, str) and hint else f"install {name}, or add it to PATH"
+        raise BadInput(place, f"{name} cannot be run: {error.strerror or 'not found'}", remedy) from None
+    except Exception as error:
+        # At a terminal the package leaves the plugin's message there and fails on the missing text itself.
+        raise BadInput(place, f"{name} failed ({type(error).__name__})", _try(name)) from None
+    return _credential(status, place, name), _end(status, place, name)
+
+
+def _credential(status: Any, place: str, name: str) -> PluginCredential:
+    given = status if isinstance(status, Mapping) else {}
+    token, certificate, key = (given.get(each) for each in ("token", "clientCertificateData", "clientKeyData"))
+    if isinstance(token, str) and token:
+        return PluginCredential(token=usable_token(token, place))
+    if isinstance(certificate, str) and isinstance(key, str) and certificate and key:
+        return PluginCredential(certificate=certificate.encode(), key=Secret(key))
+    raise BadInput(place, f"{name} returned neither a token nor a client certificate with its key", _try(name))
+
+
+def _end(status: Any, place: str, name: str) -> float:
+    text = status.get("expirationTimestamp")
+    if not text:
+        return 0.0
+    try:
+        ends = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise BadInput(place, f"{name} returned an expirationTimestamp that is not a time", _try(name)) from None
+    if ends.tzinfo is None:
+        raise BadInput(place, f"{name} returned an expirationTimestamp without a time zone", _try(name))
+    return ends.timestamp()
+
+
+def _from_auth_provider(user: PluginUser) -> PluginCredential:
+    """Return the token of an auth provider (oidc, gcp, azure), renewed where it has ended."""
+    from kubernetes.client import Configuration
+    from kubernetes.config import load_kube_config_from_dict
+
+    place, made = f"{user.place}.auth-provider", Configuration()
+    name = user.user["auth-provider"].get("name") if isinstance(user.user["auth-provider"], Mapping) else None
+    try:
+        load_kube_config_from_dict(
+            dict(user.document), context=user.context, client_configuration=made, persist_config=False
+        )
+        header = made.api_key.get("authorization", "")
+    except Exception as error:
+        raise BadInput(place, f"{name}: {_line(str(error)) or type(error).__name__}", "log in again") from None
+    if not header:
+        raise BadInput(place, f"{name!r} gave no token", "log in again, or use an exec plugin")
+    return PluginCredential(token=usable_token(header.removeprefix("Bearer "), place))
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST_MESSAGE]
+
+
+def _try(name: str) -> str:
+    return f"run {name} yourself, or kubectl get nodes with this kubeconfig"
