@@ -42,7 +42,9 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> KubeClient:
-        return connect(access, read_secret, clock=time.time, files=True)
+        by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
+        place = {"context_place": "--context"} if by_line else {}
+        return connect(access, read_secret, clock=time.time, files=True, **place)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -70,6 +72,15 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         namespace=policy.options.namespace,
         rules=obeyed(policy),
     )
+
+
+def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
+    """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
+    BadInput."""
+    from chalicelib.kube.connect import connect
+
+    access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
+    return connect(access, secret_files(()), clock=time.time, files=True, context_place="--context")
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:

@@ -48,9 +48,12 @@ class PlannedCase(msgspec.Struct, frozen=True):
     timings: dict[str, float]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the input arguments and the what-if arguments."""
+def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False) -> None:
+    """Add the input arguments and the what-if arguments. folder: whether a positional `folder` may replace
+    --snapshot."""
     source = parser.add_mutually_exclusive_group(required=True)
+    if folder:
+        source.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")

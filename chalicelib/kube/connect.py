@@ -46,23 +46,29 @@ def connect(
     dial: Dial = open_connection,
     hosted: bool = False,
     files: bool = False,
+    context_place: str = "the policy's context",
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache. dial:
     opens the connection to the server; the emulation has one without a network. hosted: for a function, which connects
     to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
-    may be a local file, which only a command may permit.
+    may be a local file, which only a command may permit. context_place: what names the file's context, for errors.
     Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
-    login = _login(access, read_secret, clock, hosted=hosted)
+    login = _login(access, read_secret, clock, context_place, hosted=hosted)
     return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
 def _login(
-    access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float], *, hosted: bool
+    access: KubernetesAccess,
+    read_secret: Callable[[str], str],
+    clock: Callable[[], float],
+    context_place: str,
+    *,
+    hosted: bool,
 ) -> CredentialProvider:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
     # Upstream's rule: the named kubeconfig, otherwise in-cluster.
@@ -79,7 +85,7 @@ def _login(
     if access.eks_cluster:
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
-        return KubeconfigLogin(lambda _fresh: _from_file(access, hosted=hosted))
+        return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, hosted=hosted))
     return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
 
@@ -96,7 +102,7 @@ def _from_secret(
     )
 
 
-def _from_file(access: KubernetesAccess, *, hosted: bool) -> KubeCredential:
+def _from_file(access: KubernetesAccess, context_place: str, *, hosted: bool) -> KubeCredential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
@@ -112,6 +118,7 @@ def _from_file(access: KubernetesAccess, *, hosted: bool) -> KubeCredential:
         allow_insecure_tls=access.allow_insecure_tls,
         base_dir=path.resolve().parent,
         hosted=hosted,
+        context_place=context_place,
     )
 
 

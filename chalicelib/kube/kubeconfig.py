@@ -62,15 +62,16 @@ def from_kubeconfig(
     allow_insecure_tls: bool = False,
     base_dir: Path | None = None,
     hosted: bool = False,
+    context_place: str = "the policy's context",
 ) -> KubeCredential:
     """Return the credential of one context: the named one, otherwise current-context.
 
     place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for relative paths;
-    None forbids files. hosted: it is for a function, which connects to no loopback address. Raises BadInput, which
-    names the field and never quotes a value that may be secret.
+    None forbids files. hosted: it is for a function, which connects to no loopback address. context_place: what names
+    the context, for errors. Raises BadInput, which names the field and never quotes a value that may be secret.
     """
     document = _document(text, place)
-    at, chosen = _context(document, context, place)
+    at, chosen = _context(document, context, place, context_place)
     cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
     user_name = _text(chosen, "user", at, required=False)
     user_at = f"{at}.user"
@@ -133,9 +134,9 @@ def _parsed(text: str) -> object:
     return parsed(text)
 
 
-def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str, Mapping[str, Any]]:
+def _context(document: Mapping[str, Any], wanted: str, place: str, wanted_at: str) -> tuple[str, Mapping[str, Any]]:
     name = wanted or _text(document, "current-context", place, required=False)
-    asked_at = "the policy's context" if wanted else f"{place}: current-context"
+    asked_at = wanted_at if wanted else f"{place}: current-context"
     if not name:
         known = ", ".join(_names(document, "contexts")) or "none"
         raise BadInput(asked_at, "names no context", f"name one of the contexts: {known}")
