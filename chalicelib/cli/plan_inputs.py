@@ -184,6 +184,7 @@ def _duration(text: str | None) -> float | None:
 
 
 def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
     from chalicelib.snapshot import saved_cluster
 
     if args.snapshot is not None:
@@ -195,7 +196,8 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
             namespace=policy.options.namespace,
         )
         if policy.scale_up.horizontal_node_autoscalers is False:
-            snapshot = msgspec.structs.replace(snapshot, rule_objects=())
+            read = tuple(gap for gap in snapshot.gaps if gap.kind != RULE_OBJECT)
+            snapshot = msgspec.structs.replace(snapshot, rule_objects=(), gaps=read)
     else:
         snapshot = live(args, policy, now)
         if args.node_groups is None:  # the providers have applied the policy's bounds already
