@@ -31,6 +31,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
     BadInput."""
     from chalicelib.kube.connect import connect
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.horizontal_node_autoscaler import obeyed
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
@@ -43,8 +44,8 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
 
     def connected(access: KubernetesAccess) -> KubeClient:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
-        place = {"context_place": "--context"} if by_line else {}
-        return connect(access, read_secret, clock=time.time, files=True, **place)
+        place = "--context" if by_line else POLICY_CONTEXT
+        return connect(access, read_secret, clock=time.time, files=True, context_place=place)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)

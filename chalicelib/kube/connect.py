@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from chalicelib.aws import secrets_manager
 from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, KubeClient
 from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
-from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.kube.kubeconfig import POLICY_CONTEXT, from_kubeconfig
 from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
@@ -46,7 +46,7 @@ def connect(
     dial: Dial = open_connection,
     hosted: bool = False,
     files: bool = False,
-    context_place: str = "the policy's context",
+    context_place: str = POLICY_CONTEXT,
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 

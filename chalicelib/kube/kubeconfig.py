@@ -54,6 +54,10 @@ _HEADER_EXTENSION = "outscaler.dev/token-header"
 _KNOWN_HEADERS = ("X-Auth-Token",)  # of Huawei Cloud's gateway to a CCE cluster
 
 
+POLICY_CONTEXT = "the policy's context"
+"""What names the context of a kubeconfig, in errors, unless a command line does."""
+
+
 def from_kubeconfig(
     text: str,
     *,
@@ -62,7 +66,7 @@ def from_kubeconfig(
     allow_insecure_tls: bool = False,
     base_dir: Path | None = None,
     hosted: bool = False,
-    context_place: str = "the policy's context",
+    context_place: str = POLICY_CONTEXT,
 ) -> KubeCredential:
     """Return the credential of one context: the named one, otherwise current-context.
 

@@ -109,7 +109,7 @@ def _what_is_missing(
         if kind in folder.kinds | known or any(word in path.name.lower() for path in documents for word in words):
             continue
         if not weakens:
-            raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
+            raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
         folder.gap(
             MissingData(
                 kind=kind,
@@ -152,7 +152,7 @@ def _documents(directory: Path, manifest: Path) -> list[Path]:
         raise BadInput(
             str(directory),
             "holds no *.json or *.json.gz",
-            "save the cluster into it: kubectl get nodes,pods,… -A -o json",
+            f"save the cluster into it: outscaler capture {directory}",
         )
     return [p for p in found if p.name != "manifest.json"]
 

@@ -27,7 +27,7 @@ TYPE = "node.kubernetes.io/instance-type"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def member(name: str, provider_id: str, annotations: Mapping[str, str] | None = None, **labels: str) -> Json:
+def member(name: str, provider_id: str, annotations: Mapping[str, str] | None = None, /, **labels: str) -> Json:
     made = node(name, "", **labels)
     made["spec"]["providerID"] = provider_id
     made["metadata"]["annotations"] = dict(annotations or {})
