@@ -322,7 +322,9 @@ def test_files_unsaved_kind_is_a_gap_but_nodes_and_pods_are_required(tmp_path: P
         pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
         pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
         pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
-        pytest.param([_group(id="genral")], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"),
+        pytest.param(
+            [_group(id="genral", size=1)], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"
+        ),
         pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
         pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
         pytest.param(
@@ -390,7 +392,7 @@ def test_files_truncated_gzip_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("make", [lambda p: p / "absent", lambda p: p])
 def test_files_missing_or_empty_folder_error_says_what_to_do(tmp_path: Path, make: Any) -> None:
-    with pytest.raises(BadInput, match=r"kubectl|nodes\.json"):
+    with pytest.raises(BadInput, match=r"outscaler capture|nodes\.json"):
         _read(make(tmp_path))
 
 
