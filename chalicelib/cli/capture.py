@@ -62,7 +62,11 @@ def run(args: argparse.Namespace) -> int:
             "notRead": [{"kind": gap.kind, "place": gap.place, "detail": gap.detail} for gap in capture.missing],
         },
         lambda: [
-            Table(columns=("kind", "objects", "file"), rows=tuple((k, str(count), f) for k, count, f in rows)),
+            Table(
+                columns=("kind", "objects", "file"),
+                rows=tuple((k, str(count), f) for k, count, f in rows),
+                right=frozenset({1}),
+            ),
             _next_step(args.directory),
         ],
     )

@@ -2,8 +2,8 @@
 
 0    success
 1    a finding, where a flag requested it (--strict)
-3    `plan` could not read the node groups of a provider
 2    bad input: one line per mistake on standard error; also unreadable files, unreachable AWS or clusters
+3    `plan` could not read the node groups of a provider
 70   an internal error: one line; OUTSCALER_TRACEBACK=1 shows the traceback
 130  Ctrl-C, and 141 when the reader of the output closed the pipe; nothing is printed for both
 """
