@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     capture_folder.claim(args.directory)
     kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
     captured_at = format_time(time.time())
-    progress = Progress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
+    progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
     capture = read_lists(kube, args.namespace, progress)
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
@@ -84,7 +84,7 @@ def kubeconfig_of(environment: Mapping[str, str]) -> Path:
     return path
 
 
-class Progress:
+class CaptureProgress:
     """Prints one line per list. Nothing is printed for the first second, unless `at_once`.
 
     clock: seconds that never go back; write: prints a text.

@@ -52,12 +52,12 @@ class Capture(msgspec.Struct, frozen=True):
     missing: tuple[MissingData, ...]
 
 
-class _Served(msgspec.Struct, frozen=True):
+class _DiscoveredKind(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _ServedList(msgspec.Struct, frozen=True):
-    resources: tuple[_Served, ...] = ()
+class _DiscoveredList(msgspec.Struct, frozen=True):
+    resources: tuple[_DiscoveredKind, ...] = ()
 
 
 def read_lists(kube: KubeClient, namespace: str, progress: ReadProgress) -> Capture:
@@ -102,7 +102,7 @@ def _served(kube: KubeClient, prefix: str) -> frozenset[str] | None:
     """Return the plural names that a group version serves; None if discovery is refused or fails, and the lists are
     then requested all the same."""
     try:
-        return frozenset(each.name for each in kube.read(prefix, _ServedList).resources)
+        return frozenset(each.name for each in kube.read(prefix, _DiscoveredList).resources)
     except NotFound:
         return frozenset()
     except Unauthorized:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli.capture import Progress, kubeconfig_of
+from chalicelib.cli.capture import CaptureProgress, kubeconfig_of
 from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import parse_time
@@ -260,7 +260,7 @@ def test_progress_is_silent_for_a_second_unless_at_a_terminal() -> None:
         (False, ["nodes: 3\npods: 500 so far\n", "pods: 600\n"]),
     ):
         now, said = [0.0], list[str]()
-        progress = Progress(lambda now=now: now[0], said.append, at_once=at_once)  # type: ignore[misc]
+        progress = CaptureProgress(lambda now=now: now[0], said.append, at_once=at_once)  # type: ignore[misc]
         progress.complete("nodes", 3)
         progress.reading("pods", 250)
         now[0] = 1.5

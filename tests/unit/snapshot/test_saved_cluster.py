@@ -354,22 +354,6 @@ def test_files_manifest_may_assign_nodes_to_groups(tmp_path: Path, members: dict
     assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
 
 
-def test_files_group_without_a_size_has_that_of_its_member_nodes(tmp_path: Path) -> None:
-    snapshot = _read(_write(tmp_path, [_node(), _node("a-1")], [_group(), _group(id="empty")]))
-    assert {g.id: g.target for g in snapshot.groups} == {"a": 2, "empty": 0}
-
-
-def test_files_size_below_the_member_nodes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"nodeGroups\[0\]\.size: 1 is below the 2 nodes .* leave size out"):
-        _read(_write(tmp_path, [_node(), _node("a-1")], [_group(size=1)]))
-
-
-def test_files_missing_manifest_error_names_the_command_that_drafts_it(tmp_path: Path) -> None:
-    (_write(tmp_path, [_node()]) / "manifest.json").unlink()
-    with pytest.raises(BadInput, match=r"outscaler groups .* > .*manifest\.json"):
-        _read(tmp_path)
-
-
 def test_files_group_without_nodes_has_size_0(tmp_path: Path) -> None:
     snapshot = _read(_write(tmp_path, [_node()], [_group(), _group(id="empty", size=0)]))
     assert {g.id: g.target for g in snapshot.groups} == {"a": 1, "empty": 0}
