@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.kube.client import KubeClient, path_segment
-from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized, Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import MissingData
 from chalicelib.net.bounded_files import MOST_OBJECTS
@@ -116,7 +116,7 @@ def _listed(kube: KubeClient, resource: ListedResource, progress: ReadProgress) 
     for page in kube.list_pages(resource.path, query=resource.query):
         if page.first:
             items.clear()
-        items += (kept(resource.kind, raw) for raw in _raws(page.body))
+        items += (kept(resource.kind, raw) for raw in _raws(page.body, resource.path))
         progress.reading(resource.plural, len(items))
     return _captured(resource, items, progress)
 
@@ -134,8 +134,12 @@ def _captured(
     return CapturedList(resource, len(ordered), gzip.compress(text, _LEVEL, mtime=0))
 
 
-def _raws(body: bytes) -> Iterator[bytes]:
-    yield from map(bytes, msgspec.json.decode(body, type=_Items).items or ())
+def _raws(body: bytes, path: str) -> Iterator[bytes]:
+    try:
+        items = msgspec.json.decode(body, type=_Items).items or ()
+    except msgspec.ValidationError as error:  # complete JSON, but not a list of objects: another server answered
+        raise Unavailable(f"{path}: {error}") from error
+    yield from map(bytes, items)
 
 
 class _Items(msgspec.Struct):

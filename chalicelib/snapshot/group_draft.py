@@ -36,6 +36,13 @@ class _Source(msgspec.Struct, frozen=True):
     label: str = ""
 
 
+class _Everyone(msgspec.Struct, frozen=True):
+    """All nodes, and the number of nodes that have each label with each value."""
+
+    nodes: Sequence[Node]
+    labelled: Mapping[tuple[str, str], int]
+
+
 class Draft(msgspec.Struct, frozen=True):
     """manifest: the document that saved_cluster.groups reads; control_plane: number of nodes that are left out;
     listed: ids of groups that no label distinguishes, whose nodes are listed by name."""
@@ -49,6 +56,7 @@ def draft(nodes: Sequence[Node]) -> Draft:
     """Return the manifest of the groups of these nodes, sorted by id; never raises."""
     workers = [node for node in nodes if not _is_control_plane(node)]
     shared = Counter(pair for node in workers for pair in _own_labels(node).items())
+    everyone = _Everyone(nodes, Counter(pair for node in nodes for pair in node.labels.items()))
     members: dict[tuple[int, str], list[Node]] = {}
     for node in workers:
         members.setdefault(_group(node, shared), []).append(node)
@@ -57,13 +65,13 @@ def draft(nodes: Sequence[Node]) -> Draft:
     for (at, value), mine in sorted(members.items(), key=lambda item: item[1][0].name):
         name = _free(value if at < len(_SOURCES) else _type(mine[0]) or "nodes", taken)
         label = _SOURCES[at].label if at < len(_SOURCES) else ""
-        entries.append(_entry(name, {label: value} if label else {}, mine, nodes))
+        entries.append(_entry(name, {label: value} if label else {}, mine, everyone))
     entries.sort(key=lambda entry: str(entry["id"]))
     listed = tuple(entry["id"] for entry in entries if "nodes" in entry)
     return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed)
 
 
-def _entry(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: Sequence[Node]) -> dict[str, Any]:
+def _entry(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: _Everyone) -> dict[str, Any]:
     return {
         "id": name,
         "min": 0,
@@ -73,18 +81,18 @@ def _entry(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: 
     }
 
 
-def _selection(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: Sequence[Node]) -> dict[str, Any]:
+def _selection(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: _Everyone) -> dict[str, Any]:
     """Return how the manifest tells the members: nothing if their providerID names the group, otherwise by labels,
     otherwise by name. The first way is used that selects exactly these nodes."""
     wanted = {node.name for node in mine}
     common = _common(_own_labels(node) for node in mine)
+    alone = [key for key in common if everyone.labelled[key, common[key]] == len(mine)]
     ways: list[dict[str, str]] = [dict(label)] if label else [{}]
-    ways += [{key: common[key]} for key in _TYPES if key in common]
-    ways += [{key: value} for key, value in sorted(common.items())]
+    ways += [{key: common[key]} for key in (*(each for each in _TYPES if each in alone), *alone)][:1]
     ways += [common] if common else []
     for labels in ways:
         group = SavedGroup(id=name, nodeLabels=labels)
-        if {node.name for node in everyone if is_member(node, group)} == wanted:
+        if {node.name for node in everyone.nodes if is_member(node, group)} == wanted:
             return {"nodeLabels": labels} if labels else {}
     return {"nodes": sorted(wanted)}
 

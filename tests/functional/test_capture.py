@@ -222,6 +222,15 @@ def test_capture_of_an_object_nested_too_deeply_keeps_the_others(cluster: Served
     assert "b" in [each["metadata"]["name"] for each in listed(tmp_path / "capture", "namespaces.json.gz")]
 
 
+def test_capture_of_something_that_is_not_a_list_is_a_one_line_error(
+    cluster: Served, tmp_path: Path, capsys: Said
+) -> None:
+    body = b'{"metadata": {}, "items": {"a": 1}}'
+    cluster[0].faults.add(KubeFault("GET", "/api/v1/namespaces", status=200, body=body))
+    assert "/api/v1/namespaces: " in refused(capsys, tmp_path / "capture", cluster[1])
+    assert not (tmp_path / "capture").exists()
+
+
 def test_capture_prints_its_lists_as_json(cluster: Served, tmp_path: Path, capsys: Said) -> None:
     assert captured(tmp_path / "capture", cluster[1], "-o", "json") == 0
     answer = json.loads(capsys.readouterr().out)
