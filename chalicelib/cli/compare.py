@@ -80,7 +80,12 @@ def as_blocks(pair: Pair) -> list[Block]:
     said: list[Block] = [plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []
     return [
         *said,
-        f"Cluster {pair.plans[0].cluster} at {format_time(pair.case.now)}: two plans.",
+        "\n".join(
+            [
+                *plan_output.headline(pair.plans[0]),
+                f"Cluster {pair.plans[0].cluster} at {format_time(pair.case.now)}: two plans.",
+            ]
+        ),
         Table(("", "first", "second"), tuple(totals), title="In all", right=frozenset({1, 2})),
         Table(("group", "first", "second"), tuple(groups), title="Node groups", empty="neither changes a group"),
         Table(

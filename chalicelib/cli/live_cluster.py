@@ -32,6 +32,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
     BadInput."""
     from chalicelib.kube.connect import connect
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.horizontal_node_autoscaler import obeyed
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
@@ -43,7 +44,10 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> KubeClient:
-        return connect(access, read_secret, clock=time.time, files=True, plugins=plugin_logins(time.time))
+        by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
+        place = "--context" if by_line else POLICY_CONTEXT
+        logins = plugin_logins(time.time)
+        return connect(access, read_secret, clock=time.time, files=True, context_place=place, plugins=logins)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -71,6 +75,15 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         namespace=policy.options.namespace,
         rules=obeyed(policy),
     )
+
+
+def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
+    """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
+    BadInput."""
+    from chalicelib.kube.connect import connect
+
+    access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
+    return connect(access, secret_files(()), clock=time.time, files=True, context_place="--context")
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:

@@ -3,6 +3,7 @@
 0    success
 1    a finding, where a flag requested it (--strict)
 2    bad input: one line per mistake on standard error; also unreadable files, unreachable AWS or clusters
+3    `plan` could not read the node groups of a provider
 70   an internal error: one line; OUTSCALER_TRACEBACK=1 shows the traceback
 130  Ctrl-C, and 141 when the reader of the output closed the pipe; nothing is printed for both
 """
@@ -44,6 +45,8 @@ COMMANDS = (
     Command(
         "explain", "chalicelib.cli.explain", "the decision about one pod, node or group, and its reason; never writes"
     ),
+    Command("capture", "chalicelib.cli.capture", "save a live cluster as files for plan; never writes to it"),
+    Command("groups", "chalicelib.cli.groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
     Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),

@@ -48,9 +48,12 @@ class PlannedCase(msgspec.Struct, frozen=True):
     timings: dict[str, float]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the input arguments and the what-if arguments."""
+def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False) -> None:
+    """Add the input arguments and the what-if arguments. folder: whether a positional `folder` may replace
+    --snapshot."""
     source = parser.add_mutually_exclusive_group(required=True)
+    if folder:
+        source.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
@@ -181,6 +184,7 @@ def _duration(text: str | None) -> float | None:
 
 
 def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
     from chalicelib.snapshot import saved_cluster
 
     if args.snapshot is not None:
@@ -192,7 +196,8 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
             namespace=policy.options.namespace,
         )
         if policy.scale_up.horizontal_node_autoscalers is False:
-            snapshot = msgspec.structs.replace(snapshot, rule_objects=())
+            read = tuple(gap for gap in snapshot.gaps if gap.kind != RULE_OBJECT)
+            snapshot = msgspec.structs.replace(snapshot, rule_objects=(), gaps=read)
     else:
         snapshot = live(args, policy, now)
         if args.node_groups is None:  # the providers have applied the policy's bounds already

@@ -2,7 +2,7 @@
 
 Reason codes are combined with their sentences only here. Keys of the JSON are only ever added: `plan`, `cluster`, `at`,
 `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, `rules`, `headroom`, and `details` with the numbers
-were added to the original ones.
+were added to the original ones, as was `unreadProviders`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from chalicelib.cli.placements import some
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
@@ -64,6 +65,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "groups": [_group(verdict) for verdict in plan.groups],
         **rule_output.as_data(plan),
         "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
+        "unreadProviders": unread_providers(plan),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
@@ -144,8 +146,26 @@ def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]
     return Table(columns=columns, rows=tuple(rows), title=title)
 
 
+def unread_providers(plan: Plan) -> list[str]:
+    """Return the names of providers none of whose node groups could be read, sorted."""
+    prefix = "provider/"
+    return sorted(
+        {
+            gap.kind.removeprefix(prefix)
+            for gap in plan.gaps
+            if gap.kind.startswith(prefix) and ALL_GROUPS_OF_PROVIDER in gap.affected_decisions
+        }
+    )
+
+
+def headline(plan: Plan) -> list[str]:
+    """Return the line about providers that could not be read, which precedes everything; none if all were read."""
+    unread = unread_providers(plan)
+    return [f"{len(unread)} provider{_s(len(unread))} could not be read: {', '.join(unread)}."] if unread else []
+
+
 def summary(plan: Plan, timings: dict[str, float]) -> str:
-    """Return the plan in one paragraph."""
+    """Return the plan in one paragraph. It starts with the providers that could not be read."""
     health, asked = plan.health, sum(len(s.pods) for s in plan.scale_ups)
     new = sum(s.to_size - s.from_size for s in plan.scale_ups)
     left = sum(len(v.pods) for v in plan.unschedulable)
@@ -155,6 +175,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     unwell = "" if health.healthy else " UNHEALTHY,"
     unseen = sum(len(i.pods) for i in plan.ignored)
     parts = [
+        *headline(plan),
         (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},{unwell} {pending} pending pod{_s(pending)}."),
         (
             f"Scale up by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 from chalicelib.aws import secrets_manager
 from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, KubeClient
 from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
-from chalicelib.kube.kubeconfig import Plugin, from_kubeconfig
+from chalicelib.kube.kubeconfig import POLICY_CONTEXT, Plugin, from_kubeconfig
 from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
@@ -50,19 +50,21 @@ def connect(
     hosted: bool = False,
     files: bool = False,
     plugins: PluginLogins | None = None,
+    context_place: str = POLICY_CONTEXT,
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache. dial:
     opens the connection to the server; the emulation has one without a network. hosted: for a function, which connects
     to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
-    may be a local file, which only a command may permit. plugins: makes the login of a local file whose
-    user has an exec plugin or an auth provider, which only a command may run.
+    may be a local file, which only a command may permit. context_place: what names the file's context, for errors.
+    plugins: makes the login of a local file whose user has an exec plugin or an auth provider, which only a command may
+    run.
     Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
-    login = _login(access, read_secret, clock, plugins, hosted=hosted)
+    login = _login(access, read_secret, clock, context_place, plugins, hosted=hosted)
     return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
@@ -70,6 +72,7 @@ def _login(
     access: KubernetesAccess,
     read_secret: Callable[[str], str],
     clock: Callable[[], float],
+    context_place: str,
     plugins: PluginLogins | None,
     *,
     hosted: bool,
@@ -90,8 +93,8 @@ def _login(
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
         if plugins is not None:
-            return plugins(lambda plugin: _from_file(access, plugin, hosted=hosted))
-        return KubeconfigLogin(lambda _fresh: _from_file(access, None, hosted=hosted))
+            return plugins(lambda plugin: _from_file(access, context_place, plugin, hosted=hosted))
+        return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, None, hosted=hosted))
     return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
 
@@ -108,7 +111,7 @@ def _from_secret(
     )
 
 
-def _from_file(access: KubernetesAccess, plugin: Plugin | None, *, hosted: bool) -> KubeCredential:
+def _from_file(access: KubernetesAccess, context_place: str, plugin: Plugin | None, *, hosted: bool) -> KubeCredential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
@@ -125,6 +128,7 @@ def _from_file(access: KubernetesAccess, plugin: Plugin | None, *, hosted: bool)
         base_dir=path.resolve().parent,
         hosted=hosted,
         plugin=plugin,
+        context_place=context_place,
     )
 
 

@@ -82,6 +82,10 @@ _HEADER_EXTENSION = "outscaler.dev/token-header"
 _KNOWN_HEADERS = ("X-Auth-Token",)  # of Huawei Cloud's gateway to a CCE cluster
 
 
+POLICY_CONTEXT = "the policy's context"
+"""What names the context of a kubeconfig, in errors, unless a command line does."""
+
+
 def from_kubeconfig(
     text: str,
     *,
@@ -91,16 +95,18 @@ def from_kubeconfig(
     base_dir: Path | None = None,
     hosted: bool = False,
     plugin: Plugin | None = None,
+    context_place: str = POLICY_CONTEXT,
 ) -> KubeCredential:
     """Return the credential of one context: the named one, otherwise current-context.
 
     place: where the text comes from, for errors (`kubeconfig secret NAME`). base_dir: directory for relative paths;
     None forbids files. hosted: it is for a function, which connects to no loopback address. plugin: obtains the
-    credential of a user with an exec plugin or auth provider; None refuses such users, as a function must. Raises
-    BadInput, which names the field and never quotes a value that may be secret.
+    credential of a user with an exec plugin or auth provider; None refuses such users, as a function must.
+    context_place: what names the context, for errors. Raises BadInput, which names the field and never quotes a value
+    that may be secret.
     """
     document = _document(text, place)
-    at, chosen = _context(document, context, place)
+    at, chosen = _context(document, context, place, context_place)
     cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
     user_name = _text(chosen, "user", at, required=False)
     user_at = f"{at}.user"
@@ -168,9 +174,9 @@ def _parsed(text: str) -> object:
     return parsed(text)
 
 
-def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str, Mapping[str, Any]]:
+def _context(document: Mapping[str, Any], wanted: str, place: str, wanted_at: str) -> tuple[str, Mapping[str, Any]]:
     name = wanted or _text(document, "current-context", place, required=False)
-    asked_at = "the policy's context" if wanted else f"{place}: current-context"
+    asked_at = wanted_at if wanted else f"{place}: current-context"
     if not name:
         known = ", ".join(_names(document, "contexts")) or "none"
         raise BadInput(asked_at, "names no context", f"name one of the contexts: {known}")

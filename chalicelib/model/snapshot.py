@@ -14,6 +14,9 @@ from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.selector import Selector
 from chalicelib.model.storage import Storage
 
+ALL_GROUPS_OF_PROVIDER = "all node groups of this provider"
+"""In MissingData.affected_decisions of a provider: none of its node groups could be read."""
+
 
 class MissingData(msgspec.Struct, frozen=True, omit_defaults=True, rename={"affected_decisions": "weakens"}):
     """Data that could not be read. weakens: the verdicts that are less certain without it.

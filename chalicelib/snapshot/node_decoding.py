@@ -5,10 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.node import Condition, Node, Taint
+from chalicelib.model.node import SCALE_DOWN_DISABLED, Condition, Node, Taint
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
 from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.timestamps import parse_time
 from chalicelib.snapshot import api_types
+
+OWNER_KIND = "cluster.x-k8s.io/owner-kind"
+OWNER_NAME = "cluster.x-k8s.io/owner-name"
+OWNER_NAMESPACE = "cluster.x-k8s.io/cluster-namespace"
+NODE_ANNOTATIONS = (
+    SCALE_DOWN_DISABLED,
+    OPERATION_ANNOTATION,
+    CORDONED_ANNOTATION,
+    OWNER_KIND,
+    OWNER_NAME,
+    OWNER_NAMESPACE,
+)
+"""Annotations of a node that a plan of a saved cluster, or a draft of its node groups, reads. Providers of a live
+cluster read more."""
 
 
 def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:

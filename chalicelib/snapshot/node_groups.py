@@ -12,7 +12,7 @@ from itertools import islice
 from chalicelib.model.errors import MALFORMED, published_name
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import MissingData
+from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
 from chalicelib.plan.state.node_identity import contested, some
 from chalicelib.providers.base import Provider
 from chalicelib.providers.errors import ProviderError
@@ -36,7 +36,7 @@ def read_node_groups(
                 MissingData(
                     kind=f"provider/{provider.name}",
                     detail=f"{error.error_class}: {error.message}",
-                    affected_decisions=("all node groups of this provider",),
+                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
                 )
             )
             continue
@@ -45,7 +45,7 @@ def read_node_groups(
             gaps.append(
                 MissingData(
                     kind=f"provider/{provider.name}",
-                    affected_decisions=("all node groups of this provider",),
+                    affected_decisions=(ALL_GROUPS_OF_PROVIDER,),
                     detail=f"an answer could not be understood: {published_name(error)}: {str(error)[:_SHOWN]}",
                 )
             )

@@ -20,7 +20,7 @@ from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
-from chalicelib.snapshot import api_types
+from chalicelib.snapshot import api_types, capture_folder
 from chalicelib.snapshot.node_decoding import node_from_wire
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder
 from chalicelib.snapshot.storage import NAMESPACE
@@ -46,7 +46,9 @@ _CLAIMED = (
 _PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 
 
-class _SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
+class SavedGroup(msgspec.Struct, forbid_unknown_fields=True):
+    """A node group of a manifest. nodes: names of its members; nodeLabels: labels of its members."""
+
     id: str
     min: int = 0
     max: int = 0
@@ -72,19 +74,42 @@ def read(
     manifest = node_groups or directory / "manifest.json"
     folder = SnapshotBuilder(namespace)
     documents = _documents(directory, manifest)
+    gaps = capture_folder.missing(directory)
     for path in documents:
         folder.add_page(_load(path), path.name)
-    _what_is_missing(folder, directory, documents)
+    for gap in gaps:
+        folder.gap(gap)
+    _what_is_missing(folder, directory, documents, frozenset(gap.kind for gap in gaps))
     return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
 
 
-def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequence[Path]) -> None:
-    """Require that nodes and pods were saved, even if there are none; any other missing kind is a gap."""
+def read_nodes(directory: Path) -> tuple[Node, ...]:
+    """Return the nodes saved in a directory, sorted by name; raises BadInput naming the file and place.
+
+    Files whose names contain `node` are read first, and the others only if these hold none.
+    """
+    capture_folder.missing(directory)  # refuses an incomplete capture
+    folder = SnapshotBuilder(NAMESPACE)
+    documents = sorted(_documents(directory, directory / "manifest.json"), key=lambda path: "node" not in path.name)
+    for path in documents:
+        if "node" not in path.name and folder.nodes:
+            break
+        folder.add_page(_load(path), path.name)
+    if "Node" not in folder.kinds:
+        raise BadInput(str(directory), "holds no Node", f"save the cluster into it: outscaler capture {directory}")
+    return folder.nodes
+
+
+def _what_is_missing(
+    folder: SnapshotBuilder, directory: Path, documents: Sequence[Path], known: frozenset[str]
+) -> None:
+    """Require that nodes and pods were saved, even if there are none; any other missing kind is a gap. known: kinds
+    that the capture itself reports."""
     for kind, words, weakens in KINDS:
-        if kind in folder.kinds or any(word in path.name.lower() for path in documents for word in words):
+        if kind in folder.kinds | known or any(word in path.name.lower() for path in documents for word in words):
             continue
         if not weakens:
-            raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
+            raise BadInput(str(directory), f"holds no {kind}", "save them too: outscaler capture DIR")
         folder.gap(
             MissingData(
                 kind=kind,
@@ -92,16 +117,17 @@ def _what_is_missing(folder: SnapshotBuilder, directory: Path, documents: Sequen
                 affected_decisions=weakens,
             )
         )
-    _what_claims_need(folder, documents)
+    _what_claims_need(folder, documents, known)
 
 
-def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path]) -> None:
+def _what_claims_need(folder: SnapshotBuilder, documents: Sequence[Path], known: frozenset[str]) -> None:
     """Add one gap for all storage kinds that were not saved, if any pod has a volume claim; otherwise they do not
     matter."""
     absent = [
         kind
         for kind, words in _CLAIMED
-        if kind not in folder.kinds and not any(word in path.name.lower() for path in documents for word in words)
+        if kind not in folder.kinds | known
+        and not any(word in path.name.lower() for path in documents for word in words)
     ]
     if absent and folder.claims:
         kinds = " or ".join(absent)
@@ -126,7 +152,7 @@ def _documents(directory: Path, manifest: Path) -> list[Path]:
         raise BadInput(
             str(directory),
             "holds no *.json or *.json.gz",
-            "save the cluster into it: kubectl get nodes,pods,… -A -o json",
+            f"save the cluster into it: outscaler capture {directory}",
         )
     return [p for p in found if p.name != "manifest.json"]
 
@@ -182,7 +208,7 @@ def group_of(node: Node) -> str:
     return rest.partition("/")[0] if scheme else ""
 
 
-def _is_member(node: Node, group: _SavedGroup) -> bool:
+def is_member(node: Node, group: SavedGroup) -> bool:
     """Return whether a node belongs to a group, by the manifest's data on the group's nodes, otherwise by the node's
     own providerID."""
     if group.nodes or group.nodeLabels:
@@ -201,7 +227,7 @@ def _template(item: api_types.ApiNode) -> Node:
 
 def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
     try:
-        spec = msgspec.json.decode(raw, type=_SavedGroup)
+        spec = msgspec.json.decode(raw, type=SavedGroup)
     except msgspec.ValidationError as error:
         raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
     if spec.provider not in _PROVIDERS:
@@ -213,7 +239,7 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
     if spec.price < 0:
         raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
-    mine = [node for nodes in members.values() for node in nodes if _is_member(node, spec)]
+    mine = [node for nodes in members.values() for node in nodes if is_member(node, spec)]
     machines = len({node.provider_id or f"node {node.name}" for node in mine})  # two Nodes may claim one machine
     size = machines if spec.size is None else spec.size
     if size < 0 or (size > 0 and not mine):

@@ -373,6 +373,12 @@ _ONE: dict[str, msgspec.json.Decoder[Any]] = {
 }
 
 
+def wire_type(kind: str) -> type[Any]:
+    """Return the API type of a kind; raises KeyError for a kind that is not read."""
+    found: type[Any] = _ONE[kind].type
+    return found
+
+
 def _kind_of(raw: msgspec.Raw) -> str:
     """Return the kind that an item names, `_FOREIGN` if it is not the built-in one, "" if it names none."""
     try:

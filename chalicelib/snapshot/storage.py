@@ -257,6 +257,11 @@ _DISKS = {
     "vsphereVolume": ("volumePath",),
     "portworxVolume": ("volumeID",),
 }
+VOLUME_FIELDS = frozenset(
+    {"claimName", "driver", "medium", "monitors", "readOnly"}
+    | {key.partition("=")[0] for keys in _DISKS.values() for key in keys}
+)
+"""Fields of a volume's source that pod_volume reads, in addition to the template of an ephemeral claim."""
 
 
 def pod_volume(raw: Mapping[str, Any]) -> Volume:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chalicelib.cli.main import main
+from tests.functional.saved_cluster import shop
 from tests.reference_data import SHARED, needs_shared
 
 BUSY, QUIET = SHARED / "data" / "captures" / "shop-busy", SHARED / "data" / "captures" / "shop-quiet"
@@ -189,6 +190,10 @@ def test_plan_table_is_readable(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param(["plan"], "--snapshot", id="no-source"),
         pytest.param(["plan", "--snapshot", "/no/such/place"], "/no/such/place", id="no-folder"),
+        pytest.param(["plan", "/no/such/place"], "/no/such/place", id="no-positional-folder"),
+        pytest.param(["plan", ".", "--snapshot", "."], "not allowed with argument", id="two-folders"),
+        pytest.param(["plan", ".", "--kubeconfig", "k"], "not allowed with argument", id="folder-and-cluster"),
+        pytest.param(["plan", ".", "--context", "k"], "--context: belongs to --kubeconfig", id="folder-and-context"),
         pytest.param(["plan", "--snapshot", ".", "--now", "noon"], "--now", id="no-time"),
         pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotal"], "NAME=VALUE", id="option-without-value"),
         pytest.param(["plan", "--snapshot", ".", "--option", "maxNodesTotl=3"], "maxNodesTotal", id="unknown-option"),
@@ -218,3 +223,17 @@ def test_truncated_snapshot_file_is_an_error_and_not_half_a_plan(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "pods.json" in captured.err
+
+
+def test_plan_of_a_folder_is_the_plan_of_its_snapshot(plan: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    folder = shop(tmp_path / "shop")
+    assert {**plan(folder), "timings": {}} == {**plan("--snapshot", folder), "timings": {}}
+    assert plan("--option", "maxNodesTotal=2", folder)["cluster"] == "shop"
+
+
+def test_strict_plan_with_missing_data_exits_with_1(tmp_path: Path) -> None:
+    folder = shop(tmp_path / "shop")
+    assert main(["plan", str(folder)]) == 0
+    (folder / "pdbs.json").unlink()
+    assert main(["plan", str(folder)]) == 0
+    assert main(["plan", str(folder), "--strict"]) == 1

@@ -51,11 +51,11 @@ def policy(folder: Path, access: str, clusterapi: str) -> str:
     return str(path)
 
 
-def planned(capsys: Said, *arguments: str) -> dict[str, Any]:
+def planned(capsys: Said, *arguments: str, expected: int = 0) -> dict[str, Any]:
     capsys.readouterr()
     code = main(["plan", *arguments, "-o", "json"])
     said = capsys.readouterr()
-    assert code == 0, said.err
+    assert code == expected, said.err
     answer: dict[str, Any] = json.loads(said.out)
     return answer
 
@@ -118,7 +118,8 @@ def test_cluster_that_manages_itself_needs_one_kubeconfig(
 def test_management_secret_is_not_read_and_missing_data_names_the_option(
     access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
 ) -> None:
-    answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", policy(tmp_path, access, clusterapi))
+    document = policy(tmp_path, access, clusterapi)
+    answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", document, expected=3)
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
     assert "secret m: is not read from here" in gap["detail"]
     assert "--management-kubeconfig" in gap["detail"]
@@ -166,9 +167,8 @@ def test_management_kubeconfig_without_a_cluster_name_is_missing_data(
     files: Files, tmp_path: Path, capsys: Said
 ) -> None:
     document = policy(tmp_path, "{kubeconfigSecret: k}", "{}")
-    answer = planned(
-        capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"], "--policy", document
-    )
+    arguments = ("--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"], "--policy", document)
+    answer = planned(capsys, *arguments, expected=3)
     assert answer["groups"] == []
     [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
     assert "providers.clusterapi.clusterName: is missing" in gap["detail"]

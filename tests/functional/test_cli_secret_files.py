@@ -67,7 +67,7 @@ def test_groups_are_read_with_the_key_from_the_file(files: dict[str, str], capsy
 
 
 def test_missing_secret_file_is_missing_data_that_names_the_option(files: dict[str, str], capsys: Said) -> None:
-    assert _plan(files) == 0
+    assert _plan(files) == 3
     [gap] = json.loads(capsys.readouterr().out)["gaps"]
     assert f"--secret {SECRET_NAME}=FILE" in gap["detail"]
 
@@ -83,6 +83,29 @@ def test_invalid_secret_file_argument_is_rejected_with_one_line(
 
 
 def test_nonexistent_secret_file_is_missing_data(files: dict[str, str], capsys: Said) -> None:
-    assert _plan(files, "--secret", f"{SECRET_NAME}=/nowhere") == 0
+    assert _plan(files, "--secret", f"{SECRET_NAME}=/nowhere") == 3
     [gap] = json.loads(capsys.readouterr().out)["gaps"]
     assert "cannot be read" in gap["detail"]
+
+
+def test_plan_without_a_provider_says_so_first_and_exits_with_3(files: dict[str, str], capsys: Said) -> None:
+    command = ["plan", "--kubeconfig", files["kubeconfig"], "--policy", files["policy"]]
+    assert main(command) == 3
+    assert capsys.readouterr().out.startswith("1 provider could not be read: alicloud.\nCluster ")
+    assert main([*command, "--compare-option", "expander=least-nodes"]) == 3
+    assert capsys.readouterr().out.startswith("1 provider could not be read: alicloud.\nCluster ")
+    assert main([*command, "--strict"]) == 1
+    capsys.readouterr()
+    assert _plan(files) == 3
+    assert json.loads(capsys.readouterr().out)["unreadProviders"] == ["alicloud"]
+
+
+def test_plan_with_every_provider_has_no_unread_ones(files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files, "--secret", f"{SECRET_NAME}={files['key']}", "--strict") == 0
+    assert json.loads(capsys.readouterr().out)["unreadProviders"] == []
+
+
+def test_unknown_context_is_the_command_lines_and_not_the_policys(files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files, "--context", "nope") == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("--context: 'nope' is not among contexts; contexts of ")

@@ -1,0 +1,119 @@
+"""`outscaler capture DIR`: saves a live cluster as files for `outscaler plan DIR`; it only reads the cluster.
+
+`kubectl get -o json` would do, but it fails for a kind that the server does not know, and its output contains
+environment variables. This command saves only what a plan reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.tables import Table
+from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import format_time
+
+_SILENT = 1.0  # seconds without a message, if standard error is not a terminal
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the folder and the cluster's kubeconfig."""
+    parser.add_argument("directory", metavar="DIR", type=Path, help="a new folder, or the folder of an older capture")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="the cluster (default: $KUBECONFIG, otherwise ~/.kube/config)"
+    )
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument(
+        "--namespace",
+        default="kube-system",
+        help="the namespace of the priority expander's ConfigMap, as options.namespace (default: kube-system)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read the cluster and write the folder; raises BadInput, ClusterError, OSError."""
+    from chalicelib.cli.live_cluster import connected_by_file
+    from chalicelib.snapshot import capture_folder
+    from chalicelib.snapshot.capture_lists import EVERYTHING, read_lists
+
+    capture_folder.claim(args.directory)
+    kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
+    captured_at = format_time(time.time())
+    progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
+    capture = read_lists(kube, args.namespace, progress)
+    for gap in capture.missing:
+        warn(f"{gap.place}: not captured: {gap.detail}")
+    files = {f"{each.resource.plural}.json.gz": each.packed for each in capture.lists}
+    files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
+    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING)
+    capture_folder.write(args.directory, files, stale, capture.missing)
+    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in capture.lists]
+    emit(
+        args.output,
+        {
+            "directory": str(args.directory),
+            "capturedAt": captured_at,
+            "lists": [{"kind": kind, "objects": count, "file": file} for kind, count, file in rows],
+            "notRead": [{"kind": gap.kind, "place": gap.place, "detail": gap.detail} for gap in capture.missing],
+        },
+        lambda: [
+            Table(
+                columns=("kind", "objects", "file"),
+                rows=tuple((k, str(count), f) for k, count, f in rows),
+                right=frozenset({1}),
+            ),
+            _next_step(args.directory),
+        ],
+    )
+    return 0
+
+
+def kubeconfig_of(environment: Mapping[str, str]) -> Path:
+    """Return the kubeconfig that kubectl would use. Raises BadInput if there is none, or more than one."""
+    named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if len(named) > 1:
+        raise BadInput("KUBECONFIG", f"names {len(named)} files", "name one of them: --kubeconfig FILE")
+    path = Path(named[0]) if named else Path.home() / ".kube" / "config"
+    if not path.exists():
+        raise BadInput(str(path), "does not exist", "name the cluster's kubeconfig: --kubeconfig FILE")
+    return path
+
+
+class CaptureProgress:
+    """Prints one line per list. Nothing is printed for the first second, unless `at_once`.
+
+    clock: seconds that never go back; write: prints a text.
+    """
+
+    def __init__(self, clock: Callable[[], float], write: Callable[[str], object], *, at_once: bool) -> None:
+        self._clock, self._write = clock, write
+        self._last = clock()
+        self._open = at_once
+        self._held: list[str] = []
+
+    def reading(self, plural: str, count: int) -> None:
+        """Report how many objects of a list are read so far, at most once per second."""
+        if self._clock() - self._last >= _SILENT:
+            self._print(f"{plural}: {count} so far\n")
+
+    def complete(self, plural: str, count: int) -> None:
+        """Report a complete list."""
+        self._held.append(f"{plural}: {count}\n")
+        if self._open or self._clock() - self._last >= _SILENT:
+            self._print("")
+
+    def _print(self, more: str) -> None:
+        self._open, self._last = True, self._clock()
+        self._write("".join(self._held) + more)
+        self._held.clear()
+
+
+def _next_step(directory: Path) -> str:
+    if (directory / "manifest.json").exists():
+        return f"Next: outscaler plan {directory}"
+    return f"Next: outscaler groups {directory} > {directory}/manifest.json, then outscaler plan {directory}"
