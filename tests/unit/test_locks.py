@@ -136,7 +136,8 @@ def test_locks_pip_requires_hashes_wherever_it_installs() -> None:
 def test_locks_editable_installation_needs_only_locked_packages() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert {"version", "dependencies"} == set(project["project"]["dynamic"])
-    assert project["tool"]["setuptools"]["dynamic"]["dependencies"] == {"file": ["requirements.in", "requirements-cli.in"]}
+    sources = project["tool"]["setuptools"]["dynamic"]["dependencies"]
+    assert sources == {"file": ["requirements.in", "requirements-cli.in"]}
     recipe = (ROOT / "Makefile").read_text()
     assert [line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line] == []
     locked = {pin.name for pin in pins((ROOT / LOCKS[1]).read_text())}

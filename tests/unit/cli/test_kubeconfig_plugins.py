@@ -27,7 +27,7 @@ NOW = 1_795_000_000.0
 API = "client.authentication.k8s.io/v1"
 
 
-class Plugin:
+class ScriptedPlugin:
     """A plugin as a shell script, which counts its runs in a file and prints numbered tokens."""
 
     def __init__(self, folder: Path, script: str) -> None:
@@ -44,7 +44,7 @@ def answer(**status: Any) -> str:
     return "cat <<END\n" + json.dumps({"apiVersion": API, "kind": "ExecCredential", "status": status}) + "\nEND"
 
 
-def login(folder: Path, clock: Callable[[], float] = lambda: NOW, **user: Any) -> CredentialProvider:
+def login(folder: Path, user: dict[str, Any], clock: Callable[[], float] = lambda: NOW) -> CredentialProvider:
     path = folder / "kubeconfig"
     path.write_text(json.dumps(kubeconfig(user=user)))
     made: list[CredentialProvider] = []
@@ -57,29 +57,29 @@ def login(folder: Path, clock: Callable[[], float] = lambda: NOW, **user: Any) -
     return made[0]
 
 
-def exec_user(plugin: Plugin, **settings: Any) -> dict[str, Any]:
+def exec_user(plugin: ScriptedPlugin, **settings: Any) -> dict[str, Any]:
     return {"exec": {"apiVersion": API, "command": str(plugin.path), "interactiveMode": "Never", **settings}}
 
 
 def test_exec_plugin_runs_once_and_again_before_its_token_ends(tmp_path: Path) -> None:
     ends = datetime.fromtimestamp(NOW + 600, UTC).isoformat().replace("+00:00", "Z")
-    plugin, now = Plugin(tmp_path, answer(token="token-$N", expirationTimestamp=ends)), [NOW]
-    made = login(tmp_path, lambda: now[0], **exec_user(plugin))
+    plugin, now = ScriptedPlugin(tmp_path, answer(token="token-$N", expirationTimestamp=ends)), [NOW]
+    made = login(tmp_path, exec_user(plugin), lambda: now[0])
     assert [made.current().token.reveal() for _ in range(3)] == ["token-1"] * 3
     now[0] = NOW + 600 - EARLY
     assert made.current().token.reveal() == "token-2"
 
 
 def test_exec_plugin_runs_again_after_the_cluster_refused_its_token(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path, answer(token="token-$N"))
-    made = login(tmp_path, **exec_user(plugin))
+    plugin = ScriptedPlugin(tmp_path, answer(token="token-$N"))
+    made = login(tmp_path, exec_user(plugin))
     made.renew()
     assert (made.current().token.reveal(), plugin.runs) == ("token-2", 2)
 
 
 def test_exec_plugin_gets_the_arguments_and_variables_of_the_kubeconfig(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path, answer(token="$1-$STAGE"))
-    made = login(tmp_path, **exec_user(plugin, args=["prod"], env=[{"name": "STAGE", "value": "eu"}]))
+    plugin = ScriptedPlugin(tmp_path, answer(token="$1-$STAGE"))
+    made = login(tmp_path, exec_user(plugin, args=["prod"], env=[{"name": "STAGE", "value": "eu"}]))
     assert made.current().token.reveal() == "prod-eu"
 
 
@@ -95,7 +95,7 @@ def test_exec_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
             }
         )
     )
-    made = login(tmp_path, **exec_user(Plugin(tmp_path, f"cat {tmp_path}/status"))).current()
+    made = login(tmp_path, exec_user(ScriptedPlugin(tmp_path, f"cat {tmp_path}/status"))).current()
     assert (made.certificate, made.key.reveal()) == (certificate, key.decode())
 
 
@@ -115,7 +115,7 @@ def test_failing_exec_plugin_is_a_one_line_error_with_its_message(
 ) -> None:
     folder = tmp_path_factory.mktemp("plugin")
     with pytest.raises(BadInput) as raised:
-        login(folder, **exec_user(Plugin(folder, script)))
+        login(folder, exec_user(ScriptedPlugin(folder, script)))
     assert says in str(raised.value)
     assert "users[0].user.exec" in raised.value.place
     assert "\n" not in str(raised.value)
@@ -124,14 +124,14 @@ def test_failing_exec_plugin_is_a_one_line_error_with_its_message(
 def test_missing_exec_plugin_error_shows_the_install_hint(tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": API, "command": "no-such-login", "installHint": "install it from\nthe portal"}}
     with pytest.raises(BadInput, match=r"no-such-login cannot be run: .*; install it from the portal"):
-        login(tmp_path, **user)
+        login(tmp_path, user)
 
 
 def test_token_of_an_oidc_provider_is_used_while_it_is_valid(tmp_path: Path) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": 4_000_000_000}).encode()).decode().rstrip("=")
     token = f"e30.{claims}.c2ln"
     provider = {"name": "oidc", "config": {"id-token": token, "client-id": "c", "idp-issuer-url": "https://id.invalid"}}
-    made = login(tmp_path, **{"auth-provider": provider})
+    made = login(tmp_path, {"auth-provider": provider})
     assert made.current().token.reveal() == token
 
 
