@@ -17,7 +17,7 @@ from chalicelib.cli.placements import some
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, UnschedulablePods
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER
+from chalicelib.model.snapshot import ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER
 from chalicelib.model.timestamps import format_time
 from chalicelib.reasons.text import sentence, text
 
@@ -65,7 +65,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "groups": [_group(verdict) for verdict in plan.groups],
         **rule_output.as_data(plan),
         "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
-        "unreadProviders": unread_providers(plan),
+        **({"unreadProviders": unread} if (unread := unread_providers(plan)) else {}),
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
@@ -153,7 +153,8 @@ def unread_providers(plan: Plan) -> list[str]:
         {
             gap.kind.removeprefix(prefix)
             for gap in plan.gaps
-            if gap.kind.startswith(prefix) and ALL_GROUPS_OF_PROVIDER in gap.affected_decisions
+            if gap.kind.startswith(prefix)
+            and not {ALL_CAPI_GROUPS, ALL_GROUPS_OF_PROVIDER}.isdisjoint(gap.affected_decisions)
         }
     )
 

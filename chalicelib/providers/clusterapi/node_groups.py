@@ -16,7 +16,7 @@ from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.snapshot import ALL_GROUPS_OF_PROVIDER, MissingData
+from chalicelib.model.snapshot import ALL_CAPI_GROUPS, MissingData
 from chalicelib.providers.clusterapi.annotations import PAUSED
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.bounds import CapiBounds, read_bounds
@@ -92,7 +92,7 @@ def make_groups(
     found = own_cluster(nodes, settings.specs, clusters, settings.keys, state)
     own = found.cluster
     if isinstance(own, Doubt):
-        doubt = MissingData(f"provider/{PROVIDER}", own.problem, affected_decisions=(ALL_GROUPS_OF_PROVIDER,))
+        doubt = MissingData(f"provider/{PROVIDER}", own.problem, affected_decisions=(ALL_CAPI_GROUPS,))
         return Observed((), (doubt, *state.gaps))
     free, doubtful = _by_name(
         (kind, each)
