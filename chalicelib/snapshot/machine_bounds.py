@@ -22,6 +22,7 @@ from chalicelib.snapshot.live_cluster import ListedResource
 
 KEYS = CapiAnnotations()
 KINDS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
+_DAMAGED: tuple[type[Exception], ...] = (EOFError, zlib.error, *MALFORMED)
 FILES = frozenset(f"{plural}.json.gz" for plural in KINDS.values())
 
 
@@ -79,7 +80,7 @@ def saved_bounds(folder: Path) -> dict[str, tuple[int, int]]:
             continue
         try:
             items = msgspec.json.decode(content(path, MOST_OBJECTS), type=_MachineGroups).items
-        except (EOFError, zlib.error, *MALFORMED) as error:
+        except _DAMAGED as error:
             raise BadInput(path.name, f"is not a list of Cluster API's objects ({error})", "capture it again") from None
         for raw in items:
             try:
