@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -125,6 +126,7 @@ class CaptureProgress:
 
 
 def _next_step(directory: Path) -> str:
-    if (directory / "manifest.json").exists():
-        return f"Next: outscaler plan {directory}"
-    return f"Next: outscaler groups {directory} > {directory}/manifest.json, then outscaler plan {directory}"
+    folder, manifest = shlex.quote(str(directory)), directory / "manifest.json"
+    if manifest.exists():
+        return f"Next: outscaler plan {folder}"
+    return f"Next: outscaler groups {folder} > {shlex.quote(str(manifest))}, then outscaler plan {folder}"

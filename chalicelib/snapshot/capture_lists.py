@@ -117,8 +117,9 @@ def listed(kube: KubeClient, resource: ListedResource, progress: ReadProgress) -
     for page in kube.list_pages(resource.path, query=resource.query):
         if page.first:
             items.clear()
+        else:
+            progress.reading(resource.plural, len(items))
         items += (kept(resource.kind, raw) for raw in _raws(page.body, resource.path))
-        progress.reading(resource.plural, len(items))
     return _captured(resource, items, progress)
 
 

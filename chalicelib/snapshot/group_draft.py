@@ -24,6 +24,8 @@ CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _PASSING = (TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/uninitialized")
 _PASSING_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+# Labels that say where a node is or what runs on it: another group's next node may have the same.
+_PLACES = ("topology.", "failure-domain.", "kubernetes.io/", "beta.kubernetes.io/")
 # The suffix that Cluster API gives a MachineSet of a MachineDeployment: five to ten characters without vowels.
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}$")
 _CHERRY = "cherryservers://"
@@ -93,7 +95,11 @@ def _selection(name: str, label: Mapping[str, str], mine: Sequence[Node], everyo
     otherwise by name. The first way is used that selects exactly these nodes."""
     wanted = {node.name for node in mine}
     common = _common(_own_labels(node) for node in mine)
-    alone = [key for key in common if everyone.labelled[key, common[key]] == len(mine)]
+    alone = [
+        key
+        for key, value in common.items()
+        if everyone.labelled[key, value] == len(mine) and (key in _TYPES or not key.startswith(_PLACES))
+    ]
     ways: list[dict[str, str]] = [dict(label)] if label else [{}]
     ways += [{key: common[key]} for key in (*(each for each in _TYPES if each in alone), *alone)][:1]
     ways += [common] if common else []
