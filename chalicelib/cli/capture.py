@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument(
+        "--management-kubeconfig",
+        metavar="FILE",
+        type=Path,
+        help="the cluster that Cluster API's objects are in, if it is another one; groups takes bounds from them",
+    )
+    parser.add_argument(
         "--namespace",
         default="kube-system",
         help="the namespace of the priority expander's ConfigMap, as options.namespace (default: kube-system)",
@@ -38,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read the cluster and write the folder; raises BadInput, ClusterError, OSError."""
     from chalicelib.cli.live_cluster import connected_by_file
-    from chalicelib.snapshot import capture_folder
+    from chalicelib.snapshot import capture_folder, machine_bounds
     from chalicelib.snapshot.capture_lists import EVERYTHING, read_lists
 
     capture_folder.claim(args.directory)
@@ -46,13 +53,18 @@ def run(args: argparse.Namespace) -> int:
     captured_at = format_time(time.time())
     progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
     capture = read_lists(kube, args.namespace, progress)
+    manager = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else kube
+    machine_groups, notes = machine_bounds.capture(manager, progress)
+    for note in notes:
+        warn(f"{note}; `outscaler groups` will guess the bounds of Cluster API's groups")
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
-    files = {f"{each.resource.plural}.json.gz": each.packed for each in capture.lists}
+    lists = (*capture.lists, *machine_groups)
+    files = {f"{each.resource.plural}.json.gz": each.packed for each in lists}
     files[capture_folder.CAPTURED_AT] = f"{captured_at}\n".encode()
-    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING)
+    stale = frozenset(f"{resource.plural}.json.gz" for resource in EVERYTHING) | machine_bounds.FILES
     capture_folder.write(args.directory, files, stale, capture.missing)
-    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in capture.lists]
+    rows = [(each.resource.kind, each.count, f"{each.resource.plural}.json.gz") for each in lists]
     emit(
         args.output,
         {
@@ -114,6 +126,7 @@ class CaptureProgress:
 
 
 def _next_step(directory: Path) -> str:
-    if (directory / "manifest.json").exists():
-        return f"Next: outscaler plan {directory}"
-    return f"Next: outscaler groups {directory} > {directory}/manifest.json, then outscaler plan {directory}"
+    folder, manifest = shlex.quote(str(directory)), directory / "manifest.json"
+    if manifest.exists():
+        return f"Next: outscaler plan {folder}"
+    return f"Next: outscaler groups {folder} > {shlex.quote(str(manifest))}, then outscaler plan {folder}"

@@ -18,12 +18,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the manifest as JSON (as YAML for `-o yaml`), and on standard error what was guessed; raises BadInput."""
     from chalicelib.cli.terminal_text import one_line
     from chalicelib.snapshot.group_draft import LEAST_MAX, draft
+    from chalicelib.snapshot.machine_bounds import saved_bounds
     from chalicelib.snapshot.saved_cluster import read_nodes
 
-    drafted = draft(read_nodes(args.directory))
+    drafted = draft(read_nodes(args.directory), saved_bounds(args.directory))
     entries = drafted.manifest["nodeGroups"]
+    known = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
+    guessed = f"; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them"
     notes = [
-        f"{len(entries)} node groups; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them",
+        f"{len(entries)} node groups{known}{guessed if drafted.bounded < len(entries) else ''}",
         "a group without nodes cannot be seen: add it",
     ]
     if drafted.control_plane:

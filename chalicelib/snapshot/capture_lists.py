@@ -79,7 +79,7 @@ def read_lists(kube: KubeClient, namespace: str, progress: ReadProgress) -> Capt
                 missing.append(_gap(resource, NOT_SERVED))
             continue
         try:
-            found.append(_listed(kube, resource, progress))
+            found.append(listed(kube, resource, progress))
         except (Forbidden, NotFound) as refusal:
             if resource.required:
                 raise _needed(resource, refusal) from None
@@ -111,13 +111,15 @@ def _served(kube: KubeClient, prefix: str) -> frozenset[str] | None:
         return None
 
 
-def _listed(kube: KubeClient, resource: ListedResource, progress: ReadProgress) -> CapturedList:
+def listed(kube: KubeClient, resource: ListedResource, progress: ReadProgress) -> CapturedList:
+    """Read one list, reduced and sorted. Raises ClusterError, and BadInput if it is too large to be read again."""
     items: list[tuple[tuple[str, str], bytes]] = []
     for page in kube.list_pages(resource.path, query=resource.query):
         if page.first:
             items.clear()
+        else:
+            progress.reading(resource.plural, len(items))
         items += (kept(resource.kind, raw) for raw in _raws(page.body, resource.path))
-        progress.reading(resource.plural, len(items))
     return _captured(resource, items, progress)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from chalicelib.model.errors import MALFORMED
 from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
+from chalicelib.providers.clusterapi.annotations import BOUND_ANNOTATIONS
 from chalicelib.snapshot import api_types, storage_api_types, unreadable_objects
 from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS
 from chalicelib.snapshot.snapshot_builder import wire_type
@@ -23,6 +24,7 @@ from chalicelib.snapshot.storage import VOLUME_FIELDS
 Fields = Mapping[str, Any]
 """Names of the fields to keep; the value is the Fields of an object or of each item of a list, None for everything."""
 
+_MACHINE_GROUPS = ("MachineDeployment", "MachineSet", "MachinePool")
 _META = ("name", "namespace", "uid", "creationTimestamp")
 
 
@@ -60,6 +62,9 @@ def _fields(kind: str) -> Fields:
     """Return the fields of one kind that the snapshot reads."""
     if kind == RULE_OBJECT:
         return {**_whole(("kind", "apiVersion", "spec")), "metadata": _whole(_META)}
+    if kind in _MACHINE_GROUPS:
+        meta = {**_whole(_META), "annotations": _whole(BOUND_ANNOTATIONS)}
+        return {**_whole(("kind", "apiVersion")), "metadata": meta}
     wire = wire_type(kind)
     fields = dict(_of_type(wire) or {})
     if wire is api_types.ApiController:

@@ -24,6 +24,8 @@ CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.
 _TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 _PASSING = (TO_BE_DELETED, DELETION_CANDIDATE, "node.cluster.x-k8s.io/uninitialized")
 _PASSING_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+# Labels that say where a node is or what runs on it: another group's next node may have the same.
+_PLACES = ("topology.", "failure-domain.", "kubernetes.io/", "beta.kubernetes.io/")
 # The suffix that Cluster API gives a MachineSet of a MachineDeployment: five to ten characters without vowels.
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5,10}$")
 _CHERRY = "cherryservers://"
@@ -45,15 +47,17 @@ class _Everyone(msgspec.Struct, frozen=True):
 
 class Draft(msgspec.Struct, frozen=True):
     """manifest: the document that saved_cluster.groups reads; control_plane: number of nodes that are left out;
-    listed: ids of groups that no label distinguishes, whose nodes are listed by name."""
+    listed: ids of groups that no label distinguishes, whose nodes are listed by name; bounded: number of groups whose
+    bounds are known and not guessed."""
 
     manifest: dict[str, Any]
     control_plane: int
     listed: tuple[str, ...]
+    bounded: int
 
 
-def draft(nodes: Sequence[Node]) -> Draft:
-    """Return the manifest of the groups of these nodes, sorted by id; never raises."""
+def draft(nodes: Sequence[Node], bounds: Mapping[str, tuple[int, int]] | None = None) -> Draft:
+    """Return the manifest of the groups of these nodes, sorted by id; never raises. bounds: known (min, max) by id."""
     workers = [node for node in nodes if not _is_control_plane(node)]
     shared = Counter(pair for node in workers for pair in _own_labels(node).items())
     everyone = _Everyone(nodes, Counter(pair for node in nodes for pair in node.labels.items()))
@@ -62,13 +66,18 @@ def draft(nodes: Sequence[Node]) -> Draft:
         members.setdefault(_group(node, shared), []).append(node)
     entries: list[dict[str, Any]] = []
     taken: set[str] = set()
+    known = 0
     for (at, value), mine in sorted(members.items(), key=lambda item: item[1][0].name):
         name = _free(value if at < len(_SOURCES) else _type(mine[0]) or "nodes", taken)
         label = _SOURCES[at].label if at < len(_SOURCES) else ""
-        entries.append(_entry(name, {label: value} if label else {}, mine, everyone))
+        entry = _entry(name, {label: value} if label else {}, mine, everyone)
+        if bounds and name in bounds:
+            entry["min"], entry["max"] = bounds[name]
+            known += 1
+        entries.append(entry)
     entries.sort(key=lambda entry: str(entry["id"]))
     listed = tuple(entry["id"] for entry in entries if "nodes" in entry)
-    return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed)
+    return Draft({"nodeGroups": entries}, len(nodes) - len(workers), listed, known)
 
 
 def _entry(name: str, label: Mapping[str, str], mine: Sequence[Node], everyone: _Everyone) -> dict[str, Any]:
@@ -86,7 +95,11 @@ def _selection(name: str, label: Mapping[str, str], mine: Sequence[Node], everyo
     otherwise by name. The first way is used that selects exactly these nodes."""
     wanted = {node.name for node in mine}
     common = _common(_own_labels(node) for node in mine)
-    alone = [key for key in common if everyone.labelled[key, common[key]] == len(mine)]
+    alone = [
+        key
+        for key, value in common.items()
+        if everyone.labelled[key, value] == len(mine) and (key in _TYPES or not key.startswith(_PLACES))
+    ]
     ways: list[dict[str, str]] = [dict(label)] if label else [{}]
     ways += [{key: common[key]} for key in (*(each for each in _TYPES if each in alone), *alone)][:1]
     ways += [common] if common else []

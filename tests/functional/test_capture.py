@@ -231,6 +231,14 @@ def test_capture_of_something_that_is_not_a_list_is_a_one_line_error(
     assert not (tmp_path / "capture").exists()
 
 
+def test_capture_reads_all_pages_of_a_list_in_order_of_names(cluster: Served, tmp_path: Path) -> None:
+    cluster[0].store.load("namespaces", [{"metadata": {"name": f"team-{at}"}} for at in range(1100)])
+    assert captured(tmp_path / "capture", cluster[1]) == 0
+    names = [each["metadata"]["name"] for each in listed(tmp_path / "capture", "namespaces.json.gz")]
+    assert len(names) > 1100
+    assert names == sorted(names)
+
+
 def test_capture_prints_its_lists_as_json(cluster: Served, tmp_path: Path, capsys: Said) -> None:
     assert captured(tmp_path / "capture", cluster[1], "-o", "json") == 0
     answer = json.loads(capsys.readouterr().out)

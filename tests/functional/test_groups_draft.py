@@ -125,6 +125,14 @@ def test_nodes_without_any_name_are_grouped_by_type_and_shared_labels() -> None:
     assert [(entry["id"], told(entry)) for entry in entries] == [("m5", {"tier": "a"}), ("m5-2", {"tier": "b"})]
 
 
+def test_place_of_a_node_alone_does_not_select_a_group() -> None:
+    zone = "topology.kubernetes.io/zone"
+    workers = [member(f"w-{at}", "", owned("MachineSet", "blue"), **{zone: "z1", "os.test/name": "x"}) for at in (1, 2)]
+    other = member("o", "example://o/o", **{zone: "z2", "os.test/name": "x"})
+    entries = {entry["id"]: entry for entry in drafted(*workers, other)}
+    assert told(entries["MachineSet/prod/blue"]) == {zone: "z1", "os.test/name": "x"}
+
+
 def test_label_that_selects_foreign_nodes_is_not_used_to_select_members() -> None:
     entries = drafted(member("a", "cherryservers://1", pool="x"), member("b", "example://g/b", pool="x", t="1"))
     assert [(entry["id"], told(entry)) for entry in entries] == [("g", "providerID"), ("x", ["a"])]

@@ -84,3 +84,7 @@ def is_qualified_name(text: str) -> bool:
 def is_domain(text: str) -> bool:
     """Whether the text is a DNS-1123 subdomain, like API groups and key prefixes."""
     return 0 < len(text) <= 253 and _DOMAIN.match(text) is not None
+
+
+BOUND_ANNOTATIONS = (CapiAnnotations().min_size, CapiAnnotations().max_size)
+"""The keys of a group's bounds with the default API group."""
