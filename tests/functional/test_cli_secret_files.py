@@ -102,7 +102,7 @@ def test_plan_without_a_provider_says_so_first_and_exits_with_3(files: dict[str,
 
 def test_plan_with_every_provider_has_no_unread_ones(files: dict[str, str], capsys: Said) -> None:
     assert _plan(files, "--secret", f"{SECRET_NAME}={files['key']}", "--strict") == 0
-    assert json.loads(capsys.readouterr().out)["unreadProviders"] == []
+    assert "unreadProviders" not in json.loads(capsys.readouterr().out)
 
 
 def test_unknown_context_is_the_command_lines_and_not_the_policys(files: dict[str, str], capsys: Said) -> None:
