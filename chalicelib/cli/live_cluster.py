@@ -83,7 +83,8 @@ def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
     from chalicelib.kube.connect import connect
 
     access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
-    return connect(access, secret_files(()), clock=time.time, files=True, context_place="--context")
+    logins = plugin_logins(time.time)
+    return connect(access, secret_files(()), clock=time.time, files=True, context_place="--context", plugins=logins)
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
