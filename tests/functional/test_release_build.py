@@ -121,7 +121,9 @@ def test_release_of_another_clone_in_another_folder_has_equal_bytes(dist: Path, 
 
 def test_wheel_names_the_dependencies_of_the_command(dist: Path) -> None:
     found = about(dist / WHEEL)
-    wanted = {Requirement(line.partition(" #")[0]) for line in (ROOT / "requirements.in").read_text().splitlines()}
+    sources = "".join((ROOT / name).read_text() for name in ("requirements.in", "requirements-cli.in"))
+    lines = (line.partition("#")[0].strip() for line in sources.splitlines())
+    wanted = {Requirement(line) for line in lines if line}
     assert {Requirement(each) for each in found.get_all("Requires-Dist", ())} == wanted
     assert found["Version"] == VERSION
 
