@@ -333,9 +333,7 @@ def _check_together(
         default = Options().max_graceful_termination_sec
         if in_force.get("max_graceful_termination_sec", default) != default:
             argument = where("max-graceful-termination-sec")
-            draft.problem(
-                _where(argument), "is given together with --drain-priority-config", "keep one of the two"
-            )
+            draft.problem(_where(argument), "is given together with --drain-priority-config", "keep one of the two")
     if "balancing-ignore-label" in sources and version is not None and version >= (1, 37):
         argument = where("balancing-ignore-label")
         text = "since 1.37 it had no effect with this provider; here it counts for every provider"

@@ -36,9 +36,7 @@ OLD_DEFAULTS = (
         "10s",
         "the scan interval was the default until 1.14",
     ),
-    OldDefault(
-        "max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"
-    ),
+    OldDefault("max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"),
     OldDefault("max-graceful-termination-sec", (0, 6), "maxGracefulTerminationSec", 60, "was the default until 0.6"),
     OldDefault(
         "cordon-node-before-terminating", (1, 33), "cordonNodeBeforeTerminating", False, "was the default until 1.33"
