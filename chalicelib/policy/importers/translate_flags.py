@@ -28,8 +28,8 @@ Version = tuple[int, int] | None
 Given = Mapping[str, Sequence[Argument]]
 
 SCAN_INTERVAL = (5.0, 3600.0)  # seconds
-_BOOLEANS = {word: "true" for word in ("1", "t", "T", "true", "TRUE", "True")}
-_BOOLEANS |= {word: "false" for word in ("0", "f", "F", "false", "FALSE", "False")}
+_BOOLEANS = dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), "true")
+_BOOLEANS |= dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), "false")
 _WHOLE = re.compile(r"([+-]?)(0[xX]_?[0-9a-fA-F][0-9a-fA-F_]*|0[bB]_?[01][01_]*|0[oO]_?[0-7][0-7_]*|[0-9][0-9_]*)\Z")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\Z")
 _LONGEST_NUMBER = 40

@@ -194,7 +194,7 @@ def _alicloud(source: Source, draft: Draft) -> None:
     if keys or source.credentials_secret:
         _store(source, draft, "credentialsSecret", "alicloud", keys, "alicloud")
     if arns and not keys:
-        name = source.secret("oidc-token")
+        name = source.secret("alicloud-oidc-token")
         draft.provider["oidcTokenSecret"] = name
         token = source.variable("ALIBABA_CLOUD_OIDC_TOKEN_FILE", "ALICLOUD_OIDC_TOKEN_FILE_PATH")
         text = f"the projected token: outside the cluster nothing renews it; keep a current one in the secret {name}"
@@ -232,7 +232,7 @@ def _cherryservers(source: Source, draft: Draft) -> None:
     _store(source, draft, "credentialsSecret", "cherryservers", keys, "cherryservers")
     config = source.last("cloud-config")
     if config is not None:
-        name = source.secret("cherry-cloud-config")
+        name = source.secret("cherryservers-cloud-config")
         draft.provider["cloudConfigSecret"] = name
         at = _object_at(source, config.value or "")
         text = f"{name}  {store_command(at, name)}"
@@ -240,7 +240,7 @@ def _cherryservers(source: Source, draft: Draft) -> None:
         draft.row(config.place, config.word, Verdict.TO_STORE, path, text)
     tokens = _present(source, "BOOTSTRAP_TOKEN_ID", "BOOTSTRAP_TOKEN_SECRET")
     if tokens:
-        _store(source, draft, "bootstrapTokenSecret", "bootstrap-token", tokens, "cherryservers")
+        _store(source, draft, "bootstrapTokenSecret", "cherryservers-bootstrap-token", tokens, "cherryservers")
     _take(source, draft, "cherryservers", "controllerNodeLabel", "CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL")
     for variable in _present(source, "CHERRY_MANAGER", "CHERRY_USE_PRODUCTION_API"):
         draft.row(variable.place, variable.name, Verdict.NO_EFFECT, "", "nothing reads it here")
@@ -305,7 +305,7 @@ def _management(source: Source, draft: Draft) -> None:
         draft.row(kubeconfig.place, kubeconfig.word, Verdict.TO_STORE, "spec.kubernetes.kubeconfigSecret", text)
     if cloud_config is None and not (kubeconfig is not None and alone):
         return
-    name = source.secret("management-kubeconfig")
+    name = source.secret("clusterapi")
     draft.provider["kubeconfigSecret"] = name
     if cloud_config is not None:
         at = _object_at(source, cloud_config.value or "")

@@ -39,7 +39,11 @@ OLD_DEFAULTS = (
     OldDefault("max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"),
     OldDefault("max-graceful-termination-sec", (0, 6), "maxGracefulTerminationSec", 60, "was the default until 0.6"),
     OldDefault(
-        "cordon-node-before-terminating", (1, 33), "cordonNodeBeforeTerminating", False, "was the default until 1.33"
+        "cordon-node-before-terminating",
+        (1, 33),
+        "cordonNodeBeforeTerminating",
+        value=False,
+        text="was the default until 1.33",
     ),
     OldDefault(
         "blocking-system-pod-distruption-timeout",
