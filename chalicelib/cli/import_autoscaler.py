@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.terminal_text import one_line

@@ -1,7 +1,7 @@
 """`outscaler import FILE…`: converts another autoscaler's configuration into one policy document on standard output.
 
-It reads Cluster Autoscaler's configuration in any of its forms (docs/from-cluster-autoscaler.md), and settings of Huawei
-Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
+It reads Cluster Autoscaler's configuration in any of its forms (docs/from-cluster-autoscaler.md), and settings of
+Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
 
 Settings that could not be converted, and fields that the document still lacks, are reported on standard error and, for
 YAML, in comments before the document. `outscaler validate` checks whether the document is complete.
@@ -47,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings (the answer of GET /api/v3/addons, one add-on, or its custom block) or "
+        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings "
+        "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
     parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
