@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
@@ -40,15 +39,14 @@ def import_autoscaler(read: AutoscalerInput, wanted: Wanted, printed: Printed) -
     found = convert(read, wanted, skip_unknown=printed.skip_unknown)
     document = yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
     table = [*_table(found.rows), _counts(found, _lacking(document))]
-    for line in table:
-        warn(line)
+    print("\n".join(table), file=sys.stderr)
     if printed.report:
         _write(printed.report, table)
     if printed.output == "json":
         data = found.document | {"report": msgspec.to_builtins(found.rows)}
         sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write("".join(f"# {one_line(line)}\n" for line in table) + document)
+        sys.stdout.write("".join(f"# {line}\n" for line in table) + document)
     missing = any(row.verdict in (Verdict.NOT_HERE, Verdict.UNKNOWN) for row in found.rows)
     return _LACKING if printed.strict and missing else 0
 
@@ -70,8 +68,9 @@ def _table(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         place = f"{row.source}:{row.line}" if row.line else row.source
-        text = "  ".join(filter(None, (row.path, row.text, f"({place})" if place else "")))
-        lines.append(one_line(f"{row.verdict:<{verdicts}}  {row.word:<{words}}  {text}".rstrip()))
+        cells = (row.path, row.text, f"({place})" if place else "")
+        text = "  ".join(one_line(cell) for cell in cells if cell)
+        lines.append(f"{row.verdict:<{verdicts}}  {one_line(row.word):<{words}}  {text}".rstrip())
     return lines
 
 
