@@ -75,7 +75,8 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 def _counts(found: Converted, lacking: Sequence[str]) -> str:
-    counted = Counter(row.verdict for row in found.rows if row.verdict is not Verdict.READ)
+    counted: Counter[Verdict] = Counter(row.verdict for row in found.rows)
+    del counted[Verdict.READ]
     counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])
     missing = f"missing: {'; '.join(lacking)}" if lacking else "nothing is missing"
     file = f"{found.name}.yaml"
