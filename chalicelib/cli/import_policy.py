@@ -1,6 +1,7 @@
 """`outscaler import FILE…`: converts another autoscaler's configuration into one policy document on standard output.
 
-It reads settings of Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
+It reads Cluster Autoscaler's configuration in any of its forms (docs/from-cluster-autoscaler.md), and settings of
+Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files only.
 
 Settings that could not be converted, and fields that the document still lacks, are reported on standard error and, for
 YAML, in comments before the document. `outscaler validate` checks whether the document is complete.
@@ -10,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 
+from chalicelib.cli.import_autoscaler import Printed, environment_of, import_autoscaler
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.terminal_text import one_line
@@ -21,9 +24,11 @@ from chalicelib.policy.cron_values import ZONE
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.importers.build_policy import PROVIDER, Wanted, assemble
 from chalicelib.policy.importers.input_files import MAX_BYTES, sort_out
+from chalicelib.policy.importers.read_autoscaler import read_autoscaler
 from chalicelib.policy.serialize import dump
 from chalicelib.policy.yaml_document import Scalar
 
+_POLICY = re.compile(r"^\s*[\"']?apiVersion[\"']?\s*:\s*[\"']?outscaler\.dev/", re.MULTILINE)
 _SETTINGS = f"spec.providers.{PROVIDER}"
 _FLAGS = {
     f"{_SETTINGS}.clusterId": "--cluster-id",
@@ -42,7 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="add-on settings (the answer of GET /api/v3/addons, one add-on, or its custom block) or "
+        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings "
+        "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
     parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
@@ -54,13 +60,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
     )
+    parser.add_argument("--workload", default="", metavar="NS/NAME", help="which of several autoscalers in the files")
+    parser.add_argument("--container", default="", metavar="NAME", help="which of its containers")
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a variable whose value no file has; repeatable",
+    )
+    parser.add_argument("--image-version", default="", metavar="1.29", help="the release whose defaults count")
+    parser.add_argument("--report", default="", metavar="FILE", help="write the report to this file, too")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if something has no counterpart here")
+    parser.add_argument("--skip-unknown", action="store_true", help="report unknown flags instead of refusing them")
 
 
 def run(args: argparse.Namespace) -> int:
     """Convert the files and return 0 once a document is printed. Raises BadInput for files that cannot be read or have
     mistakes."""
     given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
-    policy, warnings = assemble(sort_out(_texts(args.files)), Wanted(**{**given, "time_zone": _zone(args.time_zone)}))
+    wanted = Wanted(**{**given, "time_zone": _zone(args.time_zone)})
+    texts = _texts(args.files)
+    autoscaler = read_autoscaler(
+        texts,
+        workload=args.workload,
+        container=args.container,
+        environment=environment_of(args.env),
+        image_version=args.image_version,
+    )
+    if autoscaler is not None:
+        printed = Printed(args.output, args.report, strict=args.strict, skip_unknown=args.skip_unknown)
+        return import_autoscaler(autoscaler, wanted, printed)
+    policy, warnings = assemble(sort_out(texts), wanted)
     document = dump(policy)
     lacking, further = _read_again(document)
     for warning in (*warnings, *further):
@@ -80,6 +111,8 @@ def _texts(files: list[str]) -> dict[str, str]:
         if place_of(file) in texts:
             raise BadInput(place_of(file), "is named twice", "name each file once")
         texts[place_of(file)] = read_document(file, MAX_BYTES, "settings")
+        if _POLICY.search(texts[place_of(file)]):
+            raise BadInput(place_of(file), "is a policy already", f"check it with outscaler validate {file}")
     return texts
 
 

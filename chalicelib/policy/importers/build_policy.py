@@ -47,6 +47,12 @@ def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:
                 "the vendor's add-on is switched on: switch it off (scaleUpUnscheduledPodEnabled, "
                 "scaleUpUtilizationEnabled, scaleDownEnabled) before the mode is active"
             )
+    else:
+        # The interval is not a decision about nodes, and ten seconds would multiply the passes.
+        addon = msgspec.structs.replace(
+            read_addon({}, "the add-on's defaults"), scan_interval=Policy(name=name).scan_interval
+        )
+        warnings.append("no settings of the add-on are given: its defaults are written out, removals off among them")
     warnings += [*reported, *clashes]
     if not wanted.name:
         warnings.append(f"the cluster is called {name}; --name says otherwise")

@@ -230,9 +230,19 @@ def test_import_reports_objects_without_effect(tmp_path: Path, capsys: Said) -> 
 
 
 def test_CCE_A3_2_import_reports_a_rule_that_validate_will_refuse(tmp_path: Path, capsys: Said) -> None:
-    file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="50")))
+    file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="50")), {"custom": CUSTOM})
     assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
     assert "not complete: spec.rules[0].above: 50% is not above options.scaleDown" in capsys.readouterr().err
+
+
+def test_IMP_35_objects_without_an_addon_get_the_addons_defaults(tmp_path: Path, capsys: Said) -> None:
+    file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="40")))
+    assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
+    document, reported = capsys.readouterr()
+    options = load(document, place="p")[0].options
+    assert (options.scale_down_enabled, options.max_nodes_total) == (False, 1000)
+    assert "its defaults are written out" in reported
+    assert load(document, place="p")[0].scan_interval == 60.0
 
 
 def test_import_reports_settings_of_a_disabled_addon(tmp_path: Path, capsys: Said) -> None:

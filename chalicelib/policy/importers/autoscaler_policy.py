@@ -1,0 +1,126 @@
+"""Makes a policy document of Cluster Autoscaler's configuration, with one row of the report per word of the input.
+
+The document is data and not a Policy, because it states options that this version only accepts, and defaults that the
+author wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from chalicelib.policy.diagnostics import quote
+from chalicelib.policy.document import API_VERSION, KIND
+from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput
+from chalicelib.policy.importers.build_policy import Wanted
+from chalicelib.policy.importers.draft import Draft
+from chalicelib.policy.importers.report import Row, Verdict
+from chalicelib.policy.importers.secret_commands import store_command
+from chalicelib.policy.importers.translate_flags import group_arguments, translate_flags
+from chalicelib.policy.importers.translate_providers import Source, provider_of, translate_provider
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
+_DISCOVERED = re.compile(r"(?:^clusterapi:|,)clusterName=([^,]*)")
+_PRIORITY_CONFIG = "cluster-autoscaler-priority-expander"
+
+
+class Converted(msgspec.Struct, frozen=True):
+    """The result. document: as data, in the order of its keys."""
+
+    name: str
+    document: dict[str, Any]
+    rows: tuple[Row, ...]
+
+
+def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False) -> Converted:
+    """Translate the input. The mode is shadow. Raises InputErrors with all unknown words and all mistakes."""
+    draft = Draft()
+    given = group_arguments(read.arguments)
+    draft.row(read.place, _title(read), Verdict.READ, "", _release(read))
+    for remark in read.remarks:
+        draft.row(remark.place, remark.word, Verdict(remark.verdict), remark.path, remark.text)
+    name = _name(given, wanted, draft)
+    provider = provider_of(given, draft, place=read.place, kind=read.kind)
+    kubeconfig = ""
+    if provider:
+        source = Source(
+            read,
+            given,
+            name,
+            region=wanted.region,
+            cluster_id=wanted.cluster_id,
+            credentials_secret=wanted.credentials_secret,
+        )
+        kubeconfig = translate_provider(provider, source, draft)
+    translate_flags(read.arguments, read.version, draft, skip_unknown=skip_unknown)
+    _tell_of_objects(read, draft)
+    secret = wanted.kubeconfig_secret or f"outscaler/{name}/kubeconfig"
+    text = f"{secret}  {store_command(kubeconfig, secret)}"
+    draft.row("", "kubeconfig of the cluster", Verdict.TO_STORE, "spec.kubernetes.kubeconfigSecret", text)
+    draft.check()
+    spec: dict[str, Any] = {"mode": "shadow"}
+    if draft.scan_interval:
+        spec["scanInterval"] = draft.scan_interval
+    spec |= {"kubernetes": {"kubeconfigSecret": secret}, "providers": {provider: draft.provider}}
+    if draft.options:
+        spec["options"] = draft.options
+    document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
+    return Converted(name, document, tuple(draft.rows))
+
+
+def _title(read: AutoscalerInput) -> str:
+    container = f", container {read.container}" if read.container else ""
+    image = f", image {read.image}" if read.image else ""
+    return f"{read.kind} {read.namespace}/{read.name}{container}{image}" if read.name else f"{read.kind}{image}"
+
+
+def _release(read: AutoscalerInput) -> str:
+    if read.version is None:
+        return "no release in the image's tag: today's defaults count; --image-version says otherwise"
+    return f"counts as {read.version[0]}.{read.version[1]}"
+
+
+def _name(given: dict[str, list[Argument]], wanted: Wanted, draft: Draft) -> str:
+    found = given.get("cluster-name", [])
+    for argument in found:
+        draft.row(argument.place, argument.word, Verdict.TRANSLATED, "" if wanted.name else "metadata.name")
+    if wanted.name:
+        return wanted.name
+    if found:
+        name = found[-1].value or ""
+        if _LABEL.match(name):
+            return name
+        draft.problem(
+            found[-1].place, f"--cluster-name: {quote(name)} is not a DNS label", "give --name with small letters"
+        )
+        return "imported"
+    discovered = {
+        found
+        for argument in given.get("node-group-auto-discovery", [])
+        for found in _DISCOVERED.findall(argument.value or "")
+    }
+    only = discovered.pop() if len(discovered) == 1 else ""
+    name = only if _LABEL.match(only) else "imported"
+    draft.row("", f"metadata.name: {name}", Verdict.TOLD, "metadata.name", "--name says otherwise")
+    return name
+
+
+def _tell_of_objects(read: AutoscalerInput, draft: Draft) -> None:
+    kinds = {"CapacityBuffer", "ProvisioningRequest", "CapacityQuota"}
+    names: set[str] = set()
+    for place, document in read.objects:
+        kind = str(document.get("kind", ""))[:60]
+        metadata = document.get("metadata")
+        name = str(metadata.get("name", ""))[:253] if isinstance(metadata, dict) else ""
+        names.add(name)
+        here = kind not in kinds
+        text = "read from the cluster in each pass" if here else "this version does not read such objects"
+        draft.row(place, f"{kind} {name}".strip(), Verdict.READ_LIVE if here else Verdict.NOT_HERE, "", text)
+    expander = str(draft.options.get("expander", ""))
+    if "priority" in expander and _PRIORITY_CONFIG not in names:
+        text = f"ConfigMap {_PRIORITY_CONFIG} is not in the input; it is read from the cluster"
+        draft.row("", "--expander=priority", Verdict.TOLD, "", text)
+    for setting in read.settings:
+        draft.row(setting.place, setting.name, Verdict.NO_EFFECT, "", "not about scaling")

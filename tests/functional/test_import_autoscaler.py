@@ -1,0 +1,102 @@
+"""`outscaler import` turns Cluster Autoscaler's manifest into a policy that validate accepts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chalicelib.cli.main import main
+from chalicelib.policy.importers.read_autoscaler import read_autoscaler
+
+Said = pytest.CaptureFixture[str]
+KEY = "not-a-real-key"
+
+
+def manifest(*flags: str, image: str = "registry.example/autoscaler:v1.3.1.2") -> str:
+    """One Deployment of the autoscaler with keys of a Secret, and the Secret."""
+    keys = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": "cloud-config", "key": key}}}
+        for name, key in (("ACCESS_KEY_ID", "access-key-id"), ("ACCESS_KEY_SECRET", "access-key-secret"))
+    ]
+    container = {"name": "cluster-autoscaler", "image": image, "command": ["./cluster-autoscaler", *flags], "env": keys}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "cluster-autoscaler", "namespace": "kube-system"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "cloud-config", "namespace": "kube-system"},
+        "stringData": {"access-key-id": KEY, "access-key-secret": KEY},
+    }
+    return yaml.safe_dump_all([deployment, secret])
+
+
+ALICLOUD = ("--cloud-provider=alicloud", "--nodes=1:10:asg-bp18p2yfxow2dloq0001", "--v=4")
+ARGUMENTS = ("--name", "shop", "--region", "cn-hangzhou")
+
+pytestmark = pytest.mark.skipif(
+    read_autoscaler({"deploy.yaml": manifest(*ALICLOUD)}, workload="", container="", environment={}, image_version="")
+    is None,
+    reason="this version has no reader of workloads",
+)
+
+
+def file_of(folder: Path, text: str) -> str:
+    path = folder / "deploy.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_IMP_2_a_manifest_becomes_a_policy_that_validate_accepts(tmp_path: Path, capsys: Said) -> None:
+    assert main(["import", file_of(tmp_path, manifest(*ALICLOUD)), *ARGUMENTS]) == 0
+    said = capsys.readouterr()
+    policy = tmp_path / "shop.yaml"
+    policy.write_text(said.out, encoding="utf-8")
+    assert main(["validate", "--strict", str(policy)]) == 0
+    document = yaml.safe_load(said.out)
+    assert list(document["spec"]) == ["mode", "kubernetes", "providers", "options"]
+    assert list(document["spec"]["options"].items()) == [
+        ("expander", "random"),
+        ("expendablePodsPriorityCutoff", 0),
+        ("scaleDownDelayAfterDelete", "10s"),
+        ("cordonNodeBeforeTerminating", False),
+        ("blockingSystemPodDistruptionTimeout", "87600h"),
+    ]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_IMP_3_no_output_has_a_key_of_the_secret(output: str, tmp_path: Path, capsys: Said) -> None:
+    report = tmp_path / "report.txt"
+    file = file_of(tmp_path, manifest(*ALICLOUD))
+    arguments = ["import", file, *ARGUMENTS, "--report", str(report), *(["-o", "json"] if output == "json" else [])]
+    assert main(arguments) == 0
+    said = capsys.readouterr()
+    assert KEY not in said.out + said.err + report.read_text(encoding="utf-8")
+
+
+def test_json_output_has_the_report_beside_the_document(tmp_path: Path, capsys: Said) -> None:
+    assert main(["import", file_of(tmp_path, manifest(*ALICLOUD)), *ARGUMENTS, "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["apiVersion", "kind", "metadata", "spec", "report"]
+    assert set(found["report"][0]) == {"line", "source", "word", "verdict", "path", "text"}
+
+
+def test_strict_import_ends_with_1_where_something_is_not_here(tmp_path: Path, capsys: Said) -> None:
+    file = file_of(tmp_path, manifest(*ALICLOUD, "--kube-client-qps=50"))
+    assert main(["import", file, *ARGUMENTS, "--strict"]) == 1
+    assert "kubeClientQps: 50" in capsys.readouterr().out
+
+
+def test_import_refuses_all_unknown_flags_at_once(tmp_path: Path, capsys: Said) -> None:
+    file = file_of(tmp_path, manifest(*ALICLOUD, "--expanders=random", "--nonsense=1"))
+    assert main(["import", file, *ARGUMENTS]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "did you mean --expander?" in said.err
+    assert "--nonsense" in said.err
