@@ -83,7 +83,7 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
     ReasonCode.NODE_NAME: (_fixed("node(s) didn't match the requested node name"), None),
     ReasonCode.UNSCHEDULABLE_NODE: (_fixed("node(s) were unschedulable"), None),
     ReasonCode.UNTOLERATED_TAINT: (_fixed("node(s) had untolerated taint(s)"), lambda r: _p(r, "taint")),
-    ReasonCode.NODE_AFFINITY: (_fixed("node(s) didn't match Pod's node affinity/selector"), None),
+    ReasonCode.NODE_AFFINITY: (_fixed("node(s) didn't match Pod's node affinity/selector"), lambda r: _p(r, "term")),
     ReasonCode.PORTS: (_fixed("node(s) didn't have free ports for the requested pod ports"), lambda r: _p(r, "port")),
     ReasonCode.INSUFFICIENT: (
         lambda r: f"Insufficient {_p(r, 'resource')}",

@@ -10,6 +10,8 @@ from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.plan.tables.array_types import Bools
 from chalicelib.plan.tables.node_table import NodeTable
 
+_SHOWN_VALUES = 5  # of a requirement that is not met
+
 
 def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     """Return the matching rows, computed per label column."""
@@ -57,4 +59,35 @@ def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason,
     """Return one reason if the row does not match."""
     del at
     node = table.nodes[row]
-    return () if matches(cls, node.name, node.labels) else (Reason.of(ReasonCode.NODE_AFFINITY),)
+    if matches(cls, node.name, node.labels):
+        return ()
+    return (Reason.of(ReasonCode.NODE_AFFINITY, term=unmet(cls, node.name, node.labels)),)
+
+
+def unmet(cls: PodClass, name: str, labels: dict[str, str]) -> str:
+    """Name the first requirement that a node does not meet, and the node's value: `zone In a,b: has c`.
+
+    Of several alternative terms only the first is named, with their number. Long lists of values are cut.
+    """
+    for key, value in cls.node_selector.items():
+        if labels.get(key) != value:
+            return f"{key}={value}: {_has(key, labels)}"
+    terms = cls.required_affinity or ()
+    alternatives = f" (first of {len(terms)} terms)" if len(terms) > 1 else ""
+    by_field = {"metadata.name": name}
+    for term in terms[:1]:
+        for known, requirements in ((labels, term.expressions), (by_field, term.fields)):
+            for each in requirements:
+                if not each.matches(known):
+                    return f"{_shown(each)}: {_has(each.key, known)}{alternatives}"
+    return f"an empty term matches nothing{alternatives}"
+
+
+def _shown(requirement: Requirement) -> str:
+    values = ",".join(requirement.values[:_SHOWN_VALUES])
+    more = ",…" if len(requirement.values) > _SHOWN_VALUES else ""
+    return f"{requirement.key} {requirement.operator} {values}{more}".rstrip()
+
+
+def _has(key: str, labels: dict[str, str]) -> str:
+    return f"has {labels[key] or 'an empty value'}" if key in labels else "has no such label"

@@ -72,7 +72,7 @@ class Candidates:
         simulated = self._simulated
         found = simulated.nowhere(cls) or predicates.reasons(cls, simulated.classes[cls], self.table, row)
         if not found and depends(simulated.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
-            found = (Reason.of(ReasonCode.NODE_AFFINITY),)
+            found = (Reason.of(ReasonCode.NODE_AFFINITY, term=_UNPROMISED),)
         if not found and simulated.volumes.concerns(cls):
             found = simulated.claimed(cls) or self._full(cls, row) or simulated.attached.unbound(cls, row, self.table)
         needs = None if found else simulated.needs(cls)
@@ -88,6 +88,9 @@ class Candidates:
             if each + shared > limits.get(driver, each + shared):
                 return (Reason.of(ReasonCode.VOLUME_COUNT, driver=driver, max=limits[driver]),)
         return ()
+
+
+_UNPROMISED = "a label that new nodes of the group may not have"
 
 
 def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:

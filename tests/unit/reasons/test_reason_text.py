@@ -94,7 +94,10 @@ def test_every_short_resource_of_every_group_is_reported_with_both_numbers() -> 
         ),
         pytest.param({"unschedulable": True}, {}, "node(s) were unschedulable", id="cordoned"),
         pytest.param(
-            {}, {"node_selector": {"a": "1"}}, "node(s) didn't match Pod's node affinity/selector", id="selector"
+            {},
+            {"node_selector": {"a": "1"}},
+            "node(s) didn't match Pod's node affinity/selector (a=1: has no such label)",
+            id="selector",
         ),
         pytest.param(
             {},
