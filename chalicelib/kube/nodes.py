@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Conflict
 from chalicelib.model.node import Taint
-from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
+from chalicelib.model.operation import ANNOTATION_PREFIX, CORDONED_ANNOTATION, OPERATION_ANNOTATION
 
 _TRIES = 5
 _MERGE = "application/merge-patch+json"
@@ -137,6 +137,33 @@ def remove_soft_taint(cluster: KubeClient, name: str, key: str, *, unless: str) 
         return _Change({"taints": [taint for taint in node.spec.taints or () if taint.get("key") != key] or None})
 
     return _modify(cluster, name, change)
+
+
+def clear_node(cluster: KubeClient, name: str, *, hard: str, soft: frozenset[str], foreign: bool) -> tuple[str, ...]:
+    """Remove everything of Outscaler from a node, in one write; return what was removed, empty where nothing was there.
+
+    hard: key of the taint of removals, which is ours where an operation has noted itself; without a note only with
+    foreign. soft: keys of taints that are removed in any case. A cordon is removed where the note says that it came
+    with the taint. Raises NotFound, Conflict.
+    """
+    removed: list[str] = []
+
+    def change(node: _NodeObject) -> _Change:
+        removed.clear()
+        notes = sorted(note for note in node.notes if note.startswith(ANNOTATION_PREFIX))
+        keys = soft | ({hard} if foreign or OPERATION_ANNOTATION in node.notes else set())
+        gone = [str(taint.get("key")) for taint in node.spec.taints or () if taint.get("key") in keys]
+        spec: dict[str, object] = {}
+        if gone:
+            spec["taints"] = [taint for taint in node.spec.taints or () if taint.get("key") not in keys] or None
+        cordoned = node.notes.get(CORDONED_ANNOTATION) == "true" and node.spec.unschedulable
+        if cordoned:
+            spec["unschedulable"] = None
+        removed.extend([*gone, *(["cordon"] if cordoned else []), *notes])
+        return _Change(spec, dict.fromkeys(notes))
+
+    _modify(cluster, name, change)
+    return tuple(removed)
 
 
 def _modify(cluster: KubeClient, name: str, change: Callable[[_NodeObject], _Change]) -> bool:

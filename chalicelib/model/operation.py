@@ -35,6 +35,7 @@ class OperationState(StrEnum):
     ABANDONED = "abandoned"
 
 
+ANNOTATION_PREFIX = "outscaler.dev/"
 OPERATION_ANNOTATION = "outscaler.dev/operation"
 """Annotation of a node with the hard taint: the id of the operation that set the taint."""
 CORDONED_ANNOTATION = "outscaler.dev/cordoned"

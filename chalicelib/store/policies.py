@@ -59,12 +59,12 @@ class Policies:
     ) -> int:
         """Store the next version and put it in force; return its number. webhook: see StoredWebhook.secret.
 
-        expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
-        not so; BadInput for an invalid cluster name.
+        expected_version: the one in force, None: there is none; versions of an archived policy keep their numbers.
+        Raises PolicyChanged, and stores nothing, if that is not so; BadInput for an invalid cluster name.
         """
         if not name or name.startswith("!"):
             raise BadInput("metadata.name", f"{name!r} is not a name", "use lower-case letters, digits and hyphens")
-        version = (expected_version or 0) + 1
+        version = self._next_version(name, expected_version)
         values: dict[str, Any] = {
             "name": name,
             "version": version,
@@ -91,6 +91,27 @@ class Policies:
             in_force = next((row for row in cancelled.refused.values() if row), None)
             raise PolicyChanged(expected_version, stored(in_force).version if in_force else None) from None
         return version
+
+    def archive(self, policy: StoredPolicy) -> None:
+        """End the version in force: the cluster is in no tick any more, and its versions remain in the history. Raises
+        PolicyChanged, and changes nothing, if another version is in force."""
+        it_is_still_in_force = PolicyRow.version == policy.version
+        try:
+            self._table.transact(
+                [
+                    self._table.delete(POLICIES, policy.name, it_is_still_in_force),
+                    self._table.delete(WEBHOOKS, policy.name, None),
+                ]
+            )
+        except TransactionCancelled as cancelled:
+            in_force = next((row for row in cancelled.refused.values() if row), None)
+            raise PolicyChanged(policy.version, stored(in_force).version if in_force else None) from None
+
+    def _next_version(self, name: str, expected_version: int | None) -> int:
+        """Return the number of the next version. Where none is in force, an archived policy may have versions."""
+        if expected_version is None:
+            return max((each.version for each in self.history(name, 1)), default=0) + 1
+        return expected_version + 1
 
     def compile_again(self, policy: StoredPolicy, compiled: bytes) -> bool:
         """Give the version in force another compiled form; False if another version is in force now."""

@@ -1,0 +1,208 @@
+"""Finds and removes what Outscaler has written into a cluster, for `outscaler uninstall`.
+
+Everything of ours can be recognised in the cluster itself: taints with a note, annotations with our prefix, delete
+marks with our value, and bootstrap tokens with our label. No row of a table is needed, so it works for a cluster whose
+tables are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.kube.nodes import clear_node
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.operation import ANNOTATION_PREFIX, OPERATION_ANNOTATION
+from chalicelib.providers.cherryservers.managed_tokens import IDS, LABEL, PATH
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
+from chalicelib.providers.clusterapi.api import MACHINE, CapiApi
+from chalicelib.providers.clusterapi.api_discovery import discover
+from chalicelib.providers.clusterapi.models import CapiMachine
+from chalicelib.providers.errors import InvalidRequest, ProviderError
+
+T = TypeVar("T")
+_NO_MARKS = frozenset[str]()
+_SOFT = frozenset({DELETION_CANDIDATE})
+
+
+class Leftover(msgspec.Struct, frozen=True):
+    """Something of ours in the cluster. kind: Node, Machine or Secret; name: with the namespace where it has one; what:
+    taints, annotations and cordons, by name."""
+
+    kind: str
+    name: str
+    what: tuple[str, ...]
+
+
+class NotRemoved(msgspec.Struct, frozen=True):
+    """Something that could not be read or removed, and why."""
+
+    kind: str
+    name: str
+    why: str
+
+
+class _CleanupMeta(msgspec.Struct, frozen=True):
+    name: str
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _CleanupTaint(msgspec.Struct, frozen=True):
+    key: str = ""
+
+
+class _CleanupSpec(msgspec.Struct, frozen=True):
+    taints: tuple[_CleanupTaint, ...] | None = None
+
+
+class _CleanupNode(msgspec.Struct, frozen=True):
+    metadata: _CleanupMeta
+    spec: _CleanupSpec = _CleanupSpec()
+
+
+class _CleanupSecret(msgspec.Struct, frozen=True):
+    metadata: _CleanupMeta
+
+
+class _RawItems(msgspec.Struct, frozen=True):
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class ClusterCleanup:
+    """What is ours in one cluster.
+
+    soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard taints without a
+    note. management: the cluster with Machines; None: the cluster itself. group: Cluster API's API group.
+    """
+
+    def __init__(
+        self,
+        cluster: KubeClient,
+        *,
+        soft: bool,
+        foreign: bool,
+        management: KubeClient | None = None,
+        group: str = "",
+    ) -> None:
+        self._cluster, self._management = cluster, management or cluster
+        self._soft, self._foreign = _SOFT if soft else _NO_MARKS, foreign
+        self._keys = CapiAnnotations(group) if group else CapiAnnotations()
+        self.failures: list[NotRemoved] = []
+
+    def found(self) -> tuple[Leftover, ...]:
+        """Read what is there. What cannot be read is in `failures`, and the rest is still read."""
+        self.failures.clear()
+        machines = [Leftover(MACHINE, each.handle, (self._keys.delete_machine,)) for each in self._machines()]
+        return (*self._nodes(), *machines, *self._tokens())
+
+    def removed(self) -> tuple[Leftover, ...]:
+        """Remove what is there and return it. One object that cannot be changed does not stop the others."""
+        self.failures.clear()
+        return (*self._clean_nodes(), *self._clean_machines(), *self._clean_tokens())
+
+    def _nodes(self) -> Iterator[Leftover]:
+        for item in self._listed("Node", "/api/v1/nodes"):
+            node = _decoded(item, _CleanupNode)
+            if node is None:
+                continue
+            notes = node.metadata.annotations or {}
+            keys = self._soft | ({TO_BE_DELETED} if self._foreign or OPERATION_ANNOTATION in notes else set())
+            what = [taint.key for taint in node.spec.taints or () if taint.key in keys]
+            what += sorted(note for note in notes if note.startswith(ANNOTATION_PREFIX))
+            if what:
+                yield Leftover("Node", node.metadata.name, tuple(what))
+
+    def _clean_nodes(self) -> Iterator[Leftover]:
+        for node in tuple(self._nodes()):
+            try:
+                gone = clear_node(self._cluster, node.name, hard=TO_BE_DELETED, soft=self._soft, foreign=self._foreign)
+            except NotFound:
+                continue
+            except ClusterError as error:
+                self.failures.append(NotRemoved("Node", node.name, error.message))
+                continue
+            if gone:
+                yield Leftover("Node", node.name, gone)
+
+    def _machines(self) -> Iterator[CapiMachine]:
+        api = self._api()
+        if api is None:
+            return
+        try:
+            raw = api.objects(MACHINE, "")
+        except ProviderError as error:
+            self.failures.append(NotRemoved(MACHINE, "all", str(error)))
+            return
+        for item in raw:
+            machine = _decoded(item, CapiMachine)
+            if machine is not None and (machine.mark(self._keys) or "").startswith(MARK_PREFIX):
+                yield machine
+
+    def _clean_machines(self) -> Iterator[Leftover]:
+        api = self._api()
+        if api is None:
+            return
+        for machine in tuple(self._machines()):
+            try:
+                api.mark(machine, None)
+            except ProviderError as error:
+                self.failures.append(NotRemoved(MACHINE, machine.handle, str(error)))
+            else:
+                yield Leftover(MACHINE, machine.handle, (self._keys.delete_machine,))
+
+    def _api(self) -> CapiApi | None:
+        try:
+            served = discover(self._management, self._keys.group, "", kinds=False)
+        except InvalidRequest:
+            return None  # a cluster without Cluster API
+        except ProviderError as error:
+            self.failures.append(NotRemoved(MACHINE, "all", str(error)))
+            return None
+        return CapiApi(self._management, self._keys, served.version)
+
+    def _tokens(self) -> Iterator[Leftover]:
+        for token in IDS:
+            name = f"bootstrap-token-{token}"
+            try:
+                secret = _decoded(self._cluster.get(f"{PATH}/{name}"), _CleanupSecret)
+            except NotFound:
+                continue
+            except ClusterError as error:
+                self.failures.append(NotRemoved("Secret", f"kube-system/{name}", error.message))
+                continue
+            if secret is not None and LABEL in (secret.metadata.labels or {}):
+                yield Leftover("Secret", f"kube-system/{name}", (LABEL,))
+
+    def _clean_tokens(self) -> Iterator[Leftover]:
+        for token in tuple(self._tokens()):
+            try:
+                self._cluster.request("DELETE", f"{PATH}/{token.name.partition('/')[2]}")
+            except NotFound:
+                continue
+            except ClusterError as error:
+                self.failures.append(NotRemoved("Secret", token.name, error.message))
+            else:
+                yield token
+
+    def _listed(self, kind: str, path: str) -> Iterator[msgspec.Raw]:
+        items: list[msgspec.Raw] = []
+        try:
+            for page in self._cluster.list_pages(path):
+                items = [] if page.first else items
+                items += (_decoded(page.body, _RawItems) or _RawItems()).items or ()
+        except ClusterError as error:
+            self.failures.append(NotRemoved(kind, "all", error.message))
+        return iter(items)
+
+
+def _decoded(body: bytes | msgspec.Raw, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except MALFORMED:
+        return None

@@ -1,0 +1,258 @@
+"""`outscaler uninstall` leaves nothing of Outscaler in a cluster, and nothing of anybody else is touched."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from chalicelib.cli.main import main
+from chalicelib.cli.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
+from chalicelib.model.errors import BadInput
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
+from chalicelib.providers.cherryservers.managed_tokens import LABEL, TYPE
+from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP as CAPI
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
+from chalicelib.store import Store
+from infra.emulators.aws import create_table
+from infra.emulators.kube.auth import RbacRule
+from infra.emulators.kube.server import ApiServer
+from tests.functional.captured_clusters import served
+from tests.operations import new_operation
+from tests.unit.policy.policy_documents import GOOD
+
+Said = pytest.CaptureFixture[str]
+NOW = 1_795_000_000.0
+TABLE = "outscaler-uninstall"
+NAME = "prod-geneva"
+MARK = CapiAnnotations().delete_machine
+SOFT = {"key": DELETION_CANDIDATE, "value": "1794999000", "effect": "PreferNoSchedule"}
+HARD = {"key": TO_BE_DELETED, "value": "1794999000", "effect": "NoSchedule"}
+OTHER = {"key": "team.test/gpu", "value": "a", "effect": "NoSchedule"}
+
+
+class Clock:
+    """Virtual time, which sleeping advances."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.on_sleep = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.on_sleep()
+
+
+def node(name: str, *taints: dict[str, str], cordon: bool = False, **notes: str) -> dict[str, Any]:
+    annotations = {"node.alpha.test/ttl": "0", **{key.replace("__", "/"): value for key, value in notes.items()}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"taints": list(taints), "unschedulable": cordon},
+    }
+
+
+def ours(name: str, *, cordoned: bool) -> dict[str, Any]:
+    made = node(name, OTHER, HARD, cordon=True)
+    made["metadata"]["annotations"] |= {OPERATION_ANNOTATION: "op-1"}
+    if cordoned:
+        made["metadata"]["annotations"] |= {CORDONED_ANNOTATION: "true"}
+    return made
+
+
+NODES = (
+    ours("cordoned-by-us", cordoned=True),
+    ours("cordoned-by-a-person", cordoned=False),
+    node("soft", SOFT),
+    node("of-another-autoscaler", HARD),
+    node("untouched", OTHER, cordon=True),
+)
+
+
+def growth() -> Operation:
+    """An open operation."""
+    return new_operation(
+        id="op-7",
+        cluster=NAME,
+        provider="exoscale",
+        group="web",
+        kind=OperationKind.SCALE_UP,
+        plan="plan-1",
+        created_at=NOW,
+        from_size=1,
+        to_size=2,
+    )
+
+
+def token(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    meta = {"name": f"bootstrap-token-{name}", "namespace": "kube-system", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "type": TYPE, "metadata": meta}
+
+
+def machine(name: str, mark: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "capi", "annotations": {MARK: mark}}
+    return {
+        "apiVersion": f"{CAPI}/v1beta2",
+        "kind": "Machine",
+        "metadata": meta,
+        "spec": {
+            "clusterName": "prod",
+            "bootstrap": {"dataSecretName": "boot"},
+            "infrastructureRef": {"apiGroup": "infrastructure.test", "kind": "TestMachine", "name": name},
+        },
+    }
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        store = Store(TABLE, clock=lambda: NOW)
+        store.policies.put(NAME, GOOD, "d", None)
+        yield store
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[ApiServer, Path]]:
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        yield server, kubeconfig
+
+
+def run(kubeconfig: Path, *more: str, clock: Clock | None = None) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    args = parser.parse_args([NAME, "--kubeconfig", str(kubeconfig), *more])
+    args.output = "json"
+    clock = clock or Clock()
+    return uninstall(args, UninstallClock(lambda: clock.now, clock.sleep))
+
+
+def state(server: ApiServer, name: str) -> tuple[list[str], bool, dict[str, str]]:
+    """(keys of taints, cordoned, annotations) of a node."""
+    found = next(each for each in server.store.list("nodes") if each["metadata"]["name"] == name)
+    taints = [taint["key"] for taint in found["spec"].get("taints") or ()]
+    return taints, bool(found["spec"].get("unschedulable")), found["metadata"].get("annotations") or {}
+
+
+def test_without_yes_uninstall_shows_everything_and_changes_nothing(
+    store: Store, cluster: tuple[ApiServer, Path], capsys: Said
+) -> None:
+    before = json.dumps(cluster[0].store.list("nodes"), sort_keys=True)
+    assert run(cluster[1]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in shown["cluster"]} == {"cordoned-by-us", "cordoned-by-a-person", "soft"}
+    assert not shown["done"]
+    assert json.dumps(cluster[0].store.list("nodes"), sort_keys=True) == before
+    stored = store.policies.current(NAME)
+    assert stored is not None
+    assert stored.version == 1
+
+
+def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+    store.group_ownership.claim_groups(NAME, [("exoscale", "a")])
+    store.group_ownership.claim_groups("other", [("exoscale", "b")])
+    assert run(cluster[1], "--yes") == 0
+    server = cluster[0]
+    kept = {"node.alpha.test/ttl": "0"}
+    assert state(server, "cordoned-by-us") == (["team.test/gpu"], False, kept)
+    assert state(server, "cordoned-by-a-person") == (["team.test/gpu"], True, kept)
+    assert state(server, "soft") == ([], False, kept)
+    assert state(server, "of-another-autoscaler") == ([TO_BE_DELETED], False, kept)
+    assert state(server, "untouched") == (["team.test/gpu"], True, kept)
+    assert store.policies.current(NAME) is None
+    assert store.group_ownership.owners() == {("exoscale", "b"): "other"}
+    assert [each.version for each in store.policies.history(NAME)] == [2, 1]
+    assert "mode: 'off'" in store.policies.history(NAME)[0].text
+
+
+def test_foreign_removes_taints_that_another_autoscaler_left(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+    assert run(cluster[1], "--yes", "--foreign") == 0
+    assert state(cluster[0], "of-another-autoscaler")[0] == []
+
+
+def test_soft_taints_can_be_left_to_another_autoscaler(store: Store, cluster: tuple[ApiServer, Path]) -> None:
+    assert run(cluster[1], "--yes", "--keep-soft-taints") == 0
+    assert state(cluster[0], "soft")[0] == [DELETION_CANDIDATE]
+
+
+def test_uninstall_can_be_repeated_and_applied_again(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    assert run(cluster[1], "--yes") == 0
+    assert run(cluster[1], "--yes") == 0
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(GOOD)
+    capsys.readouterr()
+    assert main(["apply", str(policy)]) == 0
+    assert capsys.readouterr().out == f"{NAME}: created, version 3\n"
+
+
+def test_uninstall_without_rights_keeps_the_policy_and_names_the_nodes(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
+    reading = RbacRule(verbs=("get", "list"), groups=("",), resources=("nodes", "secrets"))
+    with served(tmp_path, NODES, [reading]) as (_, kubeconfig):
+        assert run(kubeconfig, "--yes") == 1
+    said = json.loads(capsys.readouterr().out)
+    assert {each["name"] for each in said["failures"]} >= {"cordoned-by-us", "cordoned-by-a-person", "soft"}
+    stored = store.policies.current(NAME)
+    assert stored is not None
+    assert "mode: 'off'" in stored.text
+
+
+def test_uninstall_waits_for_operations_that_the_vendor_was_told(
+    store: Store, cluster: tuple[ApiServer, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    lease = store.leases.acquire(NAME, "pass", 60)
+    before = store.memory.load(NAME)
+    store.memory.save(NAME, before, before, (growth(),), lease)
+    store.leases.release(lease)
+    with pytest.raises(BadInput, match="1 operations are still open: op-7"):
+        run(cluster[1], "--yes", clock=clock)
+    assert clock.now >= NOW + LONGEST
+    stored = store.policies.current(NAME)
+    assert stored is not None
+    assert "mode: 'off'" in stored.text
+    assert OPERATION_ANNOTATION in state(cluster[0], "cordoned-by-us")[2]
+
+
+def test_uninstall_removes_bootstrap_tokens_of_ours_only(store: Store, tmp_path: Path) -> None:
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        server.store.load("secrets", [token("outsc0", {LABEL: "true"}), token("outsc1", {})])
+        assert run(kubeconfig, "--yes") == 0
+        assert [each["metadata"]["name"] for each in server.store.list("secrets")] == ["bootstrap-token-outsc1"]
+
+
+def test_uninstall_removes_delete_marks_of_ours_only(store: Store, tmp_path: Path) -> None:
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        server.store.load("machines", [machine("a", f"{MARK_PREFIX}op-1"), machine("b", "by a person")], CAPI)
+        assert run(kubeconfig, "--yes") == 0
+        marks = [each["metadata"].get("annotations") for each in server.store.list("machines", group=CAPI)]
+        assert marks == [None, {MARK: "by a person"}]
+
+
+def test_uninstall_of_an_unknown_cluster_is_refused(store: Store, tmp_path: Path, capsys: Said) -> None:
+    assert main(["uninstall", "nowhere", "--without-cluster"]) == 2
+    assert capsys.readouterr().err == "nowhere: no such cluster; outscaler get clusters lists them\n"
+
+
+def test_uninstall_of_a_lost_cluster_archives_the_policy(store: Store, capsys: Said) -> None:
+    assert main(["uninstall", NAME, "--without-cluster", "--yes"]) == 0
+    assert store.policies.current(NAME) is None
+    assert "version 2 of the policy is archived" in capsys.readouterr().out
