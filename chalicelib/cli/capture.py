@@ -11,12 +11,12 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
+from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.tables import Table
-from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
@@ -83,17 +83,6 @@ def run(args: argparse.Namespace) -> int:
         ],
     )
     return 0
-
-
-def kubeconfig_of(environment: Mapping[str, str]) -> Path:
-    """Return the kubeconfig that kubectl would use. Raises BadInput if there is none, or more than one."""
-    named = [part for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
-    if len(named) > 1:
-        raise BadInput("KUBECONFIG", f"names {len(named)} files", "name one of them: --kubeconfig FILE")
-    path = Path(named[0]) if named else Path.home() / ".kube" / "config"
-    if not path.exists():
-        raise BadInput(str(path), "does not exist", "name the cluster's kubeconfig: --kubeconfig FILE")
-    return path
 
 
 class CaptureProgress:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.kubeconfig_files import read_kubeconfig
 from chalicelib.cli.kubeconfig_plugins import plugin_logins
 from chalicelib.cli.policy_files import here
 from chalicelib.model.errors import BadInput
@@ -47,7 +48,15 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
         place = "--context" if by_line else POLICY_CONTEXT
         logins = plugin_logins(time.time)
-        return connect(access, read_secret, clock=time.time, files=True, context_place=place, plugins=logins)
+        return connect(
+            access,
+            read_secret,
+            clock=time.time,
+            files=True,
+            context_place=place,
+            plugins=logins,
+            read_file=read_kubeconfig,
+        )
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -84,7 +93,15 @@ def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
 
     access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
     logins = plugin_logins(time.time)
-    return connect(access, secret_files(()), clock=time.time, files=True, context_place="--context", plugins=logins)
+    return connect(
+        access,
+        secret_files(()),
+        clock=time.time,
+        files=True,
+        context_place="--context",
+        plugins=logins,
+        read_file=read_kubeconfig,
+    )
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.cli.capture import kubeconfig_of
+from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store

@@ -51,6 +51,7 @@ def connect(
     files: bool = False,
     plugins: PluginLogins | None = None,
     context_place: str = POLICY_CONTEXT,
+    read_file: Callable[[Path], str] = file_text,
 ) -> KubeClient:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
@@ -59,12 +60,12 @@ def connect(
     to no loopback address, ignores proxies of the environment, and has a minute or two. files: whether the kubeconfig
     may be a local file, which only a command may permit. context_place: what names the file's context, for errors.
     plugins: makes the login of a local file whose user has an exec plugin or an auth provider, which only a command may
-    run.
+    run. read_file: reads a local kubeconfig; raises OSError, UnicodeDecodeError.
     Raises BadInput for a mistake that an operator must correct, another OutscalerError where AWS does not respond.
     """
     if access.kubeconfig_file and not files:
         raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
-    login = _login(access, read_secret, clock, context_place, plugins, hosted=hosted)
+    login = _login(access, read_secret, clock, context_place, plugins, read_file, hosted=hosted)
     return KubeClient(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
@@ -74,6 +75,7 @@ def _login(
     clock: Callable[[], float],
     context_place: str,
     plugins: PluginLogins | None,
+    read_file: Callable[[Path], str],
     *,
     hosted: bool,
 ) -> CredentialProvider:
@@ -93,8 +95,8 @@ def _login(
         return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
         if plugins is not None:
-            return plugins(lambda plugin: _from_file(access, context_place, plugin, hosted=hosted))
-        return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, None, hosted=hosted))
+            return plugins(lambda plugin: _from_file(access, context_place, plugin, read_file, hosted=hosted))
+        return KubeconfigLogin(lambda _fresh: _from_file(access, context_place, None, read_file, hosted=hosted))
     return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
 
@@ -111,11 +113,18 @@ def _from_secret(
     )
 
 
-def _from_file(access: KubernetesAccess, context_place: str, plugin: Plugin | None, *, hosted: bool) -> KubeCredential:
+def _from_file(
+    access: KubernetesAccess,
+    context_place: str,
+    plugin: Plugin | None,
+    read_file: Callable[[Path], str],
+    *,
+    hosted: bool,
+) -> KubeCredential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
-        text = file_text(path)
+        text = read_file(path)
     except UnicodeDecodeError:
         raise BadInput(place, "is not text", "name a kubeconfig in YAML") from None
     except OSError as error:
