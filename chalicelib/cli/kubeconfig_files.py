@@ -60,9 +60,10 @@ def _document(file: Path) -> dict[str, Any]:
 
     from chalicelib.net.safe_yaml import parsed
 
+    damaged: tuple[type[Exception], ...] = (YAMLError, *MALFORMED)
     try:
         document = parsed(file_text(file)) or {}
-    except (YAMLError, *MALFORMED):  # the parser's message may quote a secret
+    except damaged:  # the parser's message may quote a secret
         document = None
     if not isinstance(document, dict):
         raise BadInput(f"kubeconfig file {file}", "is not a YAML mapping", "take it out of KUBECONFIG, or correct it")

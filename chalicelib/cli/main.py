@@ -48,6 +48,7 @@ COMMANDS = (
     Command("capture", "chalicelib.cli.capture", "save a live cluster as files for plan; never writes to it"),
     Command("groups", "chalicelib.cli.groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
+    Command("schema", "chalicelib.cli.schema", "the JSON schema of a policy document, for editors"),
     Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),

@@ -80,7 +80,12 @@ _DEFINITION = Section(
             "How new machines are called.",
         ),
         Field("osPartitionSize", whole(0, 1_000_000), "osPartitionSize", "GB."),
-        Field("spotMarket", ValueType("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
+        Field(
+            "spotMarket",
+            ValueType("true or false", YES_OR_NO.read, bool, YES_OR_NO.form),
+            "spotMarket",
+            "From the spot market.",
+        ),
         Field("cpuOverride", whole(0, 4096), "cpuOverride", "Cores of a machine, where the plan says something else."),
     )
 )
@@ -136,7 +141,7 @@ CHERRYSERVERS = Section(
         Field("cloudConfigSecret", SECRET, "cloudConfigSecret", "The same in a secret. One of the three is needed."),
         Field(
             "nodeGroupDefs",
-            ValueType("mapping", _read_definitions, msgspec.json.decode),
+            ValueType("mapping", _read_definitions, msgspec.json.decode, lambda: {"type": "object"}),
             "nodeGroupDefs",
             "The same as a mapping of pools, default among them, to upstream's keys "
             "in lowerCamelCase: region, plan, os, "

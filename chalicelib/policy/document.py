@@ -10,9 +10,9 @@ from chalicelib.policy.headroom import HEADROOMS
 from chalicelib.policy.list_sections import entries
 from chalicelib.policy.maintenance_windows import WINDOWS
 from chalicelib.policy.max_disruption import MAX_DISRUPTION
-from chalicelib.policy.options import read_options
+from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.prices import PRICES
-from chalicelib.policy.providers import provider_name, read_providers
+from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
 from chalicelib.policy.rules import RULES
 from chalicelib.policy.scale_up import SCALE_UP
 from chalicelib.policy.schedules import SCHEDULES
@@ -88,7 +88,7 @@ NODE_GROUP = Section(
     fields=(
         Field(
             "provider",
-            ValueType("provider", scalar(provider_name, "a provider's name")),
+            ValueType("provider", scalar(provider_name, "a provider's name"), form=lambda: {"enum": list(PROVIDERS)}),
             "provider",
             "Which of spec.providers owns the group.",
             required=True,
@@ -160,7 +160,7 @@ SPEC = Section(
         ),
         Field(
             "providers",
-            ValueType("mapping", read_providers),
+            ValueType("mapping", read_providers, form=providers_form),
             "providers",
             "Providers of its node groups, each with its settings.",
             required=True,
@@ -172,7 +172,12 @@ SPEC = Section(
             "node_groups",
             "Bounds and priorities for groups, where the provider's own are not wanted.",
         ),
-        Field("options", ValueType("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
+        Field(
+            "options",
+            ValueType("options", read_options, form=options_form),
+            "options",
+            "Upstream's flags, in lowerCamelCase.",
+        ),
         Field(
             "prices", nested(PRICES), "prices", "What machines cost per hour, for the expanders price and least-cost."
         ),

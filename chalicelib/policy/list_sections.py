@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import Diagnostics, Path, quote
-from chalicelib.policy.schema import Section, read_section, show_section
+from chalicelib.policy.schema import Section, read_section, section_form, show_section
 from chalicelib.policy.value_types import UNSET, ValueType, listed, scalar, text
 from chalicelib.policy.yaml_document import Node, Scalar, Sequence
 
@@ -41,7 +41,10 @@ def entries(section: Section, noun: str, most: int, example: str, *checks: Check
         return found
 
     return ValueType(
-        f"list of {name or noun + 's'}", read, lambda structs: [show_section(section, each) for each in structs]
+        f"list of {name or noun + 's'}",
+        read,
+        lambda structs: [show_section(section, each) for each in structs],
+        lambda: {"type": ["array", "null"], "items": section_form(section), "maxItems": most},
     )
 
 
@@ -62,7 +65,7 @@ def _read_groups(node: Node, path: Path, report: Diagnostics) -> Any:
     return found
 
 
-GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show)
+GROUPS = ValueType(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show, _GROUP_IDS.form)
 
 _PERCENT = re.compile(r"(0|[1-9][0-9]{0,8}) ?%?\Z")
 

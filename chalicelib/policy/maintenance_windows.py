@@ -15,7 +15,12 @@ WINDOW = Section(
         *opening(cron="0 22 * * 1-5", duration="6h"),
         Field(
             "removals",
-            ValueType("allowed or forbidden", _REMOVALS.read, lambda yes: "allowed" if yes else "forbidden"),
+            ValueType(
+                "allowed or forbidden",
+                _REMOVALS.read,
+                lambda yes: "allowed" if yes else "forbidden",
+                _REMOVALS.form,
+            ),
             "removals",
             "allowed: nodes are removed in such windows only. forbidden: not in this one, whatever another allows.",
             default="allowed",

@@ -18,7 +18,7 @@ from chalicelib.policy import options_loop, options_scale_down, options_scale_up
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest
 from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, OptionDefinition, Status
 from chalicelib.policy.schema import entries_of, unknown_key
-from chalicelib.policy.value_types import UNSET
+from chalicelib.policy.value_types import UNSET, Form
 from chalicelib.policy.yaml_document import Node
 
 GROUPS = (*options_loop.GROUPS, *options_scale_up.GROUPS, *options_scale_down.GROUPS)
@@ -47,6 +47,22 @@ def default_text(row: OptionDefinition) -> str:
     if isinstance(shown, bool):
         return "true" if shown else "false"
     return ", ".join(shown) if isinstance(shown, list) else str(shown)
+
+
+def options_form() -> Form:
+    """Return the JSON schema of spec.options, without the options that have another place in the document."""
+    rows = [row for row in ROWS.values() if row.status is not Status.ELSEWHERE]
+    return {
+        "type": ["object", "null"],
+        "properties": {row.name: {**row.kind.form(), "description": _described(row)} for row in rows},
+        "additionalProperties": False,
+    }
+
+
+def _described(row: OptionDefinition) -> str:
+    default = default_text(row)
+    status = "" if row.status is Status.IN_FORCE else f" ({row.status})"
+    return f"{row.meaning}{status}{f' Default: {default}.' if default else ''}"
 
 
 def read_options(node: Node | None, path: Path, report: Diagnostics) -> Read:

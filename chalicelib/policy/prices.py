@@ -25,7 +25,7 @@ def _show(price: float) -> float | int | str:
     return price if "e" not in repr(price) else f"{price:.12f}".rstrip("0")
 
 
-PRICE = ValueType("price", _NUMBER.read, _show)
+PRICE = ValueType("price", _NUMBER.read, _show, _NUMBER.form)
 
 
 def _read_types(node: Node, path: Path, report: Diagnostics) -> Any:
@@ -54,6 +54,7 @@ PRICES = Section(
                 "mapping of instance types to prices",
                 _read_types,
                 lambda types: {name: _show(price) for name, price in types.items()},
+                lambda: {"type": "object", "additionalProperties": PRICE.form()},
             ),
             "instance_types",
             "What a node of a type costs.",

@@ -14,7 +14,17 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount
 from chalicelib.policy.diagnostics import Diagnostics, Path, quote
 from chalicelib.policy.schema import Field
-from chalicelib.policy.value_types import BOOLEAN, UNSET, Read, ValueType, duration, number, scalar
+from chalicelib.policy.value_types import (
+    BOOLEAN,
+    UNSET,
+    Form,
+    Read,
+    ValueType,
+    duration,
+    list_form,
+    number,
+    scalar,
+)
 from chalicelib.policy.yaml_document import Node, Scalar, Sequence
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -30,6 +40,11 @@ def lines_of(item: Read) -> Read:
         return UNSET if any(value is UNSET for value in found) else "\n".join(found)
 
     return read
+
+
+def texts_form() -> Form:
+    """Return the JSON schema of one text or several."""
+    return list_form({"type": "string"})
 
 
 def amount(resource: str, example: str) -> ValueType:
@@ -54,7 +69,7 @@ def as_text(kind: ValueType, words: Callable[[Any], str] | None = None, show: Ca
             return UNSET
         return words(value) if words else node.text
 
-    return ValueType(kind.name, read, show)
+    return ValueType(kind.name, read, show, kind.form)
 
 
 YES_OR_NO = as_text(BOOLEAN, lambda value: "true" if value else "false", lambda value: value == "true")
@@ -101,7 +116,7 @@ def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "")
             raise BadInput("", f"{quote(match[3])} {misnamed}", form)
         return value
 
-    return ValueType(f"list of min:max:{what}", lines_of(scalar(parse, f"it like {example}")), str.split)
+    return ValueType(f"list of min:max:{what}", lines_of(scalar(parse, f"it like {example}")), str.split, texts_form)
 
 
 def https_address(example: str, *, path: bool) -> ValueType:

@@ -19,9 +19,9 @@ from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
-from chalicelib.policy.provider_value_types import DURATION_TEXT, KUBELET_RESERVE, YES_OR_NO, lines_of
-from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
-from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, ValueType, choice, scalar, text, wrong
+from chalicelib.policy.provider_value_types import DURATION_TEXT, KUBELET_RESERVE, YES_OR_NO, lines_of, texts_form
+from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section, section_form
+from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, Form, ValueType, choice, scalar, text, wrong
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
@@ -116,10 +116,15 @@ _CLUSTER_API = Section(
             "The Cluster that the nodes are of. Required with a separate management cluster; default: the cluster "
             "of most nodes.",
         ),
-        Field("labels", ValueType("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
+        Field(
+            "labels",
+            ValueType("key=value, …", _read_labels, form=lambda: {"type": ["object", "string"]}),
+            "labels",
+            "Only groups with all these labels.",
+        ),
         Field(
             "autoDiscovery",
-            ValueType("list of specs", lines_of(_DISCOVERY_TEXT), str.split),
+            ValueType("list of specs", lines_of(_DISCOVERY_TEXT), str.split, texts_form),
             "autoDiscovery",
             "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match.",
         ),
@@ -146,7 +151,7 @@ _CLUSTER_API = Section(
         *KUBELET_RESERVE,
         Field(
             "syncMachineLabels",
-            ValueType("list of regular expressions", lines_of(_PATTERN), str.split),
+            ValueType("list of regular expressions", lines_of(_PATTERN), str.split, texts_form),
             "syncMachineLabels",
             "Further labels that Cluster API is configured to copy to Nodes (its --additional-sync-machine-labels).",
         ),
@@ -231,6 +236,15 @@ PROVIDERS = {
 }
 
 _FREE_TEXT = text("text on one line")
+
+
+def providers_form() -> Form:
+    """Return the JSON schema of spec.providers."""
+    sections = {
+        name: section_form(table.section) if table.section else {"type": ["object", "null"]}
+        for name, table in PROVIDERS.items()
+    }
+    return {"type": "object", "properties": sections, "additionalProperties": False, "minProperties": 1}
 
 
 def read_providers(node: Node | None, path: Path, report: Diagnostics) -> dict[str, dict[str, str]]:

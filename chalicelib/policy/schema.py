@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.policy.diagnostics import Diagnostics, Path, closest, quote
-from chalicelib.policy.value_types import UNSET, ValueType
+from chalicelib.policy.value_types import UNSET, Form, ValueType
 from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 
@@ -107,7 +107,24 @@ def nested(section: Section) -> ValueType:
         found = read_section(section, node, path, report)
         return UNSET if found is None else found
 
-    return ValueType("mapping", read, lambda struct: show_section(section, struct))
+    return ValueType("mapping", read, lambda struct: show_section(section, struct), lambda: section_form(section))
+
+
+def section_form(section: Section) -> Form:
+    """Return the JSON schema of a section, with the meaning of each key."""
+    required = [field.key for field in section.fields if field.required]
+    return {
+        "type": "object" if required else ["object", "null"],
+        "properties": {field.key: field_form(field) for field in section.fields},
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+
+
+def field_form(field: Field) -> Form:
+    """Return the JSON schema of a key, with its meaning and default as an editor shows them."""
+    default = f" Default: {field.default}." if field.default else ""
+    return {**field.kind.form(), "description": f"{field.meaning}{default}"}
 
 
 def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:

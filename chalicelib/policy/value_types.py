@@ -27,12 +27,23 @@ _LARGEST_GIB = 2**33 - 1  # still under 2^63 in bytes
 Read = Callable[[Node, Path, Diagnostics], Any]
 
 
+Form = dict[str, Any]
+SCALAR: Form = {"type": ["string", "number", "boolean"]}
+
+
+def plain_form() -> Form:
+    """Return the JSON schema of a scalar of any type."""
+    return SCALAR
+
+
 class ValueType(msgspec.Struct, frozen=True):
-    """One type of value. name: for the reference; read: node -> value or UNSET; show: value -> its YAML form."""
+    """One type of value. name: for the reference; read: node -> value or UNSET; show: value -> its YAML form; form: its
+    JSON schema, which may accept more than `read`. A function, because commands alone need it."""
 
     name: str
     read: Read
     show: Callable[[Any], Any] = str
+    form: Callable[[], Form] = plain_form
 
 
 def scalar(parse: Callable[[str], Any], expected: str) -> Read:
@@ -80,7 +91,9 @@ def whole(least: int = 0, most: int = _LARGEST) -> ValueType:
             raise BadInput("", f"{text} is out of range", f"write {span}")
         return value
 
-    return ValueType("number", scalar(parse, span), int)
+    bounds = {"minimum": least, "maximum": most}
+    form = {"type": ["integer", "string"], **bounds, "pattern": "^-?(0|[1-9][0-9]{0,18})$"}
+    return ValueType("number", scalar(parse, span), int, lambda: form)
 
 
 def number(least: float, most: float, example: str) -> ValueType:
@@ -94,7 +107,10 @@ def number(least: float, most: float, example: str) -> ValueType:
             raise BadInput("", f"{text} is out of range", f"write {span}")
         return value
 
-    return ValueType("decimal", scalar(parse, span), lambda value: int(value) if value == int(value) else value)
+    form = {"type": ["number", "string"], "minimum": least, "maximum": most, "pattern": "^[0-9]+([.][0-9]+)?$"}
+    return ValueType(
+        "decimal", scalar(parse, span), lambda value: int(value) if value == int(value) else value, lambda: form
+    )
 
 
 def _boolean(text: str) -> bool:
@@ -105,7 +121,12 @@ def _boolean(text: str) -> bool:
     raise BadInput("", f"{quote(text)} is not true or false", "write true or false")
 
 
-BOOLEAN = ValueType("true or false", scalar(_boolean, "true or false"), bool)
+BOOLEAN = ValueType(
+    "true or false",
+    scalar(_boolean, "true or false"),
+    bool,
+    lambda: {"enum": [True, False, "true", "True", "TRUE", "false", "False", "FALSE"]},
+)
 
 
 def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
@@ -121,7 +142,12 @@ def duration(least: float = 0.0, most: float = LONGEST_DURATION) -> ValueType:
             raise BadInput("", f"{quote(text)} is out of range", f"write a duration{allowed}")
         return value
 
-    return ValueType("duration", scalar(parse, f"a duration{limits}, such as 10m or 1h30m"), _show_duration)
+    return ValueType(
+        "duration", scalar(parse, f"a duration{limits}, such as 10m or 1h30m"), _show_duration, lambda: _DURATION
+    )
+
+
+_DURATION: Form = {"anyOf": [{"const": 0}, {"type": "string", "pattern": "^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$"}]}
 
 
 def _show_duration(seconds: float) -> str:
@@ -142,7 +168,9 @@ def text(expected: str, pattern: str = r"[^\x00-\x1f\x7f]{1,1024}", example: str
             raise BadInput("", f"{quote(value)} is not {expected}", f"write {example}" if example else "")
         return value
 
-    return ValueType("text", scalar(parse, expected), str)
+    return ValueType(
+        "text", scalar(parse, expected), str, lambda: {"type": ["string", "number"], "pattern": f"^(?:{pattern})$"}
+    )
 
 
 def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str = "word") -> ValueType:
@@ -155,7 +183,7 @@ def choice(words: tuple[str, ...], make: Callable[[str], Any] = str, kind: str =
             raise BadInput("", f"{quote(value)} is unknown", f"did you mean {near}?" if near else f"write {listed}")
         return make(value)
 
-    return ValueType(kind, scalar(parse, listed), str)
+    return ValueType(kind, scalar(parse, listed), str, lambda: {"enum": list(words)})
 
 
 def _either(words: tuple[str, ...]) -> str:
@@ -179,7 +207,8 @@ def _secret_name(value: str) -> str:
     return value
 
 
-SECRET = ValueType("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"))
+_TEXT: Form = {"type": "string"}
+SECRET = ValueType("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"), str, lambda: _TEXT)
 DNS_LABEL = text(
     "a name of small letters, digits and inner dashes, at most 63",
     r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
@@ -213,7 +242,17 @@ def listed(item: ValueType, *, commas: bool = True, name: str = "") -> ValueType
             return UNSET
         return UNSET if any(value is UNSET for value in values) else tuple(values)
 
-    return ValueType(name or f"list of {item.name}s", read, lambda values: [item.show(value) for value in values])
+    return ValueType(
+        name or f"list of {item.name}s",
+        read,
+        lambda values: [item.show(value) for value in values],
+        lambda: list_form(item.form()),
+    )
+
+
+def list_form(item: Form) -> Form:
+    """Return the JSON schema of a list that may also be one scalar."""
+    return {"anyOf": [{"type": "array", "items": item}, {"type": ["string", "number", "null"]}]}
 
 
 # -- totals --------------------------------------------------------------------------------------------------------
@@ -251,7 +290,14 @@ def total(unit: str, scale: int, default: tuple[int, int]) -> ValueType:
             return UNSET
         return least * scale, most * scale
 
-    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}")
+    ends = {"min": bound.form(), "max": bound.form()}
+    schema: Form = {
+        "anyOf": [
+            {"type": "string", "pattern": f"^(?:{_TOTAL.pattern[:-2]})$"},
+            {"type": "object", "properties": ends, "additionalProperties": False},
+        ]
+    }
+    return ValueType(f"min:max, {unit}", read, lambda pair: f"{pair[0] // scale}:{pair[1] // scale}", lambda: schema)
 
 
 def _min_max(node: Mapping, path: Path, report: Diagnostics, bound: ValueType, default: tuple[int, int]) -> Any:

@@ -1,0 +1,106 @@
+"""The JSON schema accepts every document that validate accepts, and refuses what an editor should mark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from chalicelib.cli.main import main
+from chalicelib.policy.json_schema import json_schema
+from chalicelib.policy.load import load
+from infra.tools.policy_reference import EXAMPLE
+from tests.cases import each_row
+from tests.unit.policy.policy_documents import GOOD
+
+VALIDATOR = jsonschema.Draft7Validator(json_schema())
+
+
+class Words(yaml.SafeLoader):
+    """YAML 1.2's booleans, as editors read them: `off` is a word."""
+
+
+Words.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if tag != "tag:yaml.org,2002:bool" or first in "tTfF"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def problems(text: str) -> list[str]:
+    document = yaml.load(text, Loader=Words)  # a SafeLoader
+    return [f"{'.'.join(map(str, each.path))}: {each.message}" for each in VALIDATOR.iter_errors(document)]
+
+
+def with_spec(**spec: Any) -> str:
+    base: dict[str, Any] = yaml.safe_load(EXAMPLE)
+    base["spec"] |= spec
+    return yaml.safe_dump(base)
+
+
+def test_schema_is_valid_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema.Draft7Validator.check_schema(json_schema())
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()
+
+
+def accepted() -> list[str]:
+    pages = [*Path("docs").rglob("*.md"), Path("README.md")]
+    blocks = [block.split("```")[0] for page in pages for block in page.read_text().split("```yaml\n")[1:]]
+    return [block for block in blocks if block.startswith("apiVersion: outscaler.dev/v1") and "…" not in block]
+
+
+def test_schema_accepts_all_documents_that_validate_accepts() -> None:
+    documents = [GOOD, EXAMPLE, *accepted()]
+    assert len(documents) > 3
+    for text in documents:
+        load(text, place="document")
+        assert problems(text) == [], text
+
+
+@each_row(
+    "spec",
+    [
+        {"mode": "off"},
+        {"options": {"coresTotal": "0:10", "memoryTotal": {"min": 0, "max": 5}, "expander": "random"}},
+        {"options": {"expander": ["priority", "random"], "maxNodesTotal": "5", "scaleDownEnabled": "false"}},
+        {"prices": {"instanceTypes": {"m5.large": 0.096}, "cpu": "0.03"}},
+        {"rules": [{"name": "e", "groups": ["a"], "cron": "0 5 * * *", "add": 1}]},
+        {"headroom": [{"name": "h", "pods": 3, "cpu": "500m"}]},
+        {"maintenanceWindows": [], "webhook": {"secret": "outscaler/prod-geneva/webhook", "debounce": "2s"}},
+    ],
+)
+def test_schema_accepts_the_forms_of_values(spec: dict[str, Any]) -> None:
+    assert problems(with_spec(**spec).replace("mode: 'off'", "mode: off")) == []
+
+
+@each_row(
+    "spec, place",
+    [
+        ({"modes": "active"}, "spec"),
+        ({"mode": "activ"}, "spec.mode"),
+        ({"options": {"maxNodesTotal": -1}}, "spec.options.maxNodesTotal"),
+        ({"options": {"maxNodeTotal": 1}}, "spec.options"),
+        ({"options": {"scaleDownUnneededTime": "10 minutes"}}, "spec.options.scaleDownUnneededTime"),
+        ({"providers": {"aws": {}}}, "spec.providers"),
+        ({"providers": {}}, "spec.providers"),
+        ({"rules": {"name": "e"}}, "spec.rules"),
+    ],
+)
+def test_schema_refuses_unknown_keys_and_wrong_values(spec: dict[str, Any], place: str) -> None:
+    assert [each.partition(":")[0] for each in problems(with_spec(**spec))] == [place]
+
+
+def test_schema_has_a_description_for_every_key() -> None:
+    def keys(form: Any, path: str) -> list[str]:
+        found = []
+        for key, value in form.get("properties", {}).items():
+            found += [f"{path}.{key}"] if not value.get("description") else []
+            found += keys(value, f"{path}.{key}")
+        return found
+
+    spec = json_schema()["properties"]["spec"]
+    assert [each for each in keys(spec, "spec") if not each.startswith("spec.providers.")] == []
