@@ -25,7 +25,7 @@ import msgspec
 
 from chalicelib import __version__
 from chalicelib.cli import library_errors
-from chalicelib.cli.terminal_text import one_line
+from chalicelib.cli.terminal_text import as_error, one_line
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 
 OUTPUTS = ("table", "json", "yaml")
@@ -48,6 +48,7 @@ COMMANDS = (
     Command("capture", "chalicelib.cli.capture", "save a live cluster as files for plan; never writes to it"),
     Command("groups", "chalicelib.cli.groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
+    Command("init", "chalicelib.cli.init", "write a first policy document from five answers"),
     Command("schema", "chalicelib.cli.schema", "the JSON schema of a policy document, for editors"),
     Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
@@ -56,6 +57,7 @@ COMMANDS = (
     Command("release", "chalicelib.cli.resume", "resume removals after a review of a tripped disruption limit"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
+    Command("completion", "chalicelib.cli.completion", "a script for the shell that completes commands and arguments"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 
@@ -141,7 +143,7 @@ def _told(error: BaseException) -> int:
         code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed, too
         for line in lines:
-            sys.stderr.write(f"{line}\n")
+            sys.stderr.write(f"{as_error(line, sys.stderr)}\n")
     return code
 
 

@@ -25,6 +25,6 @@ def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error, so that standard output contains only the result."""
-    from chalicelib.cli.terminal_text import one_line
+    from chalicelib.cli.terminal_text import as_warning, one_line
 
-    sys.stderr.write(f"warning: {one_line(text)}\n")
+    sys.stderr.write(f"{as_warning(f'warning: {one_line(text)}', sys.stderr)}\n")

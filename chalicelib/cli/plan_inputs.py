@@ -15,6 +15,7 @@ from chalicelib.cli.group_bounds import with_bounds
 from chalicelib.cli.live_cluster import live
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import here, read_document
+from chalicelib.cli.progress import progress
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
@@ -107,7 +108,8 @@ def read(args: argparse.Namespace) -> PlanInputs:
     memory = memory_file.read(args.memory) if args.memory is not None else Memory()
     unneeded_for = _duration(args.assume_unneeded_for)
     started = time.perf_counter()
-    snapshot = _snapshot(args, policy, now)
+    with progress("reading the cluster"):
+        snapshot = _snapshot(args, policy, now)
     took = time.perf_counter() - started
     _warn_of_rules(snapshot)
     snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
@@ -119,9 +121,15 @@ def decided(case: PlanInputs, policy: Policy | None = None) -> PlannedCase:
     from chalicelib.plan.planner import plan_cluster
 
     started = time.perf_counter()
-    plan, memory = plan_cluster(
-        case.snapshot, policy or case.policy, case.memory, case.now, case.seed, assume_unneeded_for=case.unneeded_for
-    )
+    with progress("planning"):
+        plan, memory = plan_cluster(
+            case.snapshot,
+            policy or case.policy,
+            case.memory,
+            case.now,
+            case.seed,
+            assume_unneeded_for=case.unneeded_for,
+        )
     return PlannedCase(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
 
 

@@ -7,6 +7,7 @@ terminal gets plain columns, too. NO_COLOR and TERM=dumb are obeyed.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TextIO
@@ -71,6 +72,19 @@ def _cells(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> 
         yield fill + cell if index in right else cell + fill
 
 
+_STYLES = (
+    (re.compile(r"(?i)error\Z|refused|failed|missed"), "red"),
+    (re.compile(r"(?i)warn(ing)?\Z|unknown\Z|only ours\Z"), "yellow"),
+    (re.compile(r"\+[0-9]+ -> "), "green"),
+    (re.compile(r"-[0-9]+ -> "), "magenta"),
+)
+
+
+def style_of(cell: str) -> str:
+    """Return the style of a cell that says how bad something is, or how a size changes; "" for any other."""
+    return next((style for pattern, style in _STYLES if pattern.match(cell)), "")
+
+
 def _show_rich(blocks: Sequence[Block], out: TextIO) -> bool:
     """Print with rich; returns False where rich is not installed."""
     try:
@@ -94,6 +108,6 @@ def _show_rich(blocks: Sequence[Block], out: TextIO) -> bool:
         for position, name in enumerate(table.columns):
             shown.add_column(Text(name), justify="right" if position in table.right else "left", overflow="fold")
         for row in table.rows:
-            shown.add_row(*(Text(printable(cell)) for cell in row))
+            shown.add_row(*(Text(printable(cell), style=style_of(cell)) for cell in row))
         console.print(shown)
     return True

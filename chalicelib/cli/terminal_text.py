@@ -5,7 +5,26 @@ Names come from clusters and files; an escape sequence in a pod's name must not 
 
 from __future__ import annotations
 
+import os
 import unicodedata
+from typing import TextIO
+
+_RED, _YELLOW, _PLAIN = "\x1b[31m", "\x1b[33m", "\x1b[0m"
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Return whether text on this stream may be coloured: a terminal, without NO_COLOR (https://no-color.org)."""
+    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", ""} and not os.environ.get("NO_COLOR")
+
+
+def as_error(text: str, stream: TextIO) -> str:
+    """Return a line in red where the stream has colours."""
+    return f"{_RED}{text}{_PLAIN}" if has_colour(stream) else text
+
+
+def as_warning(text: str, stream: TextIO) -> str:
+    """Return a line in yellow where the stream has colours."""
+    return f"{_YELLOW}{text}{_PLAIN}" if has_colour(stream) else text
 
 
 def printable(text: str) -> str:

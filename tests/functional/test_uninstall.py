@@ -43,11 +43,9 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = NOW
-        self.on_sleep = lambda: None
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
-        self.on_sleep()
 
 
 def node(name: str, *taints: dict[str, str], cordon: bool = False, **notes: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from chalicelib.cli.tables import Table, show
-from chalicelib.cli.terminal_text import columns, one_line, printable
+from chalicelib.cli.terminal_text import as_error, as_warning, columns, one_line, printable
 
 TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
 
@@ -68,3 +68,15 @@ def test_cli_table_uses_rich_on_a_terminal_and_honours_no_color(monkeypatch: pyt
 def test_cli_table_markup_in_names_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     assert "[bold]x[/bold]" in shown(Table(("a",), (("[bold]x[/bold]",),)), out=Terminal())
+
+
+def test_cli_colours_depend_on_terminal_and_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = Table(("severity", "size"), (("error", "+2 -> 4"), ("ok", "3")))
+    assert "\x1b[31merror" in shown(table, out=Terminal())
+    assert as_warning("careful", Terminal()) == "\x1b[33mcareful\x1b[0m"
+    assert as_error("bad", io.StringIO()) == "bad"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[3" not in shown(table, out=Terminal())
+    assert as_warning("careful", Terminal()) == "careful"

@@ -1,0 +1,83 @@
+"""`outscaler init` makes a policy that validate accepts, from answers or arguments."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chalicelib.cli.init import STARTS
+from chalicelib.cli.main import main
+from tests.cases import each_row
+
+Said = pytest.CaptureFixture[str]
+LOCATIONS = {
+    "alicloud": "cn-hangzhou 1:10:asg-bp18p2yfxow2dloq0001",
+    "clusterapi": "prod",
+    "cherryservers": "prod 0:10:pool1",
+    "exoscale": "ch-gva-2",
+    "huaweicloud": "cn-north-4 2292498e-1111-11ee-8b5e-0255ac1001ba",
+}
+
+
+class Keyboard(io.StringIO):
+    """Standard input of a person who types these lines."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("provider", list(STARTS))
+def test_init_makes_a_policy_that_validate_accepts(provider: str, tmp_path: Path, capsys: Said) -> None:
+    policy = tmp_path / "prod.yaml"
+    arguments = ["--name", "prod", "--provider", provider, "--location", LOCATIONS[provider], "--max-nodes", "50"]
+    assert main(["init", str(policy), *arguments]) == 0
+    assert f"outscaler validate {policy}" in capsys.readouterr().err
+    assert main(["validate", "--strict", str(policy)]) == 0
+    document = yaml.safe_load(policy.read_text())
+    assert document["spec"]["mode"] == "shadow"
+    assert document["spec"]["options"] == {"maxNodesTotal": 50}
+
+
+def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    answers = ["Prod!", "prod", "aws", "exoscale", "ch-gva-2", "", "many", ""]
+    monkeypatch.setattr("sys.stdin", Keyboard("\n".join(answers) + "\n"))
+    assert main(["init"]) == 0
+    said = capsys.readouterr()
+    assert yaml.safe_load(said.out)["spec"] == {
+        "mode": "shadow",
+        "kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"},
+        "providers": {"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod/exoscale"}},
+    }
+    assert "'Prod!' is not a cluster's name" in said.err
+    assert "'aws' is not a provider; write one of alicloud" in said.err
+    assert "'many' is not a number of nodes" in said.err
+
+
+@each_row(
+    "arguments, says",
+    [
+        ((), "--name: is not given, and standard input is not a terminal"),
+        (("--name", "A b"), "--name: 'A b' is not a cluster's name"),
+        (("--name", "a", "--provider", "gcp"), "--provider: 'gcp' is not a provider"),
+        (("--name", "a", "--provider", "huaweicloud", "--location", "x"), "--location: is not 2 words"),
+        (("--name", "a", "--provider", "exoscale", "--location", "no_zone"), "zone"),
+    ],
+)
+def test_init_refuses_answers_that_cannot_be_used(arguments: tuple[str, ...], says: str) -> None:
+    import contextlib
+
+    heard = io.StringIO()
+    with contextlib.redirect_stderr(heard):
+        assert main(["init", *arguments]) == 2
+    assert says in heard.getvalue()
+
+
+def test_init_does_not_replace_a_file(tmp_path: Path, capsys: Said) -> None:
+    policy = tmp_path / "prod.yaml"
+    policy.write_text("mine")
+    assert main(["init", str(policy)]) == 2
+    assert policy.read_text() == "mine"
+    assert "exists already" in capsys.readouterr().err
