@@ -49,6 +49,7 @@ COMMANDS = (
     Command("groups", "chalicelib.cli.groups", "draft the node groups of a saved cluster from its nodes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
     Command("init", "chalicelib.cli.init", "write a first policy document from five answers"),
+    Command("kubeconfig", "chalicelib.cli.kubeconfig", "a kubeconfig with the token of Outscaler's service account"),
     Command("schema", "chalicelib.cli.schema", "the JSON schema of a policy document, for editors"),
     Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),

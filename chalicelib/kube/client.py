@@ -198,6 +198,12 @@ class KubeClient:
         account and secret of a cluster; only the owner of the CA's key can give another server the same identity."""
         return self._identity
 
+    def server(self) -> tuple[str, bytes, str]:
+        """Return the server's URL, the CA in PEM and the name in its certificate, where it differs. Raises
+        ClusterError."""
+        credential = self._ready()[1]
+        return credential.server, credential.ca, credential.server_name
+
     def close(self) -> None:
         """Close the connections."""
         self._line.session.close()
