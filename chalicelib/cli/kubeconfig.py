@@ -9,20 +9,18 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
-import ipaddress
 import os
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.output import warn
+from chalicelib.doctor.kubeconfigs import private_address
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Forbidden, NotFound
 from chalicelib.model.errors import BadInput
-from chalicelib.net.forbidden_addresses import address_of
 
 TYPE = "kubernetes.io/service-account-token"
 _USER = "outscaler"
@@ -58,25 +56,11 @@ def run(args: argparse.Namespace) -> int:
     kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
     server, ca, name = kube.server()
     server = args.server or server
-    if problem := unreachable(server):
+    if problem := private_address(server):
         warn(problem)
     token = _token(kube, args.namespace, args.secret)
     sys.stdout.write(_document(server, ca, name, token))
     return 0
-
-
-def unreachable(server: str) -> str:
-    """Return why a function without a VPC cannot reach that address; "" if it may."""
-    host = urlsplit(server).hostname or ""
-    address = address_of(host)
-    private = address is not None and _is_private(address)
-    if private or host == "localhost" or host.endswith((".local", ".svc", ".internal", ".cluster.local")):
-        return f"the API server {server} has a private address: functions outside its network cannot reach it"
-    return ""
-
-
-def _is_private(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    return address.is_private or address.is_loopback or address.is_link_local
 
 
 def _token(kube: KubeClient, namespace: str, secret: str) -> str:

@@ -25,65 +25,83 @@ from chalicelib.net.bounded_files import text
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
+    from chalicelib.model.group import NodeGroup
+    from chalicelib.model.node import Node
+    from chalicelib.model.snapshot import MissingData
+    from chalicelib.providers.base import Provider
+
+    GroupReader = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
 
 _CLUSTER_API = "clusterapi"
+
+
+class OpenedCluster(msgspec.Struct, frozen=True):
+    """Connections of a policy, by files of the command line. providers: empty where the policy has none."""
+
+    policy: Policy
+    kube: KubeClient
+    providers: tuple[Provider, ...]
+
+    def read(self, now: float, groups: GroupReader | None = None) -> Snapshot:
+        """Return a snapshot. groups: reads the node groups, None for the providers. Raises ClusterError."""
+        from chalicelib.policy.horizontal_node_autoscaler import obeyed
+        from chalicelib.snapshot.live_cluster import read_live_cluster
+        from chalicelib.snapshot.node_groups import read_node_groups
+
+        return read_live_cluster(
+            self.policy.name,
+            self.kube,
+            groups or (lambda nodes: read_node_groups(self.providers, nodes)),
+            now,
+            namespace=self.policy.options.namespace,
+            rules=obeyed(self.policy),
+        )
 
 
 def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """Return a snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises
     BadInput."""
+    from chalicelib.snapshot import saved_cluster
+
+    if args.node_groups is not None:
+        opened = open_cluster(args, policy, providers=False)
+        return opened.read(now, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()))
+    if not policy.providers:
+        raise BadInput(
+            "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
+        )
+    return open_cluster(args, policy).read(now)
+
+
+def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = True) -> OpenedCluster:
+    """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
+    --secret. Raises BadInput."""
     from chalicelib.kube.connect import connect
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
-    from chalicelib.policy.horizontal_node_autoscaler import obeyed
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
     from chalicelib.providers.services import ProviderServices
-    from chalicelib.snapshot import saved_cluster
-    from chalicelib.snapshot.live_cluster import read_live_cluster
-    from chalicelib.snapshot.node_groups import read_node_groups
 
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> KubeClient:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
-        place = "--context" if by_line else POLICY_CONTEXT
-        logins = plugin_logins(time.time)
         return connect(
             access,
             read_secret,
             clock=time.time,
             files=True,
-            context_place=place,
-            plugins=logins,
+            context_place="--context" if by_line else POLICY_CONTEXT,
+            plugins=plugin_logins(time.time),
             read_file=read_kubeconfig,
         )
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
-    if args.node_groups is not None:
-        return read_live_cluster(
-            policy.name,
-            kube,
-            lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()),
-            now,
-            namespace=policy.options.namespace,
-            rules=obeyed(policy),
-        )
-    if not policy.providers:
-        raise BadInput(
-            "--kubeconfig", "says nothing about node groups", "add --node-groups FILE, or --policy FILE with providers"
-        )
-    providers = for_policy(
-        observing(policy), kube, read_secret, time.time, ProviderServices(connect=connected, deployment=here())
-    )
-    return read_live_cluster(
-        policy.name,
-        kube,
-        lambda nodes: read_node_groups(providers, nodes),
-        now,
-        namespace=policy.options.namespace,
-        rules=obeyed(policy),
-    )
+    if not providers:
+        return OpenedCluster(policy, kube, ())
+    services = ProviderServices(connect=connected, deployment=here())
+    return OpenedCluster(policy, kube, tuple(for_policy(observing(policy), kube, read_secret, time.time, services)))
 
 
 def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:

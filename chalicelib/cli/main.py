@@ -52,6 +52,7 @@ COMMANDS = (
     Command("kubeconfig", "chalicelib.cli.kubeconfig", "a kubeconfig with the token of Outscaler's service account"),
     Command("schema", "chalicelib.cli.schema", "the JSON schema of a policy document, for editors"),
     Command("import", "chalicelib.cli.import_policy", "convert settings and rules of CCE to a policy document"),
+    Command("doctor", "chalicelib.cli.doctor", "check a cluster, its vendors and secrets before anything acts"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),

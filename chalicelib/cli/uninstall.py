@@ -157,11 +157,12 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
 
 def _switched_off(store: Store, current: StoredPolicy, policy: Policy | None) -> StoredPolicy:
     """Put a version with mode off in force and return it."""
+    from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
     from chalicelib.policy.load import digest
     from chalicelib.store.errors import PolicyChanged
 
-    if policy is None or policy.mode is Mode.OFF:
+    if policy is None or not permitted(policy).plan:
         return current
     text = _with_mode_off(current.text)
     off, _ = load_document(text, current.name)

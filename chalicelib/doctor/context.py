@@ -11,6 +11,8 @@ import msgspec
 
 from chalicelib.doctor.finding import Finding
 from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.providers.base import Provider
@@ -24,6 +26,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     the workload cluster, read once. providers: by name, opened with the secrets given; read only. read_secret: raises
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
+    plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
     """
 
     policy: Policy
@@ -38,6 +41,29 @@ class DoctorContext(msgspec.Struct, frozen=True):
     kubeconfig_text: str = ""
     probe: bool = False
     policies: tuple[Policy, ...] = ()
+    plan: Plan | None = None
+
+    @property
+    def observer(self) -> KubeClient:
+        """The client for looking around. Raises Unavailable where no cluster can be reached."""
+        found = self.person or self.workload
+        if found is None:
+            raise Unavailable(dict(self.unreachable).get("workload", "no kubeconfig is given"))
+        return found
+
+    @property
+    def cluster(self) -> KubeClient:
+        """The workload cluster as the functions reach it. Raises Unavailable where it cannot be reached."""
+        if self.workload is None:
+            raise Unavailable(dict(self.unreachable).get("workload", "no kubeconfig is given"))
+        return self.workload
+
+    @property
+    def seen(self) -> Snapshot:
+        """The snapshot. Raises Unavailable where the cluster could not be read."""
+        if self.snapshot is None:
+            raise Unavailable(dict(self.unreachable).get("workload", "the cluster could not be read"))
+        return self.snapshot
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -1,7 +1,89 @@
-"""Checks of the deployment: table, secrets, functions, webhook, in the order of their results."""
+"""Checks of what the deployment keeps: secrets and the volume of each pass."""
 
 from __future__ import annotations
 
-from chalicelib.doctor.context import Check
+from collections.abc import Iterator, Sequence
 
-DEPLOYMENT_CHECKS: tuple[Check, ...] = ()
+from chalicelib.doctor.context import Check, DoctorContext
+from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.policy.secret_names import KUBECONFIG, named_in
+
+MONTH = 30 * 86400.0
+POD, NODE = 7_900, 25_000
+"""Bytes of a pod and of a node in a list, as measured with a real control plane."""
+MUCH = 2**40
+"""Bytes a month from which the volume of lists is a warning."""
+_PRICE = 0.09  # USD per GiB that leaves a cloud's network, a common list price
+
+
+def check_secrets(context: DoctorContext) -> Sequence[Finding]:
+    """DR27: secrets that are missing, empty, or of a form that is not read. No value is in a finding."""
+    return list(_secrets(context))
+
+
+def _secrets(context: DoctorContext) -> Iterator[Finding]:
+    policy = context.policy
+    kubernetes = {
+        "kubeconfig_secret": policy.kubernetes.kubeconfig_secret,
+        "in_cluster_kubeconfig_secret": policy.kubernetes.in_cluster_kubeconfig_secret,
+    }
+    webhook = {"secret": policy.webhook.secret}
+    for path, name, use in named_in(kubernetes, policy.providers, webhook):
+        try:
+            text = context.read_secret(name)
+        except BadInput as error:
+            fix = "give it with --secret NAME=FILE, or --table to read the deployment's"
+            yield _finding(Severity.UNASKED, f"secret {name} was not read: {error.problem}", fix, path)
+            continue
+        except OutscalerError as error:
+            yield _finding(Severity.ERROR, f"secret {name} cannot be read: {error}", _create(name), path)
+            continue
+        if not text.strip():
+            yield _finding(Severity.ERROR, f"secret {name} is empty", _create(name), path)
+        elif use == KUBECONFIG:
+            try:
+                from_kubeconfig(text, context=policy.kubernetes.context, place=f"secret {name}")
+            except BadInput as error:
+                yield _finding(Severity.ERROR, f"{error.place}: {error.problem}", error.remedy or _create(name), path)
+
+
+def _create(name: str) -> str:
+    return f"aws secretsmanager put-secret-value --secret-id {name} --secret-string file://FILE"
+
+
+def _finding(severity: Severity, message: str, fix: str, path: Sequence[str]) -> Finding:
+    place = ".".join(("spec", *path))
+    return Finding(id="DR27", severity=severity, subject="secrets", message=message, fix=fix, evidence={"path": place})
+
+
+def check_volume(context: DoctorContext) -> Sequence[Finding]:
+    """DR29: bytes that passes read, estimated from the numbers of pods and nodes."""
+    snapshot = context.seen
+    size = len(snapshot.pods) * POD + len(snapshot.nodes) * NODE
+    monthly = size * MONTH / context.policy.scan_interval
+    if monthly < MUCH:
+        return ()
+    text = (
+        f"a pass reads about {size / 2**20:.0f} MiB ({len(snapshot.pods)} pods): every "
+        f"{context.policy.scan_interval:.0f} s that is {monthly / 2**40:.1f} TiB a month"
+    )
+    return (
+        Finding(
+            id="DR29",
+            severity=Severity.WARNING,
+            subject="volume",
+            message=text,
+            fix="raise scanInterval and use the webhook; at 0.09 USD a GiB this is about "
+            f"{monthly / 2**30 * _PRICE:,.0f} USD where traffic is charged",
+            evidence={"bytes": size, "bytesPerMonth": round(monthly)},
+        ),
+    )
+
+
+DEPLOYMENT_CHECKS: tuple[Check, ...] = (
+    Check(("DR27",), "secrets", check_secrets),
+    Check(("DR29",), "volume", check_volume),
+)
+"""Checks of the deployment, in the order of their results."""

@@ -25,7 +25,16 @@ from msgspec import structs
 
 from chalicelib.kube.credentials import CredentialProvider, KubeCredential, identity_of
 from chalicelib.kube.errors import ClusterError, Expired, Forbidden, TooManyRequests, Unauthorized, Unavailable, clean
-from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Dial, KubeConnection, KubeRequest, exchange, open_connection
+from chalicelib.kube.transport import (
+    LONGEST_BODY,
+    TOTAL,
+    Dial,
+    KubeConnection,
+    KubeRequest,
+    exchange,
+    open_connection,
+    server_date,
+)
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.net.json_repair import decode_repaired, repaired
@@ -203,6 +212,15 @@ class KubeClient:
         ClusterError."""
         credential = self._ready()[1]
         return credential.server, credential.ca, credential.server_name
+
+    def server_time(self) -> float | None:
+        """Return the server's clock in epoch seconds, to the second; None where it does not say."""
+        from email.utils import parsedate_to_datetime
+
+        try:
+            return parsedate_to_datetime(server_date(self._ready()[0])).timestamp()
+        except (TypeError, ValueError):
+            return None
 
     def close(self) -> None:
         """Close the connections."""

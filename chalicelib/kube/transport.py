@@ -125,6 +125,21 @@ def exchange(
     return answer.body
 
 
+def server_date(line: KubeConnection) -> str:
+    """Return the header Date of the server's answer, whatever its status; "" without one or without an answer."""
+    connect, read = 5.0, 10.0
+    try:
+        answer = bounded(
+            line.session,
+            Request("GET", f"{line.server}/version", {"Accept": "application/json"}, {}, None),
+            ExchangeBounds(connect, read, connect + read, 2**20),
+            time.monotonic,
+        )
+    except NoReply:
+        return ""
+    return answer.headers.get("date", "")
+
+
 def _secrets(credential: KubeCredential) -> tuple[Secret, ...]:
     """Return the secrets that a server or a proxy has received and may repeat."""
     password = urlsplit(credential.proxy.reveal()).password or ""

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.cli.kubeconfig import TYPE, unreachable
+from chalicelib.cli.kubeconfig import TYPE
 from chalicelib.cli.main import main
+from chalicelib.doctor.kubeconfigs import private_address
 from tests.cases import each_row
 from tests.functional.captured_clusters import saved_objects, served
 from tests.functional.saved_cluster import shop
@@ -77,4 +78,4 @@ def test_kubeconfig_without_a_token_says_what_to_do(fields: dict[str, Any] | Non
     ],
 )
 def test_private_addresses_of_api_servers_are_recognised(server: str, private: bool) -> None:
-    assert bool(unreachable(server)) is private
+    assert bool(private_address(server)) is private

@@ -1,0 +1,182 @@
+"""`outscaler doctor`: checks a cluster, its vendors and its secrets before anything acts. It changes nothing.
+
+The checks are in chalicelib/doctor. --kubeconfig and --secret are what the functions will use, so that rights are asked
+for with them; --as-person is a wider kubeconfig for looking around.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chalicelib.cli.kubeconfig_files import read_kubeconfig
+from chalicelib.cli.live_cluster import connected_by_file, open_cluster, secret_files
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.policy_files import load_document, place_of, read_document
+from chalicelib.cli.progress import progress
+from chalicelib.cli.tables import Block, Table
+from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.policy import Policy
+
+if TYPE_CHECKING:
+    from chalicelib.doctor.context import DoctorContext
+    from chalicelib.kube.client import KubeClient
+
+_FINDING = 1
+_UNNEEDED = 660.0  # seconds: longer than the default time after which an unneeded node goes
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the policy, the kubeconfigs, the secrets, and what to check."""
+    parser.add_argument("--policy", metavar="FILE", required=True, help="the policy document, or - for standard input")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, required=True, help="the kubeconfig that the functions will use"
+    )
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument(
+        "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
+    )
+    parser.add_argument(
+        "--secret",
+        metavar="NAME=FILE",
+        action="append",
+        default=[],
+        help="a file that replaces a secret of the policy; may be repeated",
+    )
+    parser.add_argument(
+        "--as-person", metavar="FILE", type=Path, help="your own kubeconfig, for leases and workloads of the cluster"
+    )
+    parser.add_argument("--only", default="", metavar="WORDS", help="subjects or ids, such as rbac,pdb,DR07")
+    parser.add_argument(
+        "--probe-writes", action="store_true", help="ask admission with dry runs, which may call webhooks"
+    )
+    parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
+    parser.add_argument(
+        "--table", default="", metavar="NAME", help="also compare with the other policies of this deployment's table"
+    )
+    parser.add_argument("--policy-table", default="", metavar="NAME", help="its policy table, if it has another name")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the findings. Returns 1 for an error, or with --strict for a warning, otherwise 0. Raises BadInput."""
+    from chalicelib.doctor.registry import examine
+
+    text = read_document(args.policy)
+    policy, warnings = load_document(text, place_of(args.policy))
+    for warning in warnings:
+        warn(warning)
+    with progress("checking"):
+        context = context_of(args, policy, time.time)
+        found = examine(context, [word.strip() for word in args.only.split(",") if word.strip()])
+    emit(args.output, [as_data(each) for each in found], lambda: _blocks(found, args.policy))
+    return exit_code(found, strict=args.strict)
+
+
+def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], float]) -> DoctorContext:
+    """Connect, and read the cluster once. What cannot be reached is in `unreachable`."""
+    from chalicelib.doctor.context import DoctorContext
+    from chalicelib.model.memory import Memory
+    from chalicelib.plan.planner import plan_cluster
+
+    unreachable: list[tuple[str, str]] = []
+
+    def reach(place: str, connect: Callable[[], Any]) -> Any:
+        try:
+            return connect()
+        except OutscalerError as error:
+            unreachable.append((place, str(error)))
+            return None
+
+    kube: KubeClient | None = reach("workload", lambda: connected_by_file(args.kubeconfig, args.context or ""))
+    management: KubeClient | None = None
+    if args.management_kubeconfig is not None:
+        management = reach("management", lambda: connected_by_file(args.management_kubeconfig, ""))
+    person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else None
+    opened = reach("providers", lambda: open_cluster(args, policy)) if kube is not None else None
+    if opened is None and kube is not None:
+        opened = reach("workload", lambda: open_cluster(args, policy, providers=False))
+    snapshot = reach("workload", lambda: opened.read(clock())) if opened is not None else None
+    plan = None
+    if snapshot is not None:
+        plan, _ = plan_cluster(snapshot, policy, Memory(), clock(), 0, assume_unneeded_for=_UNNEEDED)
+    return DoctorContext(
+        policy=policy,
+        clock=clock,
+        read_secret=secret_files(args.secret),
+        workload=kube if snapshot is not None else None,
+        management=management,
+        person=person,
+        snapshot=snapshot,
+        unreachable=tuple(unreachable),
+        kubeconfig_text=_text(args.kubeconfig),
+        probe=args.probe_writes,
+        policies=_policies(args, policy),
+        plan=plan,
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_kubeconfig(path)
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _policies(args: argparse.Namespace, policy: Policy) -> tuple[Policy, ...]:
+    """Return the other policies of the table; those that this release cannot read are left out with a warning."""
+    if not args.table:
+        return ()
+    from chalicelib.cli.store_access import open_store
+
+    found = []
+    for stored in open_store(args).policies.all_current():
+        if stored.name == policy.name:
+            continue
+        try:
+            found.append(load_document(stored.text, stored.name)[0])
+        except OutscalerError as error:
+            warn(f"{stored.name}: not compared: {error}")
+    return tuple(found)
+
+
+def exit_code(found: Sequence[Finding], *, strict: bool) -> int:
+    """Return 1 for an error, or with strict for a warning; otherwise 0."""
+    worst = {each.severity for each in found}
+    return _FINDING if Severity.ERROR in worst or (strict and Severity.WARNING in worst) else 0
+
+
+def as_data(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON."""
+    return {**msgspec.to_builtins(finding), "url": finding.url}
+
+
+def findings_table(found: Sequence[Finding]) -> Table:
+    """Return the findings as a table."""
+    return Table(
+        ("severity", "id", "subject", "finding"),
+        tuple((str(each.severity), each.id, each.subject, each.message) for each in found),
+        empty="no findings",
+    )
+
+
+def _blocks(found: Sequence[Finding], file: str) -> list[Block]:
+    fixes = {each.fix: each.id for each in found if each.severity in (Severity.ERROR, Severity.WARNING)}
+    blocks: list[Block] = [findings_table(found)]
+    if fixes:
+        blocks.append("\n".join(["What to do:", *(f"{id_}  {_indented(fix)}" for fix, id_ in fixes.items())]))
+    counts = {each: sum(one.severity is each for one in found) for each in Severity}
+    said = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "no findings"
+    errors = counts[Severity.ERROR]
+    next_ = f"outscaler doctor --policy {file} … again" if errors else f"outscaler apply {file}"
+    blocks.append(f"{said}. Next: {'correct the errors, then ' if errors else ''}{next_}")
+    return blocks
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n      ")

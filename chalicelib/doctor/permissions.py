@@ -1,0 +1,395 @@
+"""Checks of RBAC: every verb that Outscaler uses in a cluster is asked for with a SelfSubjectAccessReview.
+
+The rows below are the rules of infra/kubernetes, one row per rule; a test compares both. A review stores nothing, and
+every authenticated user may create one. SelfSubjectRulesReviews are not used for the rows, because they do not tell a
+Role's rule from a ClusterRole's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import ClusterError
+from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.model.policy import Policy
+from chalicelib.policy.horizontal_node_autoscaler import obeyed
+from chalicelib.snapshot.live_cluster import RESOURCES
+
+WORKLOAD, MANAGEMENT = "workload", "management"
+_REVIEWS = "/apis/authorization.k8s.io/v1"
+_SCALABLE = ("machinedeployments", "machinesets", "machinepools")
+_TOKENS = tuple(f"bootstrap-token-outsc{number}" for number in range(4))
+_OPTIONAL = {each.plural: each.weakens for each in RESOURCES if not each.required}
+
+
+class NeededRule(msgspec.Struct, frozen=True):
+    """A rule of RBAC that Outscaler needs.
+
+    place: workload or management. file: of infra/kubernetes that grants it. needed_for: what fails without it. names:
+    of the objects, where the rule names them. namespace: of a Role, empty for a ClusterRole. required: an error where
+    it is missing, otherwise a warning. when: whether the policy uses it. acts: it is used by changes only, so it is a
+    warning before mode active.
+    """
+
+    place: str
+    file: str
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    needed_for: str
+    names: tuple[str, ...] = ()
+    namespace: Callable[[Policy], str] = lambda _: ""
+    required: bool = True
+    when: Callable[[Policy], bool] = lambda _: True
+    acts: bool = False
+
+
+def _options_namespace(policy: Policy) -> str:
+    return policy.options.namespace
+
+
+def _kube_system(policy: Policy) -> str:
+    del policy
+    return "kube-system"
+
+
+def _has_priority(policy: Policy) -> bool:
+    return "priority" in policy.options.expander
+
+
+def _makes_tokens(policy: Policy) -> bool:
+    return policy.providers.get("cherryservers", {}).get("createBootstrapTokens") == "true"
+
+
+def _uses_capi(policy: Policy) -> bool:
+    return "clusterapi" in policy.providers
+
+
+_RBAC, _CAPI, _BOOT = "rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml"
+RULES = (
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "",
+        ("nodes", "pods", "replicationcontrollers", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
+        ("list",),
+        "every plan",
+    ),
+    NeededRule(WORKLOAD, _RBAC, "apps", ("daemonsets", "replicasets", "statefulsets"), ("list",), "drain rules"),
+    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("list",), "drain rules"),
+    NeededRule(WORKLOAD, _RBAC, "policy", ("poddisruptionbudgets",), ("list",), "disruption budgets"),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "storage.k8s.io",
+        ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
+        ("list",),
+        "pods with volumes",
+    ),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "autoscaling.cce.io",
+        ("horizontalnodeautoscalers",),
+        ("list",),
+        "rules of HorizontalNodeAutoscalers",
+        required=False,
+        when=obeyed,
+    ),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "",
+        ("replicationcontrollers",),
+        ("get",),
+        "the check before a drain",
+        required=False,
+        acts=True,
+    ),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "apps",
+        ("daemonsets", "replicasets", "statefulsets"),
+        ("get",),
+        "the check before a drain",
+        required=False,
+        acts=True,
+    ),
+    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("get",), "the check before a drain", required=False, acts=True),
+    NeededRule(WORKLOAD, _RBAC, "", ("nodes",), ("get", "patch"), "taints and cordons", acts=True),
+    NeededRule(WORKLOAD, _RBAC, "", ("pods",), ("get",), "drains", acts=True),
+    NeededRule(WORKLOAD, _RBAC, "", ("pods/eviction",), ("create",), "drains", acts=True),
+    NeededRule(WORKLOAD, _RBAC, "", ("events",), ("create",), "events on nodes and pods", required=False),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "",
+        ("configmaps",),
+        ("get",),
+        "the expander priority",
+        names=("cluster-autoscaler-priority-expander",),
+        namespace=_options_namespace,
+        when=_has_priority,
+    ),
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        "",
+        ("configmaps",),
+        ("get", "patch"),
+        "the status ConfigMap",
+        names=("cluster-autoscaler-status",),
+        namespace=_options_namespace,
+        required=False,
+        when=lambda policy: policy.options.write_status_configmap,
+    ),
+    NeededRule(
+        WORKLOAD,
+        _BOOT,
+        "",
+        ("secrets",),
+        ("get", "update"),
+        "bootstrap tokens of Cherry Servers",
+        names=_TOKENS,
+        namespace=_kube_system,
+        when=_makes_tokens,
+        acts=True,
+    ),
+    NeededRule(
+        WORKLOAD,
+        _BOOT,
+        "",
+        ("secrets",),
+        ("create",),
+        "bootstrap tokens of Cherry Servers; RBAC cannot limit create to names",
+        namespace=_kube_system,
+        when=_makes_tokens,
+        acts=True,
+    ),
+    NeededRule(
+        MANAGEMENT,
+        _CAPI,
+        "cluster.x-k8s.io",
+        (*_SCALABLE, "machines", "clusters"),
+        ("list",),
+        "node groups of Cluster API",
+        when=_uses_capi,
+    ),
+    NeededRule(
+        MANAGEMENT,
+        _CAPI,
+        "cluster.x-k8s.io",
+        (*_SCALABLE, "clusters"),
+        ("get",),
+        "the check before a change of a group",
+        when=_uses_capi,
+        acts=True,
+    ),
+    NeededRule(
+        MANAGEMENT,
+        _CAPI,
+        "cluster.x-k8s.io",
+        tuple(f"{each}/scale" for each in _SCALABLE),
+        ("get", "patch"),
+        "sizes of groups",
+        when=_uses_capi,
+        acts=True,
+    ),
+    NeededRule(
+        MANAGEMENT,
+        _CAPI,
+        "cluster.x-k8s.io",
+        ("machines",),
+        ("get", "patch"),
+        "removals of machines",
+        when=_uses_capi,
+        acts=True,
+    ),
+)
+
+
+class _ReviewStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _ReviewStatus = _ReviewStatus()
+
+
+class _GrantedRule(msgspec.Struct, frozen=True, rename="camel"):
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] | None = None
+    resources: tuple[str, ...] | None = None
+    resource_names: tuple[str, ...] | None = None
+
+
+class _GrantedRules(msgspec.Struct, frozen=True, rename="camel"):
+    resource_rules: tuple[_GrantedRule, ...] | None = None
+
+
+class _RulesReview(msgspec.Struct, frozen=True):
+    status: _GrantedRules = _GrantedRules()
+
+
+def check_permissions(context: DoctorContext) -> Sequence[Finding]:
+    """DR04: rules that are missing, one finding each."""
+    acts = permitted(context.policy).act
+    found: list[Finding] = []
+    for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management or context.workload)):
+        for rule in (each for each in RULES if each.place == place and each.when(context.policy)):
+            if client is None:
+                why = dict(context.unreachable).get(place, "no kubeconfig is given")
+                found.append(_unasked(f"{place} cluster: {why}"))
+                break
+            found.extend(_missing(client, rule, context.policy, acts=acts))
+    return found
+
+
+def _missing(client: KubeClient, rule: NeededRule, policy: Policy, *, acts: bool) -> Iterator[Finding]:
+    namespace = rule.namespace(policy)
+    asked = [
+        (resource, verb, name) for resource in rule.resources for verb in rule.verbs for name in rule.names or ("",)
+    ]
+    lacking: list[tuple[str, str]] = []
+    for resource, verb, name in asked:
+        try:
+            if not _is_allowed(client, rule.group, resource, verb, namespace, name):
+                lacking.append((resource, verb))
+        except ClusterError as error:
+            yield _unasked(f"{resource}: {verb} could not be asked for: {error.message}")
+            return
+    if not lacking:
+        return
+    words = ", ".join(dict.fromkeys(f"{resource}: {verb}" for resource, verb in lacking))
+    where = f" in namespace {namespace}" if namespace else ""
+    yield Finding(
+        id="DR04",
+        severity=_severity(rule, [resource for resource, _ in lacking], acts=acts),
+        subject="rbac",
+        message=f"{words} is not allowed{where} in the {rule.place} cluster; needed for {rule.needed_for}",
+        fix=f"kubectl apply -f infra/kubernetes/{rule.file}, which grants:\n{rule_yaml(rule)}",
+        evidence={"missing": [f"{resource} {verb}" for resource, verb in dict.fromkeys(lacking)], "place": rule.place},
+    )
+
+
+def rule_yaml(rule: NeededRule) -> str:
+    """Return the rule as an entry of a Role."""
+    lines = [f'- apiGroups: ["{rule.group}"]', f"  resources: [{', '.join(rule.resources)}]"]
+    if rule.names:
+        lines.append(f"  resourceNames: [{', '.join(rule.names)}]")
+    return "\n".join([*lines, f"  verbs: [{', '.join(rule.verbs)}]"])
+
+
+def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Severity:
+    """Optional lists make verdicts less certain. Rights to change count once the policy is active."""
+    if not rule.required or (rule.acts and not acts):
+        return Severity.WARNING
+    listed = rule.verbs == ("list",) and rule.place == WORKLOAD
+    return Severity.WARNING if listed and all(each in _OPTIONAL for each in resources) else Severity.ERROR
+
+
+def _is_allowed(client: KubeClient, group: str, resource: str, verb: str, namespace: str, name: str) -> bool:
+    plural, _, subresource = resource.partition("/")
+    attributes = {
+        "group": group,
+        "resource": plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace,
+        "name": name,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+    }
+    answer = client.request("POST", f"{_REVIEWS}/selfsubjectaccessreviews", body=body)
+    return msgspec.json.decode(answer, type=_Review).status.allowed
+
+
+_DANGEROUS = (
+    ("pods", "delete"),
+    ("pods", "create"),
+    ("nodes", "delete"),
+    ("secrets", "list"),
+    ("secrets", "get"),
+    ("clusterrolebindings", "create"),
+)
+
+
+def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
+    """DR05: rights that nothing here uses."""
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "kube-system"},
+    }
+    answer = context.cluster.request("POST", f"{_REVIEWS}/selfsubjectrulesreviews", body=body)
+    granted = msgspec.json.decode(answer, type=_RulesReview).status.resource_rules or ()
+    found = [
+        f"{verb} {resource}" for resource, verb in _DANGEROUS if any(_covers(rule, resource, verb) for rule in granted)
+    ]
+    if not found:
+        return ()
+    message = f"may also: {', '.join(found)} in kube-system; nothing of it is used"
+    return (
+        Finding(
+            id="DR05",
+            severity=Severity.INFO,
+            subject="rbac",
+            message=message,
+            fix="use the service account of infra/kubernetes/rbac-workload.yaml: outscaler kubeconfig",
+            evidence={"superfluous": found},
+        ),
+    )
+
+
+def _covers(rule: _GrantedRule, resource: str, verb: str) -> bool:
+    named = rule.resource_names or ()
+    return not named and bool({verb, "*"} & set(rule.verbs)) and bool({resource, "*"} & set(rule.resources or ()))
+
+
+def check_admission(context: DoctorContext) -> Sequence[Finding]:
+    """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
+    if not context.probe:
+        text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
+        return (_unasked(text, "outscaler doctor --probe-writes asks with dry runs, which may call webhooks"),)
+    nodes = context.seen.nodes
+    if not nodes:
+        return (_unasked("there is no node for a dry run of a taint"),)
+    name = nodes[0].name
+    path = f"/api/v1/nodes/{path_segment(name)}"
+    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in nodes[0].taints]
+    taints = [each for each in taints if each["key"] != TO_BE_DELETED]
+    taints.append({"key": TO_BE_DELETED, "value": "0", "effect": "NoSchedule"})
+    try:
+        context.cluster.request(
+            "PATCH",
+            path,
+            query={"dryRun": "All"},
+            body={"spec": {"taints": taints}},
+            content_type="application/merge-patch+json",
+        )
+    except ClusterError as error:
+        return (
+            Finding(
+                id="DR04",
+                severity=Severity.ERROR if permitted(context.policy).act else Severity.WARNING,
+                subject="rbac",
+                message=f"a dry run of a taint on node {name} is refused: {error.message}",
+                fix=f"permit the taint {TO_BE_DELETED} by this account in the admission policy",
+                evidence={"node": name},
+            ),
+        )
+    return ()
+
+
+def _unasked(text: str, fix: str = "correct the connection, and repeat the command") -> Finding:
+    return Finding(id="DR04", severity=Severity.UNASKED, subject="rbac", message=text, fix=fix)
