@@ -15,7 +15,7 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.kube.client import KubeClient, path_segment
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
@@ -111,11 +111,14 @@ def at_work(context: DoctorContext) -> Sequence[Finding]:
     workloads, gaps = running_workloads(client)
     names = dict.fromkeys((*LEASES, *(name for each in workloads for name in _lease_names(each.words))))
     namespaces = dict.fromkeys(("kube-system", context.policy.options.namespace))
-    places = [(namespace, name) for namespace in namespaces for name in names]
-    held = [(*place, lease_held(client, *place, now)) for place in places]
-    found.extend(
-        _dr07(context, f"Lease {ns}/{name} was renewed {by}", "lease", workloads) for ns, name, by in held if by
-    )
+    for namespace, name in [(namespace, name) for namespace in namespaces for name in names]:
+        try:
+            by = lease_held(client, namespace, name, now)
+        except Forbidden:
+            gaps = (*gaps, f"leases in {namespace} may not be read")
+            break
+        if by:
+            found.append(_dr07(context, f"Lease {namespace}/{name} was renewed {by}", "lease", workloads))
     if not found:
         found.extend(_dr07(context, f"{each.place} runs another autoscaler", "workload", [each]) for each in workloads)
     found.extend(_unasked(gap) for gap in gaps)

@@ -1,0 +1,103 @@
+"""Clusters for the tests of `outscaler doctor`: a simulated API server, rights of infra/kubernetes, and a context."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import yaml
+
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.finding import Finding
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.connect import connect
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.live_cluster import RESOURCES, read_live_cluster
+from infra.emulators.kube.auth import MASTERS, RbacRule, User
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from tests.source_trees import ROOT
+
+NOW = 1_800_000_000.0
+ACCOUNT = "system:serviceaccount:kube-system:outscaler"
+_PLACES = {each.kind: (each.plural, each.group) for each in RESOURCES} | {
+    "Deployment": ("deployments", "apps"),
+    "Lease": ("leases", "coordination.k8s.io"),
+    "ConfigMap": ("configmaps", ""),
+    "Secret": ("secrets", ""),
+}
+ACTIVE = Policy(name="prod", mode=Mode.ACTIVE, providers={"exoscale": {"zone": "ch-gva-2"}})
+SHADOW = msgspec.structs.replace(ACTIVE, mode=Mode.SHADOW)
+
+
+def rules_of(*files: str) -> list[RbacRule]:
+    """The rules of manifests in infra/kubernetes, one for each rule of a role."""
+    texts = [(ROOT / "infra" / "kubernetes" / file).read_text("utf-8") for file in files]
+    roles = [document for text in texts for document in yaml.safe_load_all(text) if "rules" in document]
+    return [
+        RbacRule(
+            verbs=tuple(rule["verbs"]),
+            groups=tuple(rule["apiGroups"]),
+            resources=tuple(rule["resources"]),
+            names=tuple(rule.get("resourceNames", ())),
+            namespaces=(role["metadata"]["namespace"],) if role["kind"] == "Role" else (),
+        )
+        for role in roles
+        for rule in role["rules"]
+    ]
+
+
+ALL_FILES = ("rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml")
+
+
+@contextmanager
+def cluster(
+    objects: Sequence[Mapping[str, Any]] = (), rules: Sequence[RbacRule] | None = None
+) -> Iterator[tuple[ApiServer, KubeClient]]:
+    """A server with these objects, and a client with these rules (None: everything)."""
+    store = ObjectStore(lambda: NOW)
+    for each in objects:
+        plural, group = _PLACES[str(each["kind"])]
+        store.load(plural, [copy.deepcopy(dict(each))], group)
+    users = (User("admin", "token-of-admin", (MASTERS,)), User(ACCOUNT, "token-of-account"))
+    with ApiServer(store, users=users, rbac={ACCOUNT: rules or ()}) as server:
+        yield server, client(server, "admin" if rules is None else ACCOUNT)
+
+
+def client(server: ApiServer, user: str) -> KubeClient:
+    access = KubernetesAccess(kubeconfig_secret="kubeconfig")
+    config = server.kubeconfig(user)
+    return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
+
+
+def context(kube: KubeClient | None, policy: Policy = ACTIVE, **fields: Any) -> DoctorContext:
+    """A context; the snapshot is read unless it is given."""
+    if kube is not None and "snapshot" not in fields:
+        fields["snapshot"] = read_live_cluster(policy.name, kube, lambda _: ((), ()), NOW)
+    return DoctorContext(policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=kube, **fields)
+
+
+def no_secret(name: str) -> str:
+    raise BadInput(f"secret {name}", "is not read from here", "name a file for it")
+
+
+def grouped(snapshot: Snapshot, group: str = "web", **fields: Any) -> Snapshot:
+    """The snapshot with one group of all its nodes."""
+    instances = tuple(Instance(id=node.provider_id or node.name, node=node.name) for node in snapshot.nodes)
+    made = NodeGroup(group, "exoscale", **{"max": 10, "target": len(instances), "instances": instances, **fields})
+    return msgspec.structs.replace(snapshot, groups=(*snapshot.groups, made))
+
+
+def with_options(policy: Policy, **options: Any) -> Policy:
+    return msgspec.structs.replace(policy, options=Options(**options))
+
+
+def told(check: Callable[[DoctorContext], Sequence[Finding]], given: DoctorContext) -> list[str]:
+    """`DR04 error` for each finding of a check."""
+    return [f"{each.id} {each.severity}" for each in check(given)]

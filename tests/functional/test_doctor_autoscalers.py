@@ -1,0 +1,142 @@
+"""`outscaler doctor` finds another autoscaler by its lease, its workload, its status and its taints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.doctor.other_autoscalers import at_work, check_status, check_traces
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.operation import OPERATION_ANNOTATION
+from chalicelib.model.timestamps import format_time
+from tests.cases import each_row
+from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, client, cluster, context, grouped, rules_of, told
+from tests.functional.saved_cluster import node
+
+
+def lease(name: str = "cluster-autoscaler", age: float = 8, holder: str = "ca-1") -> dict[str, Any]:
+    renewed = f"{format_time(NOW - age)[:-1]}.000000Z"
+    return {
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15},
+    }
+
+
+def deployment(*flags: str, ready: int = 1, image: str = "registry.test/cluster-autoscaler:v1.30.0") -> dict[str, Any]:
+    container = {"name": "ca", "image": image, "command": ["./cluster-autoscaler", *flags]}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "cluster-autoscaler", "namespace": "kube-system"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "ca"}},
+            "template": {"metadata": {"labels": {"app": "ca"}}, "spec": {"containers": [container]}},
+        },
+        "status": {"readyReplicas": ready},
+    }
+
+
+def static_pod() -> dict[str, Any]:
+    container = {"name": "ca", "image": "registry.test/ca:1", "command": ["ca", "--cloud-provider=exoscale"]}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "ca-node", "namespace": "kube-system"},
+        "spec": {"containers": [container], "nodeName": "a"},
+        "status": {"phase": "Running"},
+    }
+
+
+def status(*managers: str, age: float = 10) -> dict[str, Any]:
+    written = format_time(NOW - age).replace("T", " ").replace("Z", ".123456789 +0000 UTC")
+    return {
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "cluster-autoscaler-status",
+            "namespace": "kube-system",
+            "annotations": {"cluster-autoscaler.kubernetes.io/last-updated": written},
+            "managedFields": [{"manager": each} for each in managers],
+        },
+    }
+
+
+@each_row(
+    "objects, expected",
+    [
+        ([lease()], {"DR07 error"}),
+        ([lease(), deployment()], {"DR07 error"}),
+        ([deployment(ready=0)], set()),
+        ([lease(age=61)], set()),
+        ([lease(holder="")], set()),
+        ([static_pod()], {"DR07 error"}),
+        ([lease("x"), deployment("--leader-elect-resource-name=x")], {"DR07 error"}),
+        ([lease("x")], set()),
+        ([lease("karpenter-leader-election")], {"DR07 error"}),
+        ([deployment(image="registry.test/web:1")], set()),
+        ([deployment(image="registry.test/outscaler-cluster-autoscaler:1")], set()),
+    ],
+)
+def test_DOC_7_DOC_8_an_autoscaler_at_work_is_found(objects: list[dict[str, Any]], expected: set[str]) -> None:
+    with cluster(objects) as (_, kube):
+        assert set(told(at_work, context(kube, ACTIVE))) == expected
+
+
+def test_another_autoscaler_is_no_error_in_shadow() -> None:
+    with cluster([lease(), deployment()]) as (_, kube):
+        assert set(told(at_work, context(kube, SHADOW))) == {"DR07 info"}
+
+
+def test_an_autoscaler_of_other_groups_is_no_error() -> None:
+    objects = [lease(), deployment("--cloud-provider=exoscale", "--nodes=1:3:batch"), node("a", "g")]
+    with cluster(objects) as (_, kube):
+        given = context(kube, ACTIVE)
+        other = context(kube, ACTIVE, snapshot=grouped(given.seen, "web"))
+        same = context(kube, ACTIVE, snapshot=grouped(given.seen, "batch"))
+    with cluster(objects) as (_, kube):
+        assert set(told(at_work, context(kube, ACTIVE, snapshot=other.snapshot))) == {"DR07 info"}
+        assert set(told(at_work, context(kube, ACTIVE, snapshot=same.snapshot))) == {"DR07 error"}
+
+
+def test_workloads_that_may_not_be_read_are_unknown_and_found_as_a_person() -> None:
+    with cluster([deployment()], rules=rules_of("rbac-workload.yaml")) as (server, kube):
+        assert "DR07 unknown" in told(at_work, context(kube, ACTIVE))
+        assert set(told(at_work, context(kube, ACTIVE, person=client(server, "admin")))) == {"DR07 error"}
+
+
+@each_row(
+    "written, expected",
+    [
+        (status("outscaler"), []),
+        (status("cluster-autoscaler"), ["DR07 error"]),
+        (status("cluster-autoscaler", "outscaler"), ["DR08 warn"]),
+        (status("cluster-autoscaler", "outscaler", age=600), []),
+        (status("kubectl-client-side-apply", "outscaler"), []),
+    ],
+)
+def test_DOC_9_the_status_says_who_writes_it(written: dict[str, Any], expected: list[str]) -> None:
+    with cluster([written]) as (_, kube):
+        assert told(check_status, context(kube, ACTIVE)) == expected
+
+
+def tainted(name: str, key: str, operation: str = "") -> dict[str, Any]:
+    made = node(name, "g")
+    made["spec"]["taints"] = [{"key": key, "value": "1799999000", "effect": "NoSchedule"}]
+    if operation:
+        made["metadata"]["annotations"] = {OPERATION_ANNOTATION: operation}
+    return made
+
+
+def test_DOC_10_traces_of_another_autoscaler_are_told() -> None:
+    with cluster([tainted("a", DELETION_CANDIDATE)]) as (_, kube):
+        assert told(check_traces, context(kube, SHADOW)) == ["DR07 info"]
+        assert "outscaler uninstall" in check_traces(context(kube, SHADOW))[0].fix
+    with cluster([tainted("a", TO_BE_DELETED), tainted("b", TO_BE_DELETED, "op-1")]) as (_, kube):
+        [finding] = check_traces(context(kube, ACTIVE))
+        assert finding.evidence == {"nodes": ["a"]}
+    with cluster([tainted("a", "karpenter.sh/disrupted")]) as (_, kube):
+        assert told(check_traces, context(kube, ACTIVE)) == ["DR07 warn"]
+
+
+def test_DOC_11_karpenter_counts_by_its_nodes() -> None:
+    with cluster([node("a", "g", **{"karpenter.sh/nodepool": "x"}), node("b", "g")]) as (_, kube):
+        given = context(kube, ACTIVE)
+        assert told(check_traces, given) == ["DR09 warn"]
+        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.seen))) == ["DR07 error"]
