@@ -11,6 +11,7 @@ import difflib
 import time
 from typing import TYPE_CHECKING
 
+from chalicelib.cli import apply_gate
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.store_access import add_table_argument, open_store, table_name
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add FILE, --dry-run and --table."""
     parser.add_argument("file", metavar="FILE", help="policy document, or - for standard input")
     parser.add_argument("--dry-run", action="store_true", help="show the difference, store nothing")
+    apply_gate.add_arguments(parser)
     add_table_argument(parser)
 
 
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         diff = _difference(current.text if current else "", text, policy.name, before)
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
+    accepted = apply_gate.check(args, policy, _readable(current))
     try:
         version = store.policies.put(
             policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=compiled(policy, text)
@@ -63,11 +66,23 @@ def run(args: argparse.Namespace) -> int:
         ) from None
     try:
         facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
+        if accepted.reason:
+            facts |= {"accepted": ", ".join(accepted.findings), "reason": accepted.reason}
         store.journal.append(policy.name, JournalEntry(at=time.time(), kind="policy", facts=facts))
     except StoreError as error:
         warn(f"{policy.name}: version {version} is in force, but the journal could not be written: {error}")
     _switch_on(args, policy)
     return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def _readable(current: StoredPolicy | None) -> Policy | None:
+    """Return the policy in force; None where there is none, or where this release cannot read it."""
+    if current is None:
+        return None
+    try:
+        return load_document(current.text, current.name)[0]
+    except BadInput:
+        return None
 
 
 def _compile_again(store: Store, current: StoredPolicy, policy: Policy, text: str) -> None:

@@ -27,6 +27,8 @@ from chalicelib.model.policy import Policy
 if TYPE_CHECKING:
     from chalicelib.doctor.context import DoctorContext
     from chalicelib.kube.client import KubeClient
+    from chalicelib.model.plan import Plan
+    from chalicelib.model.snapshot import Snapshot
 
 _FINDING = 1
 _UNNEEDED = 660.0  # seconds: longer than the default time after which an unneeded node goes
@@ -81,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
 def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], float]) -> DoctorContext:
     """Connect, and read the cluster once. What cannot be reached is in `unreachable`."""
     from chalicelib.doctor.context import DoctorContext
-    from chalicelib.model.memory import Memory
-    from chalicelib.plan.planner import plan_cluster
 
     unreachable: list[tuple[str, str]] = []
 
@@ -102,9 +102,6 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
     if opened is None and kube is not None:
         opened = reach("workload", lambda: open_cluster(args, policy, providers=False))
     snapshot = reach("workload", lambda: opened.read(clock())) if opened is not None else None
-    plan = None
-    if snapshot is not None:
-        plan, _ = plan_cluster(snapshot, policy, Memory(), clock(), 0, assume_unneeded_for=_UNNEEDED)
     return DoctorContext(
         policy=policy,
         clock=clock,
@@ -117,8 +114,16 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
         kubeconfig_text=_text(args.kubeconfig),
         probe=args.probe_writes,
         policies=_policies(args, policy),
-        plan=plan,
+        plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
     )
+
+
+def planned(snapshot: Snapshot, policy: Policy, now: float) -> Plan:
+    """Return the plan in which every unneeded node's time is over."""
+    from chalicelib.model.memory import Memory
+    from chalicelib.plan.planner import plan_cluster
+
+    return plan_cluster(snapshot, policy, Memory(), now, 0, assume_unneeded_for=_UNNEEDED)[0]
 
 
 def _text(path: Path) -> str:

@@ -1,0 +1,128 @@
+"""The doctor before a policy becomes active: `outscaler apply` refuses its errors, unless a person accepts them.
+
+The cluster is reached with --kubeconfig, otherwise with the deployment's own secrets, as far as the operator may read
+them. Where neither is possible, nothing is known, and the policy is stored with a warning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.cli.output import warn
+from chalicelib.cli.policy_files import here
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.kube.client import KubeClient
+from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
+from chalicelib.model.policy import KubernetesAccess, Policy
+
+_LONGEST_REASON = 500
+
+
+class GateResult(msgspec.Struct, frozen=True):
+    """What was accepted, for the journal. findings: ids of errors; reason: empty where there were none."""
+
+    findings: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the cluster and the consent."""
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", type=Path, help="the cluster, for the checks before mode active"
+    )
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument(
+        "--management-kubeconfig", metavar="FILE", type=Path, help="the cluster of Cluster API's objects, if another"
+    )
+    parser.add_argument(
+        "--secret", metavar="NAME=FILE", action="append", default=[], help="a file that replaces a secret of the policy"
+    )
+    parser.add_argument(
+        "--accept-findings",
+        metavar="REASON",
+        default="",
+        help="store an active policy in spite of errors of the doctor; the reason goes to the journal",
+    )
+
+
+def check(args: argparse.Namespace, policy: Policy, before: Policy | None) -> GateResult:
+    """Return what was accepted. Raises InputErrors with the doctor's errors where no reason accepts them."""
+    if not permitted(policy).act or (before is not None and permitted(before).act):
+        return GateResult()
+    from chalicelib.doctor.registry import examine
+
+    context = _context(args, policy)
+    if context is None:
+        return GateResult()
+    errors = [each for each in examine(context) if each.severity is Severity.ERROR]
+    if not errors:
+        return GateResult()
+    if not args.accept_findings.strip():
+        raise InputErrors(tuple(_refusal(each) for each in errors))
+    for each in errors:
+        warn(f"accepted: {each.id} {each.message}")
+    return GateResult(tuple(dict.fromkeys(each.id for each in errors)), args.accept_findings.strip()[:_LONGEST_REASON])
+
+
+def _refusal(finding: Finding) -> BadInput:
+    remedy = finding.fix.partition("\n")[0]
+    return BadInput(f"mode active: {finding.id}", finding.message, f"{remedy}; or accept it: --accept-findings REASON")
+
+
+def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:
+    if args.kubeconfig is not None:
+        from chalicelib.cli.doctor import context_of
+
+        wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False})
+        return context_of(wanted, policy, time.time)
+    try:
+        return _deployed(policy)
+    except OutscalerError as error:
+        text = f"{policy.name}: not checked before mode active: {error}"
+        warn(f"{text}; run outscaler doctor, or give --kubeconfig FILE")
+        return None
+
+
+def _deployed(policy: Policy) -> DoctorContext:
+    """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
+    from chalicelib.aws.secrets_manager import SecretsManagerReader
+    from chalicelib.cli.doctor import planned
+    from chalicelib.kube.connect import connect
+    from chalicelib.policy.read_credentials import observing
+    from chalicelib.providers.registry import providers
+    from chalicelib.providers.services import ProviderServices
+    from chalicelib.snapshot.live_cluster import read_live_cluster
+    from chalicelib.snapshot.node_groups import read_node_groups
+
+    read = SecretsManagerReader()
+
+    def connected(access: KubernetesAccess) -> KubeClient:
+        return connect(access, read, clock=time.time)
+
+    kube = connected(policy.kubernetes)
+    services = ProviderServices(connect=connected, deployment=here())
+    found = providers(observing(policy), kube, read, time.time, services)
+    now = time.time()
+    snapshot = read_live_cluster(
+        policy.name,
+        kube,
+        lambda nodes: read_node_groups(found, nodes),
+        now,
+        namespace=policy.options.namespace,
+    )
+    name = policy.kubernetes.kubeconfig_secret
+    return DoctorContext(
+        policy=policy,
+        clock=time.time,
+        read_secret=read,
+        workload=kube,
+        snapshot=snapshot,
+        kubeconfig_text=read(name) if name else "",
+        plan=planned(snapshot, policy, now),
+    )
