@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secret", metavar="NAME=FILE", action="append", default=[], help="a file that replaces a secret of the policy"
     )
+    parser.add_argument("--vpc", action="store_true", help="the functions run in a VPC that reaches private addresses")
     parser.add_argument(
         "--accept-findings",
         metavar="REASON",
@@ -82,7 +83,7 @@ def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:
         wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False})
         return context_of(wanted, policy, time.time)
     try:
-        return _deployed(policy)
+        return msgspec.structs.replace(_deployed(policy), vpc=args.vpc)
     except OutscalerError as error:
         text = f"{policy.name}: not checked before mode active: {error}"
         warn(f"{text}; run outscaler doctor, or give --kubeconfig FILE")

@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probe-writes", action="store_true", help="ask admission with dry runs, which may call webhooks"
     )
+    parser.add_argument("--vpc", action="store_true", help="the functions run in a VPC that reaches private addresses")
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
     parser.add_argument(
         "--table", default="", metavar="NAME", help="also compare with the other policies of this deployment's table"
@@ -113,6 +114,7 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
         unreachable=tuple(unreachable),
         kubeconfig_text=_text(args.kubeconfig),
         probe=args.probe_writes,
+        vpc=args.vpc,
         policies=_policies(args, policy),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
     )

@@ -27,6 +27,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
     plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
+    vpc: the functions run in a network that reaches private addresses.
     """
 
     policy: Policy
@@ -42,6 +43,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     probe: bool = False
     policies: tuple[Policy, ...] = ()
     plan: Plan | None = None
+    vpc: bool = False
 
     @property
     def observer(self) -> KubeClient:

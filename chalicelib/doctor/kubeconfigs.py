@@ -49,10 +49,12 @@ def private_address(server: str) -> str:
 
 def check_address(context: DoctorContext) -> Sequence[Finding]:
     """DR01: an address that functions cannot reach."""
-    found = []
+    found: list[Finding] = []
+    if context.vpc:
+        return found
     for client in (context.workload, context.management):
         if client is not None and (problem := private_address(client.server()[0])):
-            fix = "publish the API server for the functions, or run the functions in its VPC"
+            fix = "publish the API server for the functions, or run them in its VPC and say so with --vpc"
             found.append(Finding(id="DR01", severity=Severity.ERROR, subject="kubeconfig", message=problem, fix=fix))
     return found
 

@@ -1,0 +1,127 @@
+"""`outscaler apply` checks a policy before it becomes active, and refuses errors unless a person gives a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+import yaml
+from moto import mock_aws
+
+from chalicelib.cli.main import main
+from chalicelib.store import Store
+from infra.emulators.aws import create_table
+from infra.emulators.kube.server import ApiServer
+from tests.contract.clusterapi.management import fill, management
+from tests.functional.test_doctor_autoscalers import lease
+
+Said = pytest.CaptureFixture[str]
+TABLE = "outscaler-gate"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        yield Store(TABLE, clock=lambda: 1_795_000_000.0)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[ApiServer, Path]]:
+    """A cluster with one MachineDeployment of two nodes."""
+    with management() as there:
+        fill(there, 2)
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(there.server.kubeconfig("admin"))
+        yield there.server, kubeconfig
+
+
+def policy(folder: Path, mode: str) -> str:
+    path = folder / f"{mode}.yaml"
+    document = {
+        "apiVersion": "outscaler.dev/v1",
+        "kind": "Cluster",
+        "metadata": {"name": "prod"},
+        "spec": {
+            "mode": mode,
+            "kubernetes": {"kubeconfigSecret": "outscaler/prod/kubeconfig"},
+            "providers": {"clusterapi": {"namespace": "default"}},
+        },
+    }
+    path.write_text(yaml.safe_dump(document))
+    return str(path)
+
+
+def hold_lease(server: ApiServer) -> None:
+    """Renews the lease of a Cluster Autoscaler by the clock of this computer, as commands do."""
+    import time
+
+    held = lease()
+    held["spec"]["renewTime"] = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - 5))
+    server.store.load("leases", [held], "coordination.k8s.io")
+
+
+def test_active_is_stored_if_the_doctor_finds_no_error(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    file = policy(tmp_path, "active")
+    assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0, capsys.readouterr().err
+    assert capsys.readouterr().out == "prod: created, version 1\n"
+
+
+def test_active_is_refused_while_another_autoscaler_holds_its_lease(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    hold_lease(cluster[0])
+    file, kubeconfig = policy(tmp_path, "active"), ("--kubeconfig", str(cluster[1]), "--vpc")
+    assert main(["apply", file, *kubeconfig]) == 2
+    [line] = [each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active")]
+    assert "DR07: Lease kube-system/cluster-autoscaler was renewed" in line
+    assert "--accept-findings REASON" in line
+    assert store.policies.current("prod") is None
+    assert main(["apply", file, *kubeconfig, "--accept-findings", "it scales other groups"]) == 0
+    [entry] = [each for each in store.journal.recent("prod", 10) if each.kind == "policy"]
+    assert entry.facts["accepted"] == "DR07"
+    assert entry.facts["reason"] == "it scales other groups"
+
+
+def test_shadow_is_stored_beside_another_autoscaler(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path
+) -> None:
+    hold_lease(cluster[0])
+    assert main(["apply", policy(tmp_path, "shadow"), "--kubeconfig", str(cluster[1])]) == 0
+
+
+def test_a_policy_that_is_active_already_is_not_checked_again(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path
+) -> None:
+    file = policy(tmp_path, "active")
+    assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+    hold_lease(cluster[0])
+    changed = Path(file).read_text() + "  scanInterval: 2m\n"
+    Path(file).write_text(changed)
+    assert main(["apply", file, "--kubeconfig", str(cluster[1]), "--vpc"]) == 0
+
+
+def test_a_cluster_that_cannot_be_reached_is_a_warning(store: Store, tmp_path: Path, capsys: Said) -> None:
+    assert main(["apply", policy(tmp_path, "active")]) == 0
+    assert "not checked before mode active" in capsys.readouterr().err
+
+
+def test_without_a_kubeconfig_the_deployment_s_secret_is_used(
+    store: Store, cluster: tuple[ApiServer, Path], tmp_path: Path, capsys: Said
+) -> None:
+    hold_lease(cluster[0])
+    client = boto3.client("secretsmanager")
+    client.create_secret(Name="outscaler/prod/kubeconfig", SecretString=cluster[1].read_text())
+    assert main(["apply", policy(tmp_path, "active"), "--vpc"]) == 2
+    assert "DR07" in capsys.readouterr().err
