@@ -1,0 +1,72 @@
+"""Finds words that an example's author left for the reader to fill in, such as `[ASG_ID]` or `${CLUSTER_NAME}`.
+
+Each is a mistake of the input with its place. All are reported at once, because an example has several.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.diagnostics import quote
+from chalicelib.policy.importers.autoscaler_input import Argument, Variable
+from chalicelib.policy.importers.flag_kinds import PATHS
+
+_RENDER = "render it first: helm template"
+_HELM = re.compile(r"\{\{")
+_SHELL = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]{0,100})")
+_PLAIN = re.compile(
+    r"\[[A-Za-z][A-Za-z0-9_ -]{0,100}\]"  # [ASG_ID]
+    r"|\{[A-Za-z][A-Za-z0-9_ -]{0,100}\}"  # {Project ID}
+    r"|<[A-Za-z][^<>]{0,100}>"  # <BASE64_REGION_ID>
+    r"|(?<![A-Za-z0-9])YOUR[_-][A-Za-z0-9_-]{1,100}"  # YOUR_PROJECT_ID
+    r"|\$\{"  # ${NAME:=…}
+)
+_EXAMPLES = {"nodes": "write it like 1:10:asg-bp18p2yfxow2dloq0001"}
+MOST = 100
+
+
+def remedy_for(text: str, flag: str = "") -> str:
+    """Return what to do about the placeholder in a text, or an empty text if it has none."""
+    if _HELM.search(text):
+        return _RENDER
+    if found := _SHELL.search(text):
+        return f"give --env {found[1]}=VALUE"
+    return _EXAMPLES.get(flag, "write the real value") if _PLAIN.search(text) else ""
+
+
+def placeholder_problems(arguments: Iterable[Argument], variables: Iterable[Variable]) -> list[BadInput]:
+    """Return one mistake for each value that has a placeholder."""
+    named = [
+        (each.place, f"--{each.flag}", each.value or "", each.flag)
+        for each in arguments
+        if each.flag not in PATHS or _HELM.search(each.value or "")
+    ]
+    named += [(each.place, each.name, each.value or "", "") for each in variables]
+    return [
+        BadInput(f"{place}: {name[:100]}", f"{quote(value)} is a placeholder", remedy)
+        for place, name, value, flag in named
+        if (remedy := remedy_for(value, flag))
+    ]
+
+
+def template_problems(file: str, text: str) -> list[BadInput]:
+    """Return one mistake for each line of a Helm template, whose text is not YAML before it is rendered."""
+    return [
+        BadInput(f"{file}:{line}", f"{quote(written.strip())} is a template of Helm", _RENDER)
+        for line, written in _lines_with(text, _HELM)
+    ][:MOST]
+
+
+def filled_in(text: str, environment: Mapping[str, str]) -> str:
+    """Return a template of envsubst with the given variables in the place of `${NAME}`."""
+    for name, value in environment.items():
+        text = text.replace(f"${{{name}}}", value)
+    return text
+
+
+def _lines_with(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    for line, written in enumerate(text.splitlines(), 1):
+        if not written.lstrip().startswith("#") and pattern.search(written):
+            yield line, written
