@@ -12,9 +12,10 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.importers.autoscaler_input import AutoscalerInput, Remark
-from chalicelib.policy.importers.command_input import read_script
+from chalicelib.policy.importers.command_input import COMMAND, read_script
 from chalicelib.policy.importers.commented_flags import commented_flags
 from chalicelib.policy.importers.helm_values import read_helm_values
+from chalicelib.policy.importers.input_forms import group_of, is_helm_values, is_openshift
 from chalicelib.policy.importers.input_objects import CONFIG_MAP, DEFAULT_NAMESPACE, SECRET, kind_of, mapping, name_of
 from chalicelib.policy.importers.located_documents import Located, located_documents
 from chalicelib.policy.importers.openshift import read_openshift
@@ -23,11 +24,8 @@ from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.importers.unit_file import environment_files, is_unit, read_unit
 from chalicelib.policy.importers.workloads import KINDS, read_workload
 
-_HELM_KEYS = frozenset({"cloudProvider", "autoDiscovery", "autoscalingGroups", "extraArgs"})
-_SUB_CHART = "cluster-autoscaler"
-_OPENSHIFT = "autoscaling.openshift.io"
 _PRIORITIES, _STATUS = "cluster-autoscaler-priority-expander", "cluster-autoscaler-status"
-_GROUPS = (".x-k8s.io", "cluster.x-k8s.io")  # Cluster API, buffers, provisioning requests
+_GROUPS = ".x-k8s.io"  # Cluster API, buffers, provisioning requests
 _MOST_OBJECTS, _MOST_NAMED = 1_000, 8
 
 
@@ -44,7 +42,12 @@ def read_autoscaler(
     units = {file: text for file, text in texts.items() if is_unit(text)}
     consumed = {path.rsplit("/", 1)[-1] for text in units.values() for path in environment_files(text)}
     for file, written in texts.items():
-        if file in units:
+        if file == COMMAND:
+            read = read_script(file, written, environment, image_version)
+            if read is None:
+                raise BadInput(COMMAND, "does not run an autoscaler", "write it like 'cluster-autoscaler --v=4'")
+            found.append(read)
+        elif file in units:
             others = {name: text for name, text in texts.items() if name != file}
             _put(found, read_unit(file, written, others, environment, image_version))
         elif units and file.rsplit("/", 1)[-1] in consumed:
@@ -55,7 +58,7 @@ def read_autoscaler(
             _put(found, read)
     _put(found, read_workload(documents, workload, container, environment, image_version))
     found += _helm(documents, workload, image_version)
-    if objects := [(each.place(), each.content) for each in documents if _OPENSHIFT in _group(each.content)]:
+    if objects := [(each.place(), each.content) for each in documents if is_openshift(each.content)]:
         found.append(read_openshift(objects))
     if not found:
         return None
@@ -94,29 +97,17 @@ def _looks_like_objects(text: str) -> bool:
 
 def _helm(documents: Sequence[Located], workload: str, image_version: str) -> list[AutoscalerInput]:
     namespace, slash, _ = workload.partition("/")
-    found: list[AutoscalerInput] = []
-    for document in documents:
-        values = mapping(document.content)
-        if not kind_of(values) and (_is_chart(values) or _is_chart(mapping(values.get(_SUB_CHART)))):
-            found.append(
-                read_helm_values(
-                    document.file,
-                    values,
-                    document.own_lines(),
-                    namespace=namespace if slash else DEFAULT_NAMESPACE,
-                    image_version=image_version,
-                )
-            )
-    return found
-
-
-def _is_chart(values: Mapping[str, Any]) -> bool:
-    return not _HELM_KEYS.isdisjoint(values)
-
-
-def _group(content: Any) -> str:
-    version = mapping(content).get("apiVersion")
-    return version.partition("/")[0] if isinstance(version, str) and "/" in version else ""
+    return [
+        read_helm_values(
+            document.file,
+            document.content,
+            document.own_lines(),
+            namespace=namespace if slash else DEFAULT_NAMESPACE,
+            image_version=image_version,
+        )
+        for document in documents
+        if is_helm_values(document.content)
+    ]
 
 
 def _completed(read: AutoscalerInput, documents: Sequence[Located], texts: Mapping[str, str]) -> AutoscalerInput:
@@ -127,12 +118,12 @@ def _completed(read: AutoscalerInput, documents: Sequence[Located], texts: Mappi
     for document in documents:
         content = mapping(document.content)
         kind, (_, name) = kind_of(content), name_of(content)
-        if _group(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
+        if group_of(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
             objects.append((document.place(), content))
         elif kind == CONFIG_MAP and name == _STATUS:
             text = "not read: Outscaler writes its own once it is active"
             remarks.append(Remark(document.place(), f"ConfigMap {_STATUS}", Verdict.TOLD, text))
-        elif kind and kind not in KINDS | {SECRET, CONFIG_MAP} and _OPENSHIFT not in _group(content):
+        elif kind and kind not in KINDS | {SECRET, CONFIG_MAP} and not is_openshift(content):
             others[f"{kind} {name}"] = None
     if others:
         named = ", ".join(list(others)[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
