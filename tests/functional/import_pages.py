@@ -21,19 +21,23 @@ def page(number: int) -> str:
 
 def deployments() -> list[str]:
     """Return the two Deployments of Alibaba Cloud's page: with keys, and with the role of the node."""
-    return _DEPLOYMENT.findall(page(1))
+    return _matches(_DEPLOYMENT, page(1))
 
 
 def secret() -> str:
     """Return the Secret of Alibaba Cloud's page, with placeholders."""
-    return _SECRET.findall(page(1))[0]
+    return _matches(_SECRET, page(1))[0]
 
 
 def commands(number: int) -> list[str]:
     """Return the command lines of a page."""
-    return _COMMAND.findall(page(number))
+    return _matches(_COMMAND, page(number))
 
 
 def scaling_rules() -> str:
     """Return the HorizontalNodeAutoscaler of Huawei Cloud's page."""
-    return _RULES.findall(page(5))[0]
+    return _matches(_RULES, page(5))[0]
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> list[str]:
+    return [found[0] for found in pattern.finditer(text)]
