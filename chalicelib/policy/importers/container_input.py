@@ -160,7 +160,9 @@ def read_mounts(
             inside = folder if sub or not file.path else f"{folder.rstrip('/')}/{file.path}"
             mounts.append(FileMount(place, inside, file.object, file.key, file.audience, file.text))
         if not files:
-            remarks.append(Remark(place, f"mount {quote(folder)}", Verdict.NO_EFFECT, "a file or folder of the node"))
+            remarks.append(
+                Remark(place, f"mount {quote(folder)}", Verdict.NO_EFFECT, "not of a Secret, ConfigMap or token")
+            )
     return mounts, remarks
 
 

@@ -54,7 +54,8 @@ def sort_out(texts: Mapping[str, str]) -> Found:
             raise BadInput(
                 place,
                 "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
-                "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows them",
+                "give Cluster Autoscaler's manifest, values or command line; or the answer of GET /api/v3/addons, its "
+                "custom block, or the objects as kubectl shows them",
             )
     return Found(tuple(addons), tuple(objects), tuple(others))
 

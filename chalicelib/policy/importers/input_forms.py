@@ -49,7 +49,7 @@ def form_of(file: str, text: str) -> str:
         if is_helm_values(content):
             return "a values file of Cluster Autoscaler's Helm chart"
         if kind in KINDS | _OTHERS or is_openshift(content):
-            return f"a Kubernetes manifest ({kind[:60]} {'/'.join(name_of(content))[:300]})"
+            return f"a Kubernetes manifest ({kind[:60]} {name_of(content)[1][:253]})"
     return ""
 
 

@@ -14,6 +14,7 @@ from chalicelib.policy.importers.shell_words import split_script
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh"})
 _RUNNERS = frozenset({"docker", "podman", "nerdctl"})
 _BEFORE = frozenset({"exec", "tini", "dumb-init", "catatonit", "nohup", "sudo", "env", "export", "nice", "$"})
+_NAMED = re.compile(r"autoscaler(-(amd64|arm64|arm|s390x|ppc64le|dev))?\Z")  # images of one processor, too
 _OTHERS = ("proportional-autoscaler", "pod-autoscaler", "vpa-autoscaler")  # they scale pods, not nodes
 _SWITCHES = frozenset({"-d", "--detach", "--rm", "-i", "-t", "--init", "--privileged", "--read-only", "--tty"})
 _CLUSTERED = re.compile(r"-[dit]{2,3}\Z")
@@ -35,7 +36,8 @@ class Invocation(msgspec.Struct, frozen=True):
 def is_autoscaler(word: str) -> bool:
     """Return whether a program, or an image with or without its tag, is named like Cluster Autoscaler."""
     base = word.partition("@")[0].rsplit("/", 1)[-1].partition(":")[0]
-    return base.endswith("autoscaler") and not base.endswith(_OTHERS)
+    found = _NAMED.search(base)
+    return found is not None and not base[: found.start() + len("autoscaler")].endswith(_OTHERS)
 
 
 def invocations_of_script(

@@ -178,9 +178,9 @@ def _containers(document: Located, spec: tuple[str, ...]) -> Iterator[tuple[tupl
         if listed(container.get("command")):
             runs = bool(invocations_of_words(words, document.file, {}))
         else:
-            runs = is_autoscaler(text_of(container.get("image"))) or bool(
-                invocations_of_words(words[:1], document.file, {})
-            )
+            image = text_of(container.get("image"))  # of a registry that renames images: the container's name counts
+            runs = is_autoscaler(image if "autoscaler" in image else text_of(container.get("name")))
+            runs = runs or bool(invocations_of_words(words[:1], document.file, {}))
         if runs:
             yield path, container
 
