@@ -101,6 +101,7 @@ def test_import_reads_a_command_line_from_standard_input(capsys: Said, monkeypat
         ("cluster-autoscaler ---v=1", "is not a flag"),
         ("kubectl logs deploy/cluster-autoscaler", "does not run an autoscaler"),
         ("cluster-autoscaler --v=1; cluster-autoscaler --v=2", "runs the autoscaler 2 times"),
+        ("cluster-autoscaler --cluster-name=$(cat name)", "runs a command; write its output"),
         ("cluster-autoscaler --cluster-name=$NAME", "give --env NAME=VALUE"),
     ],
 )

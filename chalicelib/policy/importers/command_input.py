@@ -48,7 +48,7 @@ def input_of(
     environment.add_given()
     line = read_command_line(invocation.words)
     known = tuple(environment.variables.values())
-    problems = [*line.problems, *placeholder_problems(line.arguments, known)]
+    problems = [*line.problems, *placeholder_problems(line.arguments, known, of_shell=invocation.of_shell)]
     if problems:
         raise InputErrors(tuple(problems))
     told = (Remark(place, "\\", Verdict.TOLD, text) for place, text in invocation.remarks)

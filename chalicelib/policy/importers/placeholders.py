@@ -6,7 +6,7 @@ Each is a mistake of the input with its place. All are reported at once, because
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import quote
@@ -23,6 +23,7 @@ _PLAIN = re.compile(
     r"|(?<![A-Za-z0-9])YOUR[_-][A-Za-z0-9_-]{1,100}"  # YOUR_PROJECT_ID
     r"|\$\{"  # ${NAME:=…}
 )
+_OUTPUT = re.compile(r"\$\(|`")
 _EXAMPLES = {"nodes": "write it like 1:10:asg-bp18p2yfxow2dloq0001"}
 MOST = 100
 
@@ -36,18 +37,26 @@ def remedy_for(text: str, flag: str = "") -> str:
     return _EXAMPLES.get(flag, "write the real value") if _PLAIN.search(text) else ""
 
 
-def placeholder_problems(arguments: Iterable[Argument], variables: Iterable[Variable]) -> list[BadInput]:
-    """Return one mistake for each value that has a placeholder."""
+def placeholder_problems(
+    arguments: Sequence[Argument], variables: Iterable[Variable], *, of_shell: bool = False
+) -> list[BadInput]:
+    """Return one mistake for each value that has a placeholder. of_shell: `$(…)` is the output of a command, which is
+    unknown."""
     named = [
         (each.place, f"--{each.flag}", each.value or "", each.flag)
         for each in arguments
         if each.flag not in PATHS or _HELM.search(each.value or "")
     ]
     named += [(each.place, each.name, each.value or "", "") for each in variables]
-    return [
+    found = [
         BadInput(f"{place}: {name[:100]}", f"{quote(value)} is a placeholder", remedy)
         for place, name, value, flag in named
         if (remedy := remedy_for(value, flag))
+    ]
+    outputs = [each for each in arguments if of_shell and _OUTPUT.search(each.value or "")]
+    return found + [
+        BadInput(f"{each.place}: --{each.flag[:100]}", f"{quote(each.value or '')} runs a command", "write its output")
+        for each in outputs
     ]
 
 

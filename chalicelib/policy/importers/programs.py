@@ -24,13 +24,15 @@ _DEEPEST = 3  # shells inside shells
 
 class Invocation(msgspec.Struct, frozen=True):
     """One run of the autoscaler. words: after the program's name. assigned: variables of its command line, in order.
-    image: of a container runner. remarks: (place, text) on how a script was read."""
+    image: of a container runner. remarks: (place, text) on how a script was read. of_shell: whether a shell reads the
+    words, so that `$(…)` is the output of a command."""
 
     place: str
     words: tuple[Word, ...]
     assigned: tuple[tuple[str, Word], ...] = ()
     image: str = ""
     remarks: tuple[tuple[str, str], ...] = ()
+    of_shell: bool = False
 
 
 def is_autoscaler(word: str) -> bool:
@@ -50,7 +52,9 @@ def invocations_of_script(
         assigned += command.assigned
         each = _invocation_of_words(command.words, file, environment, depth, strict=True)
         found += [
-            msgspec.structs.replace(one, assigned=(*assigned, *one.assigned), remarks=command.remarks + one.remarks)
+            msgspec.structs.replace(
+                one, assigned=(*assigned, *one.assigned), remarks=command.remarks + one.remarks, of_shell=True
+            )
             for one in each
         ]
     return found

@@ -141,8 +141,10 @@ class _Splitter:
                     continue
                 pieces.append(self._escaped(quoted=quoted))
             elif char == "$":
+                begun = self.at
                 value = self._variable()
-                first, *rest = [value] if quoted else re.split(r"\s+", value)
+                whole = quoted or value == self.text[begun : self.at]  # an unknown value is not split
+                first, *rest = [value] if whole else re.split(r"\s+", value)
                 pieces.append(first)
                 for field in rest:
                     fields.append("".join(pieces))

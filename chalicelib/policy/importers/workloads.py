@@ -140,7 +140,7 @@ def read_candidate(
         ),
     )
     problems += line.problems
-    problems += placeholder_problems(line.arguments, variables)
+    problems += placeholder_problems(line.arguments, variables, of_shell=invocations[0].of_shell)
     problems += [
         BadInput(document.place("metadata"), f"{quote(text)} is a placeholder", remedy)
         for text in (candidate.namespace, candidate.name)
