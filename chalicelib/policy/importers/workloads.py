@@ -84,19 +84,18 @@ def choose(candidates: Sequence[Candidate], workload: str, container: str) -> tu
     if len(left) == 1:
         return left[0], []
     place = (left or candidates)[0].document.place()
+    shown = (left or candidates)[:_MOST_NAMED]
+    names = list(dict.fromkeys(_names_of(candidates)[id(each)] for each in shown))
     if not left:
-        names = ", ".join(dict.fromkeys(_choice_of(each, candidates) for each in candidates[:_MOST_NAMED]))
         problem = f"no autoscaler is {_wanted_text(workload, container)}"
-        return None, [BadInput(place, problem, f"choose with --workload and --container among {names}")]
-    same = len({(each.workload, each.number, each.document.root, each.document.file) for each in left}) == 1
-    if same:
-        names = ", ".join(each.container_name for each in left[:_MOST_NAMED])
-        problem = f"{len(left)} containers of {left[0].workload} run an autoscaler: {names}"
+        return None, [BadInput(place, problem, f"choose with --workload and --container among {', '.join(names)}")]
+    if len({(each.workload, each.number) for each in left}) == 1:
+        containers = ", ".join(each.container_name for each in shown)
+        problem = f"{len(left)} containers of {left[0].workload} run an autoscaler: {containers}"
         return None, [BadInput(place, problem, "choose with --container")]
-    named = list(dict.fromkeys(_choice_of(each, candidates) for each in left))
-    places = ", ".join(dict.fromkeys(each.document.place() for each in left[:_MOST_NAMED]))
-    remedy = "choose with --workload " + " or --workload ".join(named[:_MOST_NAMED])
-    return None, [BadInput(place, f"{len(named)} workloads run an autoscaler ({places})", remedy)]
+    places = ", ".join(dict.fromkeys(each.document.place() for each in shown))
+    problem = f"{len({(each.workload, each.number) for each in left})} workloads run an autoscaler ({places})"
+    return None, [BadInput(place, problem, "choose with --workload " + " or --workload ".join(names))]
 
 
 def read_candidate(
@@ -222,9 +221,14 @@ def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
     )
 
 
-def _choice_of(candidate: Candidate, candidates: Sequence[Candidate]) -> str:
-    several = any(each.workload == candidate.workload and each.number != candidate.number for each in candidates)
-    return f"{candidate.workload}#{candidate.number}" if several else candidate.workload
+def _names_of(candidates: Sequence[Candidate]) -> dict[int, str]:
+    """Return what --workload takes for each candidate, by its identity: with a number where a name is not unique."""
+    most: dict[str, int] = {}
+    for each in candidates:
+        most[each.workload] = max(most.get(each.workload, 0), each.number)
+    return {
+        id(each): f"{each.workload}#{each.number}" if most[each.workload] > 1 else each.workload for each in candidates
+    }
 
 
 def _wanted_text(workload: str, container: str) -> str:
