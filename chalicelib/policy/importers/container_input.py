@@ -67,7 +67,7 @@ class Environment:
                 return "$"
             variable = self.variables.get(found[1])
             if variable is None:
-                return self.given.get(found[1], found[0])
+                return found[0] if is_secret_name(found[1]) else self.given.get(found[1], found[0])
             if variable.value is None:
                 source = f"comes from {variable.object}" if variable.object else "has no value that is read"
                 self.problems.append(

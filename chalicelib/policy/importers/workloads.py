@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.importers.autoscaler_input import AutoscalerInput, Remark, Variable
+from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput, FileMount, Remark, Variable
 from chalicelib.policy.importers.command_line import Word, read_command_line
 from chalicelib.policy.importers.container_input import read_environment, read_mounts
 from chalicelib.policy.importers.image_version import release_of
@@ -32,6 +32,7 @@ _POD_SPECS: Mapping[str, tuple[str, ...]] = {
 }
 KINDS = frozenset(_POD_SPECS)
 _CHOICE = re.compile(r"(?:([^/#]*)/)?([^/#]+)(?:#([0-9]{1,4}))?\Z")
+_VENDOR_AUDIENCE = "sts.aliyuncs.com"
 _MOST_NAMED = 10
 
 
@@ -136,6 +137,7 @@ def read_candidate(
             *line.remarks,
             *environment.remarks,
             *mount_remarks,
+            *_unused(mounts, line.arguments),
         ),
     )
     problems += line.problems
@@ -234,6 +236,18 @@ def _names_of(candidates: Sequence[Candidate]) -> dict[int, str]:
 def _wanted_text(workload: str, container: str) -> str:
     parts = (f"--workload {workload}" if workload else "", f"--container {container}" if container else "")
     return quote(" ".join(filter(None, parts)))
+
+
+def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> Iterator[Remark]:
+    """Tell of files that no flag names. A token for the vendor's API is translated with the variable that names it."""
+    values = [each.value for each in arguments if each.value]
+    told: set[str] = set()
+    for mount in mounts:
+        used = any(value.startswith(mount.path) for value in values) or mount.audience == _VENDOR_AUDIENCE
+        word = f"file {quote(mount.path)}"
+        if not used and word not in told:
+            told.add(word)
+            yield Remark(mount.place, word, Verdict.NO_EFFECT, "no flag of the autoscaler names it")
 
 
 def _script_remarks(invocation: Invocation) -> tuple[Remark, ...]:

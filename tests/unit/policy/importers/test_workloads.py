@@ -143,7 +143,12 @@ def test_IMP_33_mounted_files_are_read_without_their_secrets() -> None:
         ("/one/file", "tools/c", "k", ""),
     ]
     assert one.mounts[0].text == '[Global]\napi-server=10.0.0.1:6443\n\n[nodegroupdef "pool1"]\nplan=e5'
-    assert [each.word for each in one.remarks] == ["mount '/node'", "mount '/nowhere'"]
+    unused = ["/config/cloud.conf", "/map/k", "/map/l", "/absent", "/one/file"]
+    assert [each.word for each in one.remarks] == [
+        "mount '/node'",
+        "mount '/nowhere'",
+        *(f"file '{path}'" for path in unused),
+    ]
 
 
 def test_objects_beside_the_autoscaler_are_handed_on_or_named() -> None:
