@@ -23,6 +23,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.policy.cron_values import ZONE
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.importers.build_policy import PROVIDER, Wanted, assemble
+from chalicelib.policy.importers.command_input import COMMAND
 from chalicelib.policy.importers.input_files import MAX_BYTES, sort_out
 from chalicelib.policy.importers.read_autoscaler import read_autoscaler
 from chalicelib.policy.serialize import dump
@@ -45,12 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add FILE… and the arguments for values that no file contains."""
     parser.add_argument(
         "files",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
-        help="Cluster Autoscaler's manifest, Helm values or command line; or add-on settings "
+        help="Cluster Autoscaler's manifest, Helm values, systemd unit or command line; or add-on settings "
         "(the answer of GET /api/v3/addons, one add-on, or its custom block) or "
         "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input",
     )
+    parser.add_argument("--command", default="", metavar="TEXT", help="Cluster Autoscaler's command line itself")
     parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
     parser.add_argument("--cluster-id", default="", metavar="ID", help="the CCE cluster's id")
     parser.add_argument("--region", default="", help="the cluster's region, such as eu-west-101")
@@ -81,6 +83,10 @@ def run(args: argparse.Namespace) -> int:
     given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
     wanted = Wanted(**{**given, "time_zone": _zone(args.time_zone)})
     texts = _texts(args.files)
+    if args.command:
+        texts[COMMAND] = args.command
+    if not texts:
+        raise BadInput("outscaler import", "one is required: FILE, - for standard input, or --command", "")
     autoscaler = read_autoscaler(
         texts,
         workload=args.workload,
@@ -112,7 +118,7 @@ def _texts(files: list[str]) -> dict[str, str]:
             raise BadInput(place_of(file), "is named twice", "name each file once")
         texts[place_of(file)] = read_document(file, MAX_BYTES, "settings")
         if _POLICY.search(texts[place_of(file)]):
-            raise BadInput(place_of(file), "is a policy already", f"check it with outscaler validate {file}")
+            raise BadInput(place_of(file), "is an Outscaler policy already", f"run outscaler validate {file}")
     return texts
 
 

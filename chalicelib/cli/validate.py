@@ -49,15 +49,27 @@ def run(args: argparse.Namespace) -> int:
 
 def _verdict(file: str) -> Verdict:
     place = place_of(file)
+    text = ""
     try:
-        policy, warnings = load_document(read_document(file), place)
+        text = read_document(file)
+        policy, warnings = load_document(text, place)
     except OSError as error:
         return Verdict(place, problems=(BadInput(place, error.strerror or str(error)),))
     except InputErrors as error:
-        return Verdict(place, problems=error.problems)
+        return Verdict(place, problems=_another_form(file, text) or error.problems)
     except BadInput as error:
-        return Verdict(place, problems=(error,))
+        return Verdict(place, problems=_another_form(file, text) or (error,))
     return Verdict(place, policy.name, warnings=warnings)
+
+
+def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
+    """Return one mistake for a configuration of Cluster Autoscaler, in the place of one for each of its keys."""
+    from chalicelib.policy.importers.input_forms import form_of
+
+    form = form_of(place_of(file), text)
+    if not form:
+        return ()
+    return (BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {file} to make one"),)
 
 
 def _names_once(verdicts: list[Verdict]) -> list[Verdict]:

@@ -50,6 +50,22 @@ def documents(text: str, *, deepest: int = DEEPEST, most: int = MOST_VALUES) -> 
     return list(yaml.load_all(text, Loader=_SAFE))
 
 
+def documents_with_nodes(text: str, *, deepest: int = DEEPEST, most: int = MOST_VALUES) -> list[tuple[Any, yaml.Node]]:
+    """Return all documents as documents does, each with its root node, whose marks tell the lines. Merge keys are
+    resolved in the nodes, too. Raises as parsed does."""
+    _check(yaml.parse(text, Loader=_SAFE), deepest, most)
+    loader = _SAFE(text)
+    found: list[tuple[Any, yaml.Node]] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            found.append((loader.construct_document(node), node))
+    finally:
+        loader.dispose()
+    return found
+
+
 def input_documents(
     read: Callable[[], str], place: str, *, deepest: int, most: int, remedy: str, longest: int | None = None
 ) -> list[Any]:

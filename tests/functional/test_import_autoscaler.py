@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from chalicelib.cli.main import main
-from chalicelib.policy.importers.read_autoscaler import read_autoscaler
 
 Said = pytest.CaptureFixture[str]
 KEY = "not-a-real-key"
@@ -39,12 +38,6 @@ def manifest(*flags: str, image: str = "registry.example/autoscaler:v1.3.1.2") -
 
 ALICLOUD = ("--cloud-provider=alicloud", "--nodes=1:10:asg-bp18p2yfxow2dloq0001", "--v=4")
 ARGUMENTS = ("--name", "shop", "--region", "cn-hangzhou")
-
-pytestmark = pytest.mark.skipif(
-    read_autoscaler({"deploy.yaml": manifest(*ALICLOUD)}, workload="", container="", environment={}, image_version="")
-    is None,
-    reason="this version has no reader of workloads",
-)
 
 
 def file_of(folder: Path, text: str) -> str:

@@ -12,8 +12,8 @@ from chalicelib.net.safe_yaml import input_documents
 from chalicelib.policy.importers.cce_addon import KEYS
 
 MAX_BYTES = 4 * 2**20
-_MOST_VALUES = 200_000  # with aliases expanded; a "billion laughs" document has more
-_DEEPEST = 100
+MOST_VALUES = 200_000  # with aliases expanded; a "billion laughs" document has more
+DEEPEST = 100
 _ADDON = "autoscaler"
 
 
@@ -48,13 +48,14 @@ def sort_out(texts: Mapping[str, str]) -> Found:
                 _put(each, place, addons, objects, others)
         except RecursionError:
             raise BadInput(
-                place, f"is nested deeper than {_DEEPEST} levels", "give the objects that matter alone"
+                place, f"is nested deeper than {DEEPEST} levels", "give the objects that matter alone"
             ) from None
         if len(addons) + len(objects) == before:
             raise BadInput(
                 place,
                 "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
-                "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows them",
+                "give Cluster Autoscaler's manifest, values or command line; or the answer of GET /api/v3/addons, its "
+                "custom block, or the objects as kubectl shows them",
             )
     return Found(tuple(addons), tuple(objects), tuple(others))
 
@@ -123,21 +124,29 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
+def parse_json(place: str, text: str) -> Any:
+    """Return the content of a JSON file, None for any other text. Raises BadInput beyond the limit of values."""
+    try:
+        found = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+        _count_all([found], place)  # from Python 3.12 on the decoder nests deeper than Python code can recurse
+    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
+        return None
+    return found
+
+
 def _documents(place: str, text: str) -> Iterator[Any]:
     """Parse JSON, or otherwise YAML."""
-    try:
-        found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
-        _count_all(found, place)  # from Python 3.12 on the decoder nests deeper than Python code can recurse
-    except (msgspec.DecodeError, ValueError, RecursionError):  # ValueError: a number of thousands of digits
+    found = [parse_json(place, text)]
+    if found[0] is None:
         found = input_documents(
-            lambda: text, place, deepest=_DEEPEST, most=_MOST_VALUES, remedy="give the objects that matter alone"
+            lambda: text, place, deepest=DEEPEST, most=MOST_VALUES, remedy="give the objects that matter alone"
         )
         _count_all(found, place)
     yield from (document for document in found if document is not None)
 
 
 def _count_all(found: list[Any], place: str) -> None:
-    left = [_MOST_VALUES]
+    left = [MOST_VALUES]
     for document in found:
         _count(document, left, place)
 
@@ -145,7 +154,7 @@ def _count_all(found: list[Any], place: str) -> None:
 def _count(value: Any, left: list[int], place: str) -> None:
     left[0] -= 1
     if left[0] < 0:
-        raise BadInput(place, f"holds more than {_MOST_VALUES} values", "give the objects that matter alone")
+        raise BadInput(place, f"holds more than {MOST_VALUES} values", "give the objects that matter alone")
     if isinstance(value, Mapping | list):
         for each in value.values() if isinstance(value, Mapping) else value:
             _count(each, left, place)

@@ -151,6 +151,9 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
         counting = _list_items(flag, found, draft) if flag in _LISTS else [_last(found, draft)]
         if not counting:
             continue
+        if option.status is not Status.IN_FORCE and counting[-1].value == default_text(option) == "":
+            draft.row(counting[-1].place, counting[-1].word, Verdict.NO_EFFECT, "", "the default")
+            continue
         try:
             value = _read(option, counting)
         except BadInput as error:
