@@ -112,8 +112,7 @@ def _volumes(values: Mapping[str, Any], rows: InputRows, namespace: str) -> None
         folder = rows.text((*path, "mountPath"), entry.get("mountPath"))
         if folder and (name in objects or name in audiences):
             rows.mount(path, folder, objects.get(name, ""), audience=audiences.get(name, ""))
-        else:
-            rows.remark(path, Verdict.NO_EFFECT, "files of the container")
+        rows.remark(path, Verdict.NO_EFFECT, "files of the container")
 
 
 def _part(value: Any, key: str) -> Mapping[str, Any]:
