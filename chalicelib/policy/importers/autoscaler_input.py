@@ -101,8 +101,8 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
 
     place: of the workload, values or command line. kind: `Deployment`, `Helm values`, `command line`, `unit file`,
     `ClusterAutoscaler`. image: as written, empty where there is none. version: (major, minor) that counts, from the
-    image's tag or --image-version; None where the tag has none. node_groups: bounds of OpenShift's
-    MachineAutoscalers. objects: further documents of the input by kind, such as MachineDeployments, the priority ConfigMap.
+    image's tag or --image-version; None where the tag has none. objects: further documents of the input by kind, such
+    as MachineDeployments, the priority ConfigMap. node_groups: bounds of OpenShift's MachineAutoscalers.
     """
 
     place: str
