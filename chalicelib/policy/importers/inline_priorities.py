@@ -69,14 +69,14 @@ def _write(provider: str, group: str, priority: int, draft: Draft) -> None:
         if entry["id"] == group:
             entry["priority"] = priority
             return
-    entry: dict[str, Any] = {"provider": provider, "id": group}
+    added: dict[str, Any] = {"provider": provider, "id": group}
     nodes: list[str] = draft.provider.get("nodes", [])
     for spec in nodes:
         match = _NODES.match(spec)
         if match and match[3] == group:
             nodes.remove(spec)
-            entry |= {"min": int(match[1]), "max": int(match[2])}
+            added |= {"min": int(match[1]), "max": int(match[2])}
             break
     if not nodes:
         draft.provider.pop("nodes", None)
-    draft.node_groups.append(entry | {"priority": priority})
+    draft.node_groups.append(added | {"priority": priority})
