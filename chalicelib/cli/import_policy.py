@@ -62,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
     )
+    parser.add_argument(
+        "--inline-priorities", action="store_true", help="write the priority ConfigMap's literal names as priorities"
+    )
     parser.add_argument("--workload", default="", metavar="NS/NAME", help="which of several autoscalers in the files")
     parser.add_argument("--container", default="", metavar="NAME", help="which of its containers")
     parser.add_argument(

@@ -86,13 +86,23 @@ class Remark(msgspec.Struct, frozen=True):
     path: str = ""
 
 
+class GroupBounds(msgspec.Struct, frozen=True):
+    """Bounds of one node group that an object states. id: as the provider knows the group."""
+
+    place: str
+    provider: str
+    id: str
+    min: int
+    max: int
+
+
 class AutoscalerInput(msgspec.Struct, frozen=True):
     """The configuration of one Cluster Autoscaler, from whatever form.
 
     place: of the workload, values or command line. kind: `Deployment`, `Helm values`, `command line`, `unit file`,
     `ClusterAutoscaler`. image: as written, empty where there is none. version: (major, minor) that counts, from the
-    image's tag or --image-version; None where the tag has none. groups: bounds of OpenShift's MachineAutoscalers.
-    objects: further documents of the input by kind, such as MachineDeployments, the priority ConfigMap.
+    image's tag or --image-version; None where the tag has none. objects: further documents of the input by kind, such
+    as MachineDeployments, the priority ConfigMap. node_groups: bounds of OpenShift's MachineAutoscalers.
     """
 
     place: str
@@ -108,3 +118,4 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
     settings: tuple[Setting, ...] = ()
     remarks: tuple[Remark, ...] = ()
     objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (place, document)
+    node_groups: tuple[GroupBounds, ...] = ()

@@ -16,14 +16,15 @@ from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput
 from chalicelib.policy.importers.build_policy import Wanted
 from chalicelib.policy.importers.draft import Draft
+from chalicelib.policy.importers.provider_source import Source
 from chalicelib.policy.importers.report import Row, Verdict
 from chalicelib.policy.importers.secret_commands import store_command
 from chalicelib.policy.importers.translate_flags import group_arguments, translate_flags
-from chalicelib.policy.importers.translate_providers import Source, provider_of, translate_provider
+from chalicelib.policy.importers.translate_objects import tell_of_objects
+from chalicelib.policy.importers.translate_providers import provider_of, translate_provider
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 _DISCOVERED = re.compile(r"(?:^clusterapi:|,)clusterName=([^,]*)")
-_PRIORITY_CONFIG = "cluster-autoscaler-priority-expander"
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -39,23 +40,25 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
     draft = Draft()
     given = group_arguments(read.arguments)
     draft.row(read.place, _title(read), Verdict.READ, "", _release(read))
-    for remark in read.remarks:
-        draft.row(remark.place, remark.word, Verdict(remark.verdict), remark.path, remark.text)
+    _remarks(read, draft, skip_unknown=skip_unknown)
+    draft.node_groups += [
+        {"provider": group.provider, "id": group.id, "min": group.min, "max": group.max} for group in read.node_groups
+    ]
     name = _name(given, wanted, draft)
     provider = provider_of(given, draft, place=read.place, kind=read.kind)
-    kubeconfig = ""
-    if provider:
-        source = Source(
-            read,
-            given,
-            name,
-            region=wanted.region,
-            cluster_id=wanted.cluster_id,
-            credentials_secret=wanted.credentials_secret,
-        )
-        kubeconfig = translate_provider(provider, source, draft)
+    source = Source(
+        read,
+        given,
+        name,
+        region=wanted.region,
+        cluster_id=wanted.cluster_id,
+        credentials_secret=wanted.credentials_secret,
+    )
+    kubeconfig = translate_provider(provider, source, draft) if provider else ""
     translate_flags(read.arguments, read.version, draft, skip_unknown=skip_unknown)
-    _tell_of_objects(read, draft)
+    tell_of_objects(source, provider, draft, inline_priorities=wanted.inline_priorities)
+    for setting in read.settings:
+        draft.row(setting.place, setting.name, Verdict.NO_EFFECT, "", "not about scaling")
     secret = wanted.kubeconfig_secret or f"outscaler/{name}/kubeconfig"
     text = f"{secret}  {store_command(kubeconfig, secret)}"
     draft.row("", "kubeconfig of the cluster", Verdict.TO_STORE, "spec.kubernetes.kubeconfigSecret", text)
@@ -64,6 +67,8 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
     if draft.scan_interval:
         spec["scanInterval"] = draft.scan_interval
     spec |= {"kubernetes": {"kubeconfigSecret": secret}, "providers": {provider: draft.provider}}
+    if draft.node_groups:
+        spec["nodeGroups"] = draft.node_groups
     if draft.options:
         spec["options"] = draft.options
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
@@ -107,20 +112,11 @@ def _name(given: dict[str, list[Argument]], wanted: Wanted, draft: Draft) -> str
     return name
 
 
-def _tell_of_objects(read: AutoscalerInput, draft: Draft) -> None:
-    kinds = {"CapacityBuffer", "ProvisioningRequest", "CapacityQuota"}
-    names: set[str] = set()
-    for place, document in read.objects:
-        kind = str(document.get("kind", ""))[:60]
-        metadata = document.get("metadata")
-        name = str(metadata.get("name", ""))[:253] if isinstance(metadata, dict) else ""
-        names.add(name)
-        here = kind not in kinds
-        text = "read from the cluster in each pass" if here else "this version does not read such objects"
-        draft.row(place, f"{kind} {name}".strip(), Verdict.READ_LIVE if here else Verdict.NOT_HERE, "", text)
-    expander = str(draft.options.get("expander", ""))
-    if "priority" in expander and _PRIORITY_CONFIG not in names:
-        text = f"ConfigMap {_PRIORITY_CONFIG} is not in the input; it is read from the cluster"
-        draft.row("", "--expander=priority", Verdict.TOLD, "", text)
-    for setting in read.settings:
-        draft.row(setting.place, setting.name, Verdict.NO_EFFECT, "", "not about scaling")
+def _remarks(read: AutoscalerInput, draft: Draft, *, skip_unknown: bool) -> None:
+    """Add the rows that the reader has decided. A word that it does not know refuses the import."""
+    for remark in read.remarks:
+        verdict = Verdict(remark.verdict)
+        draft.row(remark.place, remark.word, verdict, remark.path, remark.text)
+        if verdict is Verdict.UNKNOWN and not skip_unknown:
+            remedy = remark.text or "remove it, or give --skip-unknown"
+            draft.problem(f"{remark.place}: {remark.word}"[:300], "is not a known setting", remedy)

@@ -18,7 +18,10 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Values that no file contains, from the command line; empty: not given."""
+    """Values that no file contains, from the command line; empty: not given.
+
+    inline_priorities: the ConfigMap of the expander priority becomes priorities of spec.nodeGroups.
+    """
 
     name: str = ""
     cluster_id: str = ""
@@ -27,6 +30,7 @@ class Wanted(msgspec.Struct, frozen=True):
     credentials_secret: str = ""
     kubeconfig_secret: str = ""
     time_zone: str = "UTC"
+    inline_priorities: bool = False
 
 
 def assemble(found: Found, wanted: Wanted) -> tuple[Policy, tuple[str, ...]]:

@@ -9,15 +9,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-import msgspec
-
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import Diagnostics, quote
-from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput, Variable
+from chalicelib.policy.importers.autoscaler_input import Argument
 from chalicelib.policy.importers.draft import Draft
 from chalicelib.policy.importers.flag_table import DEFAULT_ARCH
+from chalicelib.policy.importers.provider_source import Source, object_at, present, read_nodes, store, take
 from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.importers.secret_commands import store_command
+from chalicelib.policy.importers.translate_cherryservers import translate_cherryservers
 from chalicelib.policy.importers.translate_flags import read_boolean
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Scalar
@@ -26,30 +26,6 @@ from chalicelib.policy.yaml_document import Sequence as NodeList
 PROVIDER_NAMES = ("alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 _ENDPOINT_REGION = re.compile(r"(?:https://)?(?:as|ecs)\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,4})\.")
 _RRSA = (("oidcProviderArn", "OIDC_PROVIDER_ARN"), ("roleArn", "ROLE_ARN"), ("sessionName", "SESSION_NAME"))
-
-
-class Source(msgspec.Struct, frozen=True):
-    """Input of one translation. given: arguments by flag. name: of the cluster."""
-
-    read: AutoscalerInput
-    given: Mapping[str, Sequence[Argument]]
-    name: str
-    region: str = ""
-    cluster_id: str = ""
-    credentials_secret: str = ""
-
-    def variable(self, *names: str) -> Variable | None:
-        """Return the first variable with one of these names."""
-        return next((each for name in names for each in self.read.variables if each.name == name), None)
-
-    def secret(self, purpose: str) -> str:
-        """Return the name of a secret, such as outscaler/shop/alicloud."""
-        return f"outscaler/{self.name}/{purpose}"
-
-    def last(self, flag: str) -> Argument | None:
-        """Return the argument that counts."""
-        found = self.given.get(flag, ())
-        return found[-1] if found else None
 
 
 def provider_of(given: Mapping[str, Sequence[Argument]], draft: Draft, *, place: str, kind: str) -> str:
@@ -75,6 +51,9 @@ def translate_provider(provider: str, source: Source, draft: Draft) -> str:
     input; empty: it is not there."""
     kubeconfig = _kubeconfig(source)
     _TRANSLATIONS[provider](source, draft)
+    for variable in source.read.variables:
+        if variable.name not in source.used:
+            draft.row(variable.place, variable.name, Verdict.NO_EFFECT, "", f"{provider} has no setting for it here")
     if provider != "clusterapi":
         _no_discovery(provider, source, draft)
         _topology_rows(source, draft, cloud_config=provider not in ("cherryservers",))
@@ -83,69 +62,10 @@ def translate_provider(provider: str, source: Source, draft: Draft) -> str:
 
 def _kubeconfig(source: Source) -> str:
     argument = source.last("kubeconfig")
-    return _object_at(source, argument.value or "") if argument is not None else ""
-
-
-def _object_at(source: Source, path: str) -> str:
-    """Return the Secret or ConfigMap that is mounted at a path or at one of its folders."""
-    fits = [m for m in source.read.mounts if m.object and (path == m.path or path.startswith(m.path.rstrip("/") + "/"))]
-    return max(fits, key=lambda mount: len(mount.path)).object if fits else ""
+    return object_at(source, argument.value or "") if argument is not None else ""
 
 
 # -- parts that providers share --------------------------------------------------------------------------------------
-
-
-def _take(source: Source, draft: Draft, provider: str, key: str, *names: str) -> bool:
-    """Copy a variable that is not secret. Return whether it is in the input with a value."""
-    found = source.variable(*names)
-    if found is None:
-        return False
-    if found.value is None:
-        where = f"comes from {found.object}, which is not in the input" if found.object else "has no value in the input"
-        draft.problem(found.place, f"{found.name} {where}", f"add it, or give --env {found.name}=VALUE")
-        return True
-    draft.provider[key] = found.value
-    draft.row(found.place, found.name, Verdict.TRANSLATED, f"spec.providers.{provider}.{key}")
-    return True
-
-
-def _store(source: Source, draft: Draft, key: str, purpose: str, found: Sequence[Variable], provider: str) -> None:
-    """Name a secret for variables that hold one."""
-    name = source.secret(purpose)
-    if key == "credentialsSecret" and source.credentials_secret:
-        name = source.credentials_secret
-    draft.provider[key] = name
-    objects = sorted({each.object for each in found if each.object})
-    words = ", ".join(each.name for each in found) or key
-    draft.row(
-        found[0].place if found else source.read.place,
-        words + (f": {', '.join(objects)}" if objects else ""),
-        Verdict.TO_STORE,
-        f"spec.providers.{provider}.{key}",
-        f"{name}  {store_command(objects[0] if objects else '', name)}",
-    )
-
-
-def _nodes(source: Source, draft: Draft, provider: str) -> None:
-    found = source.given.get("nodes", ())
-    if not found:
-        return
-    section = PROVIDERS[provider].section
-    field = next(each for each in section.fields if each.key == "nodes") if section is not None else None
-    for argument in found:
-        draft.row(argument.place, argument.word, Verdict.TRANSLATED, f"spec.providers.{provider}.nodes")
-        report = Diagnostics(f"{argument.place}: --nodes")
-        item = Scalar(argument.value or "", plain=False, line=1, column=1)
-        if "," in item.text:
-            draft.problem(report.place, f"{quote(item.text)} is one group in Cluster Autoscaler", "give the flag twice")
-            continue
-        if field is not None:
-            field.kind.read(NodeList((item,), line=1, column=1, size=1), (), report)
-        try:
-            report.check()
-        except BadInput as error:
-            draft.add(error)
-    draft.provider["nodes"] = [argument.value or "" for argument in found]
 
 
 def _no_discovery(provider: str, source: Source, draft: Draft) -> None:
@@ -166,10 +86,6 @@ def _topology_rows(source: Source, draft: Draft, *, cloud_config: bool) -> None:
         draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", "for clusterapi only")
 
 
-def _present(source: Source, *names: str) -> list[Variable]:
-    return [each for each in source.read.variables if each.name in names]
-
-
 # -- providers -------------------------------------------------------------------------------------------------------
 
 
@@ -177,8 +93,9 @@ def _alicloud(source: Source, draft: Draft) -> None:
     region = source.variable("REGION_ID")
     if source.region:
         draft.provider["region"] = source.region
+        source.not_counting(draft, "REGION_ID", "--region counts")
     elif region is not None and region.value:
-        _take(source, draft, "alicloud", "region", "REGION_ID")
+        take(source, draft, "alicloud", "region", "REGION_ID")
     elif region is not None and region.object:
         draft.problem(
             region.place,
@@ -187,12 +104,12 @@ def _alicloud(source: Source, draft: Draft) -> None:
         )
     else:
         draft.problem(source.read.place, "has no REGION_ID", "give --region")
-    keys = _present(source, "ACCESS_KEY_ID", "ACCESS_KEY_SECRET")
+    keys = present(source, "ACCESS_KEY_ID", "ACCESS_KEY_SECRET")
     arns = [
-        key for key, part in _RRSA if _take(source, draft, "alicloud", key, f"ALIBABA_CLOUD_{part}", f"ALICLOUD_{part}")
+        key for key, part in _RRSA if take(source, draft, "alicloud", key, f"ALIBABA_CLOUD_{part}", f"ALICLOUD_{part}")
     ]
     if keys or source.credentials_secret:
-        _store(source, draft, "credentialsSecret", "alicloud", keys, "alicloud")
+        store(source, draft, "credentialsSecret", "alicloud", keys, "alicloud")
     if arns and not keys:
         name = source.secret("alicloud-oidc-token")
         draft.provider["oidcTokenSecret"] = name
@@ -203,51 +120,26 @@ def _alicloud(source: Source, draft: Draft) -> None:
     elif not keys and not source.credentials_secret:
         text = "RAM role of the node: a Lambda function has no such metadata service; use roleArn by key or OIDC"
         draft.row(source.read.place, "no credentials", Verdict.NOT_HERE, "", text)
-        _store(source, draft, "credentialsSecret", "alicloud", (), "alicloud")
-    _nodes(source, draft, "alicloud")
+        store(source, draft, "credentialsSecret", "alicloud", (), "alicloud")
+    read_nodes(source, draft, "alicloud")
 
 
 def _exoscale(source: Source, draft: Draft) -> None:
     if source.region:
         draft.provider["zone"] = source.region
-    elif not _take(source, draft, "exoscale", "zone", "EXOSCALE_ZONE"):
+        source.not_counting(draft, "EXOSCALE_ZONE", "--region counts")
+    elif not take(source, draft, "exoscale", "zone", "EXOSCALE_ZONE", remedy="--region with the zone"):
         draft.problem(source.read.place, "has no EXOSCALE_ZONE", "give --region with the zone, such as ch-gva-2")
-    keys = _present(source, "EXOSCALE_API_KEY", "EXOSCALE_API_SECRET")
-    _store(source, draft, "credentialsSecret", "exoscale", keys, "exoscale")
-    _nodes(source, draft, "exoscale")
-    _take(source, draft, "exoscale", "environment", "EXOSCALE_API_ENVIRONMENT")
+    keys = present(source, "EXOSCALE_API_KEY", "EXOSCALE_API_SECRET")
+    store(source, draft, "credentialsSecret", "exoscale", keys, "exoscale")
+    read_nodes(source, draft, "exoscale")
+    take(source, draft, "exoscale", "environment", "EXOSCALE_API_ENVIRONMENT")
     draft.provider["scaleFromZero"] = False
     text = "so that the same groups exist: Cluster Autoscaler sees pools with a node only; the first setting to change"
     draft.row("", "scaleFromZero: false", Verdict.WRITTEN_OUT, "spec.providers.exoscale.scaleFromZero", text)
     if "nodes" not in draft.provider:
         text = "any pool with a node is scaled, from 1 to the account's quota; name pools under nodes to bound them"
         draft.row("", "no --nodes", Verdict.TOLD, "", text)
-
-
-def _cherryservers(source: Source, draft: Draft) -> None:
-    cluster = source.last("cluster-name")
-    if cluster is not None and cluster.value:
-        draft.provider["clusterName"] = cluster.value
-    keys = _present(source, "CHERRY_AUTH_TOKEN")
-    _store(source, draft, "credentialsSecret", "cherryservers", keys, "cherryservers")
-    config = source.last("cloud-config")
-    if config is not None:
-        name = source.secret("cherryservers-cloud-config")
-        draft.provider["cloudConfigSecret"] = name
-        at = _object_at(source, config.value or "")
-        text = f"{name}  {store_command(at, name)}"
-        path = "spec.providers.cherryservers.cloudConfigSecret"
-        draft.row(config.place, config.word, Verdict.TO_STORE, path, text)
-    tokens = _present(source, "BOOTSTRAP_TOKEN_ID", "BOOTSTRAP_TOKEN_SECRET")
-    if tokens:
-        _store(source, draft, "bootstrapTokenSecret", "cherryservers-bootstrap-token", tokens, "cherryservers")
-    _take(source, draft, "cherryservers", "controllerNodeLabel", "CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL")
-    for variable in _present(source, "CHERRY_MANAGER", "CHERRY_USE_PRODUCTION_API"):
-        draft.row(variable.place, variable.name, Verdict.NO_EFFECT, "", "nothing reads it here")
-    _nodes(source, draft, "cherryservers")
-    if not source.given.get("max-node-provision-time"):
-        text = "bare metal needs longer than 15m to join: consider maxNodeProvisionTime: 1h of the provider"
-        draft.row("", "no --max-node-provision-time", Verdict.TOLD, "", text)
 
 
 def _clusterapi(source: Source, draft: Draft) -> None:
@@ -264,9 +156,9 @@ def _clusterapi(source: Source, draft: Draft) -> None:
     for argument in source.given.get("nodes", ()):
         text = "Cluster Autoscaler does not read it for clusterapi; bounds come from annotations"
         draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", text)
-    _take(source, draft, "clusterapi", "group", "CAPI_GROUP")
-    _take(source, draft, "clusterapi", "version", "CAPI_VERSION")
-    _take(source, draft, "clusterapi", "scaleZeroDefaultArch", "CAPI_SCALE_ZERO_DEFAULT_ARCH")
+    take(source, draft, "clusterapi", "group", "CAPI_GROUP")
+    take(source, draft, "clusterapi", "version", "CAPI_VERSION")
+    take(source, draft, "clusterapi", "scaleZeroDefaultArch", "CAPI_SCALE_ZERO_DEFAULT_ARCH")
     arch = source.last(DEFAULT_ARCH)
     if arch is not None:
         draft.provider["scaleZeroDefaultArch"] = arch.value or ""
@@ -308,7 +200,7 @@ def _management(source: Source, draft: Draft) -> None:
     name = source.secret("clusterapi")
     draft.provider["kubeconfigSecret"] = name
     if cloud_config is not None:
-        at = _object_at(source, cloud_config.value or "")
+        at = object_at(source, cloud_config.value or "")
         path = "spec.providers.clusterapi.kubeconfigSecret"
         text = f"{name}  {store_command(at, name)}"
         draft.row(cloud_config.place, cloud_config.word, Verdict.TO_STORE, path, text)
@@ -332,7 +224,7 @@ def _huaweicloud(source: Source, draft: Draft) -> None:
     project = next((m[1] for text in texts for m in re.finditer(r"project-id\s*[=:]\s*\"?([0-9a-f]{32})", text)), "")
     if project:
         draft.provider["projectId"] = project
-    _store(source, draft, "credentialsSecret", "huaweicloud", (), "huaweicloud")
+    store(source, draft, "credentialsSecret", "huaweicloud", (), "huaweicloud")
     for argument in source.given.get("nodes", ()):
         text = "names a group of Auto Scaling, not a CCE node pool: write the pools under nodes"
         draft.row(argument.place, argument.word, Verdict.NOT_HERE, "", text)
@@ -340,7 +232,7 @@ def _huaweicloud(source: Source, draft: Draft) -> None:
 
 _TRANSLATIONS: Mapping[str, Callable[[Source, Draft], None]] = {
     "alicloud": _alicloud,
-    "cherryservers": _cherryservers,
+    "cherryservers": translate_cherryservers,
     "clusterapi": _clusterapi,
     "exoscale": _exoscale,
     "huaweicloud": _huaweicloud,
