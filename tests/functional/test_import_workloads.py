@@ -170,6 +170,21 @@ def test_import_refuses_placeholders_all_at_once(tmp_path: Path, capsys: Said) -
     assert "write it like 1:10:asg-bp18p2yfxow2dloq0001" in refused.err
 
 
+def test_import_refuses_placeholders_of_objects_around_the_command(tmp_path: Path, capsys: Said) -> None:
+    env = [of_secret("REGION_ID", "cloud", "region-id")]
+    deployment = workload(container(COMMAND, env=env, image="${IMAGE}"), name="[name]")
+    deployment["metadata"]["namespace"] = "{{ namespace }}"
+    secret = stored("Secret", "cloud")
+    secret["metadata"]["namespace"] = "{{ namespace }}"
+    secret["data"] = {"region-id": ["YOUR_BASE64_REGION_ID"]}
+    path = written(tmp_path, manifest(deployment, secret))
+    refused = imported(capsys, path, "--name", "shop")
+    assert refused.code == 2
+    for text in ("'{{ namespace }}'", "'[name]'", "'${IMAGE}'", "REGION_ID: '[YOUR_BASE64_REGION_ID]'"):
+        assert f"{text} is a placeholder" in refused.err
+    assert "${IMAGE}" not in imported(capsys, path, "--name", "shop", "--image-version", "1.30").err
+
+
 def test_import_fills_in_variables_of_a_template(tmp_path: Path, capsys: Said) -> None:
     deployment = workload(container([*COMMAND, "--cluster-name=${CLUSTER}"]))
     deployment["metadata"]["namespace"] = "${PLACE}"

@@ -144,7 +144,7 @@ def read_candidate(
     problems += placeholder_problems(line.arguments, variables, of_shell=invocations[0].of_shell)
     problems += [
         BadInput(document.place("metadata"), f"{quote(text)} is a placeholder", remedy)
-        for text in (candidate.namespace, candidate.name)
+        for text in (candidate.namespace, candidate.name, "" if image_version else image)
         if (remedy := remedy_for(text))
     ]
     return read, problems
