@@ -129,8 +129,11 @@ def _variable(
     if source:
         field = text_of(mapping(source.get("fieldRef")).get("fieldPath"))
         return Variable(place, name, namespace if field == "metadata.namespace" else None, VariableOrigin.FIELD)
-    value = text_of(each.get("value"))
-    return Variable(place, name, value if is_secret_name(name) else found.expanded(value, place))
+    before = len(found.problems)
+    expanded = found.expanded(text_of(each.get("value")), place)
+    unknown = len(found.problems) > before
+    del found.problems[before:]  # a mistake only where a flag needs the value
+    return Variable(place, name, None if unknown else expanded)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

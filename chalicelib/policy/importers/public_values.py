@@ -38,7 +38,12 @@ def is_public_name(variable: str) -> bool:
 
 def secret_value(document: Mapping[str, Any], key: str) -> str | None:
     """Return the value of a Secret's key if that key is public; None for all others."""
-    return secret_text(document, key, _LONGEST) if key in _PUBLIC_KEYS else None
+    if key not in _PUBLIC_KEYS:
+        return None
+    value = _at(document, "data", key)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return f"[{value[0][:_LONGEST]}]"  # the placeholder [NAME] of an example, without quotes
+    return secret_text(document, key, _LONGEST)
 
 
 def secret_text(document: Mapping[str, Any], key: str, longest: int = _LONGEST_CONFIG) -> str | None:

@@ -38,7 +38,7 @@ _MOST_NAMED = 10
 
 class Candidate(msgspec.Struct, frozen=True):
     """A container that runs an autoscaler. path: of the container in the document. number: among the workloads of this
-    namespace and name in the input, from 1."""
+    namespace and name in the input, from 1. owner: the controller that has created the workload, or empty."""
 
     document: Located
     path: tuple[str, ...]
@@ -46,7 +46,7 @@ class Candidate(msgspec.Struct, frozen=True):
     name: str
     number: int
     container: Mapping[str, Any]
-    owned: bool = False
+    owner: str = ""
 
     @property
     def workload(self) -> str:
@@ -70,13 +70,14 @@ def candidates_in(documents: Sequence[Located]) -> list[Candidate]:
             continue
         namespace, name = name_of(content)
         containers = list(_containers(document, spec))
-        if containers and not _is_owned(content):
+        owner = _owner_of(content)
+        if containers and not owner:
             numbers[(namespace, name)] = numbers.get((namespace, name), 0) + 1
         for path, container in containers:
             number = numbers.get((namespace, name), 1)
-            found.append(Candidate(document, path, namespace, name, number, container, _is_owned(content)))
-    own = [each for each in found if not each.owned]
-    return own or found
+            found.append(Candidate(document, path, namespace, name, number, container, owner))
+    own = [each for each in found if not each.owner]
+    return own or list({(each.namespace, each.owner, each.path): each for each in reversed(found)}.values())[::-1]
 
 
 def choose(candidates: Sequence[Candidate], workload: str, container: str) -> tuple[Candidate | None, list[BadInput]]:
@@ -138,13 +139,14 @@ def read_candidate(
             *environment.remarks,
             *mount_remarks,
             *_unused(mounts, line.arguments),
+            *_switched_off(document),
         ),
     )
     problems += line.problems
     problems += placeholder_problems(line.arguments, variables, of_shell=invocations[0].of_shell)
     problems += [
         BadInput(document.place("metadata"), f"{quote(text)} is a placeholder", remedy)
-        for text in (candidate.namespace, candidate.name)
+        for text in (candidate.namespace, candidate.name, "" if image_version else image)
         if (remedy := remedy_for(text))
     ]
     return read, problems
@@ -200,10 +202,11 @@ def _at(content: Any, path: Sequence[str]) -> Mapping[str, Any]:
     return mapping(content)
 
 
-def _is_owned(content: Mapping[str, Any]) -> bool:
-    """Return whether a controller has created the object. The owner of a static pod is its node."""
-    owners = listed(mapping(content.get("metadata")).get("ownerReferences"))
-    return any(kind_of(mapping(each)) != "Node" for each in owners)
+def _owner_of(content: Mapping[str, Any]) -> str:
+    """Return kind and name of the controller that has created the object. The owner of a static pod is its node."""
+    owners = [mapping(each) for each in listed(mapping(content.get("metadata")).get("ownerReferences"))]
+    names = (f"{kind_of(each)} {text_of(each.get('name'))}" for each in owners if kind_of(each) != "Node")
+    return next(names, "")
 
 
 def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
@@ -236,6 +239,12 @@ def _names_of(candidates: Sequence[Candidate]) -> dict[int, str]:
 def _wanted_text(workload: str, container: str) -> str:
     parts = (f"--workload {workload}" if workload else "", f"--container {container}" if container else "")
     return quote(" ".join(filter(None, parts)))
+
+
+def _switched_off(document: Located) -> Iterator[Remark]:
+    replicas = mapping(mapping(document.content).get("spec")).get("replicas")
+    if replicas == 0 and replicas is not False:
+        yield Remark(document.place("spec", "replicas"), "replicas: 0", Verdict.TOLD, "the autoscaler does not run")
 
 
 def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> Iterator[Remark]:

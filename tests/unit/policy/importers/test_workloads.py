@@ -167,6 +167,34 @@ def test_objects_beside_the_autoscaler_are_handed_on_or_named() -> None:
     ]
 
 
+@each_row(
+    "status, flags, says",
+    [
+        (
+            "NodeGroups:\n  Name:        a\n  Health: x\n\n  Name:  b\n",
+            ["--nodes=1:2:a"],
+            "2 groups; no --nodes names 'b'",
+        ),
+        ("nodeGroups:\n- health: {}\n  name: a\n- name: b\n", ["--nodes=1:2:a", "--nodes=0:1:b"], "saw 2 groups."),
+        ("nodeGroups:\n- name: MachineDeployment/x/a\n", ["--v=4"], "saw 1 group: 'MachineDeployment/x/a'."),
+        ("", [], "saw 0 groups."),
+        (5, [], "saw 0 groups."),
+    ],
+)
+def test_groups_of_the_status_are_compared_with_the_flags(status: Any, flags: list[str], says: str) -> None:
+    stored_status = stored("ConfigMap", "cluster-autoscaler-status", {"status": status})
+    one = found(deployment(args=flags), stored_status)
+    assert says in one.remarks[-1].text
+
+
+def test_a_variable_that_no_flag_needs_may_be_unknown() -> None:
+    hidden = {"name": "HIDDEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    one = found(deployment(env=[hidden, {"name": "OTHER", "value": "db://$(HIDDEN)@host"}]))
+    assert [each.value for each in one.variables] == [None, None]
+    with pytest.raises(BadInput, match=r"\$\(OTHER\) has no value that is read"):
+        read(deployment(env=[hidden, {"name": "OTHER", "value": "$(HIDDEN)"}], args=["--cluster-name=$(OTHER)"]))
+
+
 def test_an_aliased_container_is_read_with_its_merge_keys() -> None:
     text = """
 base: &base {name: main, image: x/cluster-autoscaler:v1.30.0}
