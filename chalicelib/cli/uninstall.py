@@ -23,7 +23,7 @@ from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Mode, Policy
+from chalicelib.model.policy import Policy
 
 if TYPE_CHECKING:
     from chalicelib.cli.cluster_cleanup import ClusterCleanup, Leftover, NotRemoved
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LONGEST = 25 * 60.0
 """Seconds to wait for open operations, which is longer than any of them may take without a new attempt."""
+_OFF = "off"
 _PAUSE = 5.0
 _LEASE = 900.0
 
@@ -188,7 +189,7 @@ def _with_mode_off(text: str) -> str:
     import yaml
 
     document: Any = yaml.safe_load(text)
-    document["spec"]["mode"] = Mode.OFF.value
+    document["spec"]["mode"] = _OFF
     document["spec"].pop("schedules", None)  # a schedule may replace the mode
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 

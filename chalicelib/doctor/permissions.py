@@ -315,12 +315,12 @@ def _is_allowed(client: KubeClient, group: str, resource: str, verb: str, namesp
 
 
 _DANGEROUS = (
-    ("pods", "delete"),
-    ("pods", "create"),
-    ("nodes", "delete"),
-    ("secrets", "list"),
-    ("secrets", "get"),
-    ("clusterrolebindings", "create"),
+    ("", "pods", "delete"),
+    ("", "pods", "create"),
+    ("", "nodes", "delete"),
+    ("", "secrets", "list"),
+    ("", "secrets", "get"),
+    ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
 )
 
 
@@ -334,7 +334,9 @@ def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
     answer = context.cluster.request("POST", f"{_REVIEWS}/selfsubjectrulesreviews", body=body)
     granted = msgspec.json.decode(answer, type=_RulesReview).status.resource_rules or ()
     found = [
-        f"{verb} {resource}" for resource, verb in _DANGEROUS if any(_covers(rule, resource, verb) for rule in granted)
+        f"{verb} {resource}"
+        for group, resource, verb in _DANGEROUS
+        if any(_covers(rule, group, resource, verb) for rule in granted)
     ]
     if not found:
         return ()
@@ -351,9 +353,9 @@ def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
     )
 
 
-def _covers(rule: _GrantedRule, resource: str, verb: str) -> bool:
-    named = rule.resource_names or ()
-    return not named and bool({verb, "*"} & set(rule.verbs)) and bool({resource, "*"} & set(rule.resources or ()))
+def _covers(rule: _GrantedRule, group: str, resource: str, verb: str) -> bool:
+    wanted = ((group, rule.api_groups), (resource, rule.resources), (verb, rule.verbs))
+    return not rule.resource_names and all(bool({word, "*"} & set(granted or ())) for word, granted in wanted)
 
 
 def check_admission(context: DoctorContext) -> Sequence[Finding]:
