@@ -18,7 +18,7 @@ from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.errors import BadInput, InputErrors
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class FileVerdict(msgspec.Struct, frozen=True):
     """The result for one file. name: the cluster's, where the document is valid."""
 
     file: str
@@ -47,19 +47,19 @@ def run(args: argparse.Namespace) -> int:
     return 1 if args.strict and any(verdict.warnings for verdict in verdicts) else 0
 
 
-def _verdict(file: str) -> Verdict:
+def _verdict(file: str) -> FileVerdict:
     place = place_of(file)
     text = ""
     try:
         text = read_document(file)
         policy, warnings = load_document(text, place)
     except OSError as error:
-        return Verdict(place, problems=(BadInput(place, error.strerror or str(error)),))
+        return FileVerdict(place, problems=(BadInput(place, error.strerror or str(error)),))
     except InputErrors as error:
-        return Verdict(place, problems=_another_form(file, text) or error.problems)
+        return FileVerdict(place, problems=_another_form(file, text) or error.problems)
     except BadInput as error:
-        return Verdict(place, problems=_another_form(file, text) or (error,))
-    return Verdict(place, policy.name, warnings=warnings)
+        return FileVerdict(place, problems=_another_form(file, text) or (error,))
+    return FileVerdict(place, policy.name, warnings=warnings)
 
 
 def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
@@ -72,7 +72,7 @@ def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
     return (BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {file} to make one"),)
 
 
-def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
+def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:
     """Report two documents for one cluster: the one applied last would replace the first."""
     first: dict[str, str] = {}
     checked = []
@@ -88,7 +88,7 @@ def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
     return checked
 
 
-def _as_data(verdict: Verdict) -> dict[str, Any]:
+def _as_data(verdict: FileVerdict) -> dict[str, Any]:
     problems = [{"place": each.place, "problem": each.problem, "remedy": each.remedy} for each in verdict.problems]
     return {
         "file": verdict.file,
@@ -99,11 +99,11 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _table(verdicts: list[Verdict]) -> Table:
+def _table(verdicts: list[FileVerdict]) -> Table:
     return Table(("file", "cluster", "result"), tuple((each.file, each.name, _result(each)) for each in verdicts))
 
 
-def _result(verdict: Verdict) -> str:
+def _result(verdict: FileVerdict) -> str:
     if verdict.problems:
         return f"refused, {_count(len(verdict.problems), 'mistake')}"
     return f"right, {_count(len(verdict.warnings), 'warning')}" if verdict.warnings else "right"

@@ -102,3 +102,25 @@ def test_text_of_the_input_cannot_move_the_cursor(tmp_path: Path, capsys: Said) 
     assert main(["import", written(tmp_path, text), *GIVEN]) == 0
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
+
+
+def test_no_error_repeats_values_that_may_be_secret(tmp_path: Path, capsys: Said) -> None:
+    secret = "not-a-real-key"
+    env = [
+        {"name": "DATABASE", "value": f"db://user:{secret}$x@host"},
+        {"name": "API_KEY", "value": secret},
+        {"name": "REGION_ID", "value": "<region>"},
+    ]
+    flags = ["./cluster-autoscaler", *ALICLOUD, "--cluster-name=$(API_KEY)"]
+    texts = (
+        manifest(workload(container(flags, env=env))) + f"# - --password={secret}\n",
+        f"kind: Pod\npassword: {secret}{{{{ .Values.x }}}}\n{{{{ if x }}}}\n",
+        f"API_KEY={secret} cluster-autoscaler {' '.join(ALICLOUD)} --cluster-name=$API_KEY",
+        f"[Service]\nEnvironment=API_KEY={secret}\nExecStart=/bin/cluster-autoscaler --cluster-name=${{API_KEY}}\n",
+    )
+    for text in texts:
+        given = ("--env", f"API_KEY={secret}")
+        for arguments in (GIVEN[2:], (*GIVEN[2:], *given)):
+            refused = imported(capsys, written(tmp_path, text), *arguments)
+            assert refused.code == 2, text
+            assert secret not in refused.out + refused.err

@@ -54,6 +54,22 @@ def test_import_leaves_pods_of_a_deployment_out(tmp_path: Path, capsys: Said) ->
     assert imported(capsys, written(tmp_path, manifest(pod, workload(container(COMMAND)))), *GIVEN).code == 0
 
 
+def test_pods_of_one_owner_are_one_autoscaler_unless_their_owner_is_a_node(tmp_path: Path, capsys: Said) -> None:
+    pods = [workload(container(COMMAND), kind="Pod", name=f"cluster-autoscaler-{at}") for at in range(2)]
+    for kind, code in (("ReplicaSet", 0), ("Node", 2)):
+        for pod in pods:
+            pod["metadata"]["ownerReferences"] = [{"kind": kind, "name": "owner"}]
+        found = imported(capsys, written(tmp_path, manifest(*pods)), *GIVEN)
+        assert found.code == code, found.err
+
+
+def test_an_autoscaler_without_replicas_is_told(tmp_path: Path, capsys: Said) -> None:
+    deployment = workload(container(COMMAND))
+    deployment["spec"]["replicas"] = 0
+    found = imported(capsys, written(tmp_path, manifest(deployment)), *GIVEN)
+    assert found.rows_of("replicas: 0") == [("told", "the autoscaler does not run")]
+
+
 def test_IMP_18_the_autoscaler_is_found_beside_a_proxy(tmp_path: Path, capsys: Said) -> None:
     proxy = {"name": "proxy", "image": "registry.example/proxy:1", "args": ["--nodes=1:2:x"]}
     found = imported(capsys, written(tmp_path, manifest(workload(proxy, container(COMMAND)))), *GIVEN)
@@ -168,6 +184,21 @@ def test_import_refuses_placeholders_all_at_once(tmp_path: Path, capsys: Said) -
     assert len(refused.err.splitlines()) == len(words)
     assert "give --env CLUSTER_NAME=VALUE" in refused.err
     assert "write it like 1:10:asg-bp18p2yfxow2dloq0001" in refused.err
+
+
+def test_import_refuses_placeholders_of_objects_around_the_command(tmp_path: Path, capsys: Said) -> None:
+    env = [of_secret("REGION_ID", "cloud", "region-id")]
+    deployment = workload(container(COMMAND, env=env, image="${IMAGE}"), name="[name]")
+    deployment["metadata"]["namespace"] = "{{ namespace }}"
+    secret = stored("Secret", "cloud")
+    secret["metadata"]["namespace"] = "{{ namespace }}"
+    secret["data"] = {"region-id": ["YOUR_BASE64_REGION_ID"]}
+    path = written(tmp_path, manifest(deployment, secret))
+    refused = imported(capsys, path, "--name", "shop")
+    assert refused.code == 2
+    for text in ("'{{ namespace }}'", "'[name]'", "'${IMAGE}'", "REGION_ID: '[YOUR_BASE64_REGION_ID]'"):
+        assert f"{text} is a placeholder" in refused.err
+    assert "${IMAGE}" not in imported(capsys, path, "--name", "shop", "--image-version", "1.30").err
 
 
 def test_import_fills_in_variables_of_a_template(tmp_path: Path, capsys: Said) -> None:

@@ -67,7 +67,7 @@ class Environment:
                 return "$"
             variable = self.variables.get(found[1])
             if variable is None:
-                return self.given.get(found[1], found[0])
+                return found[0] if is_secret_name(found[1]) else self.given.get(found[1], found[0])
             if variable.value is None:
                 source = f"comes from {variable.object}" if variable.object else "has no value that is read"
                 self.problems.append(
@@ -129,8 +129,11 @@ def _variable(
     if source:
         field = text_of(mapping(source.get("fieldRef")).get("fieldPath"))
         return Variable(place, name, namespace if field == "metadata.namespace" else None, VariableOrigin.FIELD)
-    value = text_of(each.get("value"))
-    return Variable(place, name, value if is_secret_name(name) else found.expanded(value, place))
+    before = len(found.problems)
+    expanded = found.expanded(text_of(each.get("value")), place)
+    unknown = len(found.problems) > before
+    del found.problems[before:]  # a mistake only where a flag needs the value
+    return Variable(place, name, None if unknown else expanded)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------

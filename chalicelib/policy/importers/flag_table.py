@@ -92,8 +92,9 @@ def _derived(option: OptionDefinition) -> KnownFlag:
     return KnownFlag(option.flag, _FATES[option.status], option, reason=reason)
 
 
-KNOWN: dict[str, KnownFlag] = {option.flag: _derived(option) for option in FLAGS.values()}
-KNOWN.update({row.flag: row for row in _SPECIAL})
+KNOWN: dict[str, KnownFlag] = {option.flag: _derived(option) for option in FLAGS.values()} | {
+    row.flag: row for row in _SPECIAL
+}
 
 
 def nearest(flag: str) -> str:

@@ -74,7 +74,8 @@ def _read(file: str, text: str) -> list[tuple[Any, yaml.Node | None]]:
 
 
 def _note(node: yaml.Node, path: Path, lines: dict[Path, int]) -> None:
-    lines[path] = node.start_mark.line + 1
+    block = isinstance(node, yaml.ScalarNode) and node.style in ("|", ">")  # its text begins in the next line
+    lines[path] = node.start_mark.line + (2 if block else 1)
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode):

@@ -12,6 +12,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.importers.autoscaler_input import Argument, Variable
 from chalicelib.policy.importers.flag_kinds import PATHS
+from chalicelib.policy.importers.public_values import is_public_name, is_secret_name
 
 _RENDER = "render it first: helm template"
 _HELM = re.compile(r"\{\{")
@@ -40,14 +41,16 @@ def remedy_for(text: str, flag: str = "") -> str:
 def placeholder_problems(
     arguments: Sequence[Argument], variables: Iterable[Variable], *, of_shell: bool = False
 ) -> list[BadInput]:
-    """Return one mistake for each value that has a placeholder. of_shell: `$(…)` is the output of a command, which is
-    unknown."""
+    """Return one mistake for each value that has a placeholder, of all flags and of the variables that count.
+
+    of_shell: `$(…)` is the output of a command, which is unknown.
+    """
     named = [
         (each.place, f"--{each.flag}", each.value or "", each.flag)
         for each in arguments
         if each.flag not in PATHS or _HELM.search(each.value or "")
     ]
-    named += [(each.place, each.name, each.value or "", "") for each in variables]
+    named += [(each.place, each.name, each.value or "", "") for each in variables if is_public_name(each.name)]
     found = [
         BadInput(f"{place}: {name[:100]}", f"{quote(value)} is a placeholder", remedy)
         for place, name, value, flag in named
@@ -61,21 +64,21 @@ def placeholder_problems(
 
 
 def template_problems(file: str, text: str) -> list[BadInput]:
-    """Return one mistake for each line of a Helm template, whose text is not YAML before it is rendered."""
-    return [
-        BadInput(f"{file}:{line}", f"{quote(written.strip())} is a template of Helm", _RENDER)
-        for line, written in _lines_with(text, _HELM)
-    ][:MOST]
+    """Return one mistake for each line of a Helm template, whose text is not YAML before it is rendered. The line is
+    not quoted: it may have a secret."""
+    return [BadInput(f"{file}:{line}", "has a template of Helm", _RENDER) for line in _lines_with(text, _HELM)][:MOST]
 
 
 def filled_in(text: str, environment: Mapping[str, str]) -> str:
     """Return a template of envsubst with the given variables in the place of `${NAME}`."""
     for name, value in environment.items():
+        if is_secret_name(name):
+            continue
         text = text.replace(f"${{{name}}}", value)
     return text
 
 
-def _lines_with(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+def _lines_with(text: str, pattern: re.Pattern[str]) -> Iterator[int]:
     for line, written in enumerate(text.splitlines(), 1):
         if not written.lstrip().startswith("#") and pattern.search(written):
-            yield line, written
+            yield line

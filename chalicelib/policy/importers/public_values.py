@@ -14,6 +14,10 @@ from typing import Any
 _PUBLIC_KEYS = frozenset({"region-id", "api-zone", "role-arn", "oidc-provider-arn", "session-name"})
 _HIDDEN_SETTINGS = frozenset({"cloudinit", "access-key", "secret-key"})
 _SECRET_NAME = re.compile(r"SECRET|TOKEN|PASSW|ACCESS_?KEY|API_?KEY|PRIVATE|CREDENTIAL", re.IGNORECASE)
+_PUBLIC_NAME = re.compile(
+    r"REGION_ID|EXOSCALE_(ZONE|API_ENVIRONMENT)|CAPI_(GROUP|VERSION|SCALE_ZERO_DEFAULT_ARCH)"
+    r"|CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL|ALI(BABA_)?CLOUD_(OIDC_PROVIDER_ARN|ROLE_ARN|SESSION_NAME)"
+)
 _SECRET_SETTING = re.compile(r"key|secret|token|passw|auth", re.IGNORECASE)
 _SECTION = re.compile(r"\s*\[[A-Za-z]{1,40}(?: +\"[^\"\n]{1,100}\")?\]\s*\Z")
 _SETTING = re.compile(r"\s*([a-z]+(?:-[a-z]+)*)\s*=\s*(.{0,200})\Z")
@@ -27,9 +31,19 @@ def is_secret_name(variable: str) -> bool:
     return _SECRET_NAME.search(variable) is not None
 
 
+def is_public_name(variable: str) -> bool:
+    """Return whether the value of a variable becomes a setting of the policy, and may therefore be quoted."""
+    return _PUBLIC_NAME.fullmatch(variable) is not None
+
+
 def secret_value(document: Mapping[str, Any], key: str) -> str | None:
     """Return the value of a Secret's key if that key is public; None for all others."""
-    return secret_text(document, key, _LONGEST) if key in _PUBLIC_KEYS else None
+    if key not in _PUBLIC_KEYS:
+        return None
+    value = _at(document, "data", key)
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return f"[{value[0][:_LONGEST]}]"  # the placeholder [NAME] of an example, without quotes
+    return secret_text(document, key, _LONGEST)
 
 
 def secret_text(document: Mapping[str, Any], key: str, longest: int = _LONGEST_CONFIG) -> str | None:

@@ -21,10 +21,11 @@ from chalicelib.policy.importers.located_documents import Located, located_docum
 from chalicelib.policy.importers.openshift import read_openshift
 from chalicelib.policy.importers.placeholders import filled_in, template_problems
 from chalicelib.policy.importers.report import Verdict
+from chalicelib.policy.importers.status_groups import STATUS, status_remark
 from chalicelib.policy.importers.unit_file import environment_files, is_unit, read_unit
 from chalicelib.policy.importers.workloads import KINDS, read_workload
 
-_PRIORITIES, _STATUS = "cluster-autoscaler-priority-expander", "cluster-autoscaler-status"
+_PRIORITIES = "cluster-autoscaler-priority-expander"
 _GROUPS = ".x-k8s.io"  # Cluster API, buffers, provisioning requests
 _MOST_OBJECTS, _MOST_NAMED = 1_000, 8
 
@@ -56,10 +57,12 @@ def read_autoscaler(
             own, read = _documents_or_script(file, filled_in(written, environment), environment, image_version)
             documents += own
             _put(found, read)
-    _put(found, read_workload(documents, workload, container, environment, image_version))
-    found += _helm(documents, workload, image_version)
-    if objects := [(each.place(), each.content) for each in documents if is_openshift(each.content)]:
+    objects = [(each.place(), each.content) for each in documents if is_openshift(each.content)]
+    if objects:  # the operator's Deployment follows from them
         found.append(read_openshift(objects))
+    else:
+        _put(found, read_workload(documents, workload, container, environment, image_version))
+    found += _helm(documents, workload, image_version)
     if not found:
         return None
     if len(found) > 1:
@@ -120,9 +123,8 @@ def _completed(read: AutoscalerInput, documents: Sequence[Located], texts: Mappi
         kind, (_, name) = kind_of(content), name_of(content)
         if group_of(content).endswith(_GROUPS) or (kind == CONFIG_MAP and name == _PRIORITIES):
             objects.append((document.place(), content))
-        elif kind == CONFIG_MAP and name == _STATUS:
-            text = "not read: Outscaler writes its own once it is active"
-            remarks.append(Remark(document.place(), f"ConfigMap {_STATUS}", Verdict.TOLD, text))
+        elif kind == CONFIG_MAP and name == STATUS:
+            remarks.append(status_remark(document.place(), content, read))
         elif kind and kind not in KINDS | {SECRET, CONFIG_MAP} and not is_openshift(content):
             others[f"{kind} {name}"] = None
     if others:

@@ -44,7 +44,7 @@ class _Splitter:
     def __init__(self, text: str, file: str, first_line: int, environment: Mapping[str, str]) -> None:
         self.text, self.file, self.line = text, file, first_line
         self.numbered = first_line > 0
-        self.known = dict(environment)
+        self.known = {name: value for name, value in environment.items() if not is_secret_name(name)}
         self.at = 0
         self.found: list[Command] = []
         self.words: list[Word] = []

@@ -66,7 +66,8 @@ def read_unit(
             _read_environment_file(line, file, others, assigned, remarks)
         elif line.name == "ExecStart":
             starts = [*starts, line] if line.value.strip() else []
-    known = {name: word.text for name, word in assigned.items() if not is_secret_name(name)} | dict(given)
+    values = {name: word.text for name, word in assigned.items()} | dict(given)
+    known = {name: value for name, value in values.items() if not is_secret_name(name)}
     for start in starts:
         words = [
             Word(word.place, field)

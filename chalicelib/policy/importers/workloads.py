@@ -10,7 +10,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.diagnostics import quote
-from chalicelib.policy.importers.autoscaler_input import AutoscalerInput, Remark, Variable
+from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput, FileMount, Remark, Variable
 from chalicelib.policy.importers.command_line import Word, read_command_line
 from chalicelib.policy.importers.container_input import read_environment, read_mounts
 from chalicelib.policy.importers.image_version import release_of
@@ -32,12 +32,13 @@ _POD_SPECS: Mapping[str, tuple[str, ...]] = {
 }
 KINDS = frozenset(_POD_SPECS)
 _CHOICE = re.compile(r"(?:([^/#]*)/)?([^/#]+)(?:#([0-9]{1,4}))?\Z")
+_VENDOR_AUDIENCE = "sts.aliyuncs.com"
 _MOST_NAMED = 10
 
 
 class Candidate(msgspec.Struct, frozen=True):
     """A container that runs an autoscaler. path: of the container in the document. number: among the workloads of this
-    namespace and name in the input, from 1."""
+    namespace and name in the input, from 1. owner: the controller that has created the workload, or empty."""
 
     document: Located
     path: tuple[str, ...]
@@ -45,7 +46,7 @@ class Candidate(msgspec.Struct, frozen=True):
     name: str
     number: int
     container: Mapping[str, Any]
-    owned: bool = False
+    owner: str = ""
 
     @property
     def workload(self) -> str:
@@ -69,13 +70,14 @@ def candidates_in(documents: Sequence[Located]) -> list[Candidate]:
             continue
         namespace, name = name_of(content)
         containers = list(_containers(document, spec))
-        if containers and not _is_owned(content):
+        owner = _owner_of(content)
+        if containers and not owner:
             numbers[(namespace, name)] = numbers.get((namespace, name), 0) + 1
         for path, container in containers:
             number = numbers.get((namespace, name), 1)
-            found.append(Candidate(document, path, namespace, name, number, container, _is_owned(content)))
-    own = [each for each in found if not each.owned]
-    return own or found
+            found.append(Candidate(document, path, namespace, name, number, container, owner))
+    own = [each for each in found if not each.owner]
+    return own or list({(each.namespace, each.owner, each.path): each for each in reversed(found)}.values())[::-1]
 
 
 def choose(candidates: Sequence[Candidate], workload: str, container: str) -> tuple[Candidate | None, list[BadInput]]:
@@ -84,19 +86,18 @@ def choose(candidates: Sequence[Candidate], workload: str, container: str) -> tu
     if len(left) == 1:
         return left[0], []
     place = (left or candidates)[0].document.place()
+    shown = (left or candidates)[:_MOST_NAMED]
+    names = list(dict.fromkeys(_names_of(candidates)[id(each)] for each in shown))
     if not left:
-        names = ", ".join(dict.fromkeys(_choice_of(each, candidates) for each in candidates[:_MOST_NAMED]))
         problem = f"no autoscaler is {_wanted_text(workload, container)}"
-        return None, [BadInput(place, problem, f"choose with --workload and --container among {names}")]
-    same = len({(each.workload, each.number, each.document.root, each.document.file) for each in left}) == 1
-    if same:
-        names = ", ".join(each.container_name for each in left[:_MOST_NAMED])
-        problem = f"{len(left)} containers of {left[0].workload} run an autoscaler: {names}"
+        return None, [BadInput(place, problem, f"choose with --workload and --container among {', '.join(names)}")]
+    if len({(each.workload, each.number) for each in left}) == 1:
+        containers = ", ".join(each.container_name for each in shown)
+        problem = f"{len(left)} containers of {left[0].workload} run an autoscaler: {containers}"
         return None, [BadInput(place, problem, "choose with --container")]
-    named = list(dict.fromkeys(_choice_of(each, candidates) for each in left))
-    places = ", ".join(dict.fromkeys(each.document.place() for each in left[:_MOST_NAMED]))
-    remedy = "choose with --workload " + " or --workload ".join(named[:_MOST_NAMED])
-    return None, [BadInput(place, f"{len(named)} workloads run an autoscaler ({places})", remedy)]
+    places = ", ".join(dict.fromkeys(each.document.place() for each in shown))
+    problem = f"{len({(each.workload, each.number) for each in left})} workloads run an autoscaler ({places})"
+    return None, [BadInput(place, problem, "choose with --workload " + " or --workload ".join(names))]
 
 
 def read_candidate(
@@ -137,13 +138,15 @@ def read_candidate(
             *line.remarks,
             *environment.remarks,
             *mount_remarks,
+            *_unused(mounts, line.arguments),
+            *_switched_off(document),
         ),
     )
     problems += line.problems
     problems += placeholder_problems(line.arguments, variables, of_shell=invocations[0].of_shell)
     problems += [
         BadInput(document.place("metadata"), f"{quote(text)} is a placeholder", remedy)
-        for text in (candidate.namespace, candidate.name)
+        for text in (candidate.namespace, candidate.name, "" if image_version else image)
         if (remedy := remedy_for(text))
     ]
     return read, problems
@@ -199,10 +202,11 @@ def _at(content: Any, path: Sequence[str]) -> Mapping[str, Any]:
     return mapping(content)
 
 
-def _is_owned(content: Mapping[str, Any]) -> bool:
-    """Return whether a controller has created the object. The owner of a static pod is its node."""
-    owners = listed(mapping(content.get("metadata")).get("ownerReferences"))
-    return any(kind_of(mapping(each)) != "Node" for each in owners)
+def _owner_of(content: Mapping[str, Any]) -> str:
+    """Return kind and name of the controller that has created the object. The owner of a static pod is its node."""
+    owners = [mapping(each) for each in listed(mapping(content.get("metadata")).get("ownerReferences"))]
+    names = (f"{kind_of(each)} {text_of(each.get('name'))}" for each in owners if kind_of(each) != "Node")
+    return next(names, "")
 
 
 def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
@@ -222,14 +226,37 @@ def _is_wanted(candidate: Candidate, workload: str, container: str) -> bool:
     )
 
 
-def _choice_of(candidate: Candidate, candidates: Sequence[Candidate]) -> str:
-    several = any(each.workload == candidate.workload and each.number != candidate.number for each in candidates)
-    return f"{candidate.workload}#{candidate.number}" if several else candidate.workload
+def _names_of(candidates: Sequence[Candidate]) -> dict[int, str]:
+    """Return what --workload takes for each candidate, by its identity: with a number where a name is not unique."""
+    most: dict[str, int] = {}
+    for each in candidates:
+        most[each.workload] = max(most.get(each.workload, 0), each.number)
+    return {
+        id(each): f"{each.workload}#{each.number}" if most[each.workload] > 1 else each.workload for each in candidates
+    }
 
 
 def _wanted_text(workload: str, container: str) -> str:
     parts = (f"--workload {workload}" if workload else "", f"--container {container}" if container else "")
     return quote(" ".join(filter(None, parts)))
+
+
+def _switched_off(document: Located) -> Iterator[Remark]:
+    replicas = mapping(mapping(document.content).get("spec")).get("replicas")
+    if replicas == 0 and replicas is not False:
+        yield Remark(document.place("spec", "replicas"), "replicas: 0", Verdict.TOLD, "the autoscaler does not run")
+
+
+def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> Iterator[Remark]:
+    """Tell of files that no flag names. A token for the vendor's API is translated with the variable that names it."""
+    values = [each.value for each in arguments if each.value]
+    told: set[str] = set()
+    for mount in mounts:
+        used = any(value.startswith(mount.path) for value in values) or mount.audience == _VENDOR_AUDIENCE
+        word = f"file {quote(mount.path)}"
+        if not used and word not in told:
+            told.add(word)
+            yield Remark(mount.place, word, Verdict.NO_EFFECT, "no flag of the autoscaler names it")
 
 
 def _script_remarks(invocation: Invocation) -> tuple[Remark, ...]:
