@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from chalicelib.policy.importers.report import Verdict
 
 Path = tuple[str, ...]
 MOST_ENTRIES = 1_000
+_INDEX = re.compile(r"[0-9]{1,6}\Z")
 _RENDER = "render it first: helm template"
 
 
@@ -31,14 +33,14 @@ class InputRows:
     def place(self, path: Path) -> str:
         """Return `values.yaml:7` for the value at a path, or for the nearest parent that has a line."""
         full = (*self._root, *path)
-        for depth in range(len(full), 0, -1):
+        for depth in range(len(full), -1, -1):
             if line := self._lines.get(full[:depth]):
                 return f"{self._file}:{line}"
         return self._file
 
     def word(self, path: Path) -> str:
         """Return a path as text, such as `autoDiscovery.clusterName`."""
-        return shortened(show_path((*self._root, *path)))
+        return shortened(show_path(tuple(int(part) if _INDEX.match(part) else part for part in (*self._root, *path))))
 
     def problem(self, path: Path, problem: str, remedy: str = "") -> None:
         """Add a mistake, for which the import is refused."""

@@ -16,6 +16,7 @@ from chalicelib.policy.importers.provider_source import Source
 from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.priority_configmap import CONFIG_MAP, read
 
+_WITH_PRICES = ("cherryservers",)  # its plans state them
 _GROUPS = ("MachineDeployment", "MachineSet", "MachinePool")
 _MIN, _MAX = "cluster-api-autoscaler-node-group-min-size", "cluster-api-autoscaler-node-group-max-size"
 _OPTIONS = "autoscaling-options-"
@@ -39,7 +40,7 @@ def tell_of_objects(source: Source, provider: str, draft: Draft, *, inline_prior
     if "priority" in expander and not priorities:
         text = f"ConfigMap {CONFIG_MAP} is not in the input; it is read from the cluster"
         draft.row("", "--expander=priority", Verdict.TOLD, "", text)
-    if "price" in expander:
+    if "price" in expander and provider not in _WITH_PRICES:
         text = "the policy has no prices: add a line such as spec.prices: {instanceTypes: {TYPE: 0.10}, cpu: 0.02}"
         draft.row("", "--expander=price", Verdict.TOLD, "spec.prices", text)
 

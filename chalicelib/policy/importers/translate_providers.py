@@ -78,7 +78,9 @@ def _topology_rows(source: Source, draft: Draft, *, cloud_config: bool) -> None:
     flags = ("kubeconfig", "kubernetes", *(("cloud-config",) if cloud_config else ()))
     for argument in chain.from_iterable(source.given.get(flag, ()) for flag in flags):
         text = "a kubeconfig that is valid outside the cluster is stored instead"
-        path = "" if argument.flag == "cloud-config" else "spec.kubernetes.kubeconfigSecret"
+        path = "spec.kubernetes.kubeconfigSecret"
+        if argument.flag == "cloud-config":
+            text, path = "a file of the container, which nothing reads here", ""
         draft.row(argument.place, argument.word, Verdict.TO_STORE if path else Verdict.NO_EFFECT, path, text)
     for argument in source.given.get("clusterapi-cloud-config-authoritative", ()):
         draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", "for clusterapi only")

@@ -13,6 +13,7 @@ import yaml
 from chalicelib.cli.main import main
 from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
+from tests.cases import each_row
 
 Said = pytest.CaptureFixture[str]
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
@@ -243,6 +244,18 @@ def test_IMP_35_objects_without_an_addon_get_the_addons_defaults(tmp_path: Path,
     assert (options.scale_down_enabled, options.max_nodes_total) == (False, 1000)
     assert "its defaults are written out" in reported
     assert load(document, place="p")[0].scan_interval == 60.0
+
+
+@each_row(
+    "custom", [CUSTOM, CUSTOM | {"scaleDownEnabled": False}, CUSTOM | {"tenant_id": "a", "scaleDownEnabled": False}]
+)
+def test_IMP_35_objects_beside_an_addon_make_a_valid_policy(custom: Any, tmp_path: Path, capsys: Said) -> None:
+    file = file_of(tmp_path, "a.yaml", horizontal("a", metric(value="60")), {"custom": custom})
+    assert main(["import", file, *FLAGS, "--cluster-id", CLUSTER]) == 0
+    document, reported = capsys.readouterr()
+    assert load(document, place="p")[0].options.max_nodes_total == 200
+    assert reported.count("tenant_id") == ("tenant_id" in custom)
+    assert "not complete" not in reported
 
 
 def test_import_reports_settings_of_a_disabled_addon(tmp_path: Path, capsys: Said) -> None:

@@ -102,6 +102,12 @@ def test_options_of_a_later_version_are_not_here_unless_they_have_the_default() 
     assert verdicts(translated("--kube-client-qps=5"), "qps") == [Verdict.NO_EFFECT]
 
 
+def test_IMP_38_a_label_to_ignore_had_no_effect_in_new_releases() -> None:
+    flag = "--balancing-ignore-label=a"
+    assert verdicts(translated(flag, version=(1, 36)), flag) == [Verdict.KEPT]
+    assert verdicts(translated(flag, version=(1, 37)), flag) == [Verdict.KEPT, Verdict.TOLD]
+
+
 def test_log_flags_share_one_row() -> None:
     rows = [row for row in translated("--v=4", "--logtostderr", "--stderrthreshold=info").rows if "--v" in row.word]
     assert [row.word for row in rows] == ["--v=4, --logtostderr, --stderrthreshold=info"]

@@ -82,7 +82,7 @@ def test_objects_state_what_counts_and_what_is_missing(document: dict[str, Any],
     "text, row",
     [
         ("10:\n- .*web.*\n", "read live | ConfigMap cluster-autoscaler-priority-expander | read in each pass"),
-        ('10:\n- "\\\\p{Greek}"\n', "not here | ConfigMap cluster-autoscaler-priority-expander | cannot be used"),
+        ("10:\n- (?=a)\n", "not here | ConfigMap cluster-autoscaler-priority-expander | cannot be used"),
         (f"10:\n- {'a' * 1001}\n", "not here | ConfigMap cluster-autoscaler-priority-expander | cannot be used"),
         ("- a\n", "the expander priority then filters nothing"),
     ],
@@ -125,6 +125,11 @@ def test_priorities_stay_in_the_cluster_unless_the_author_wants_them_here() -> N
 def test_the_expander_price_is_told_to_need_prices() -> None:
     found = imported(flags=("--cloud-provider=clusterapi", "--expander=price"))
     assert [row.path for row in found.rows if row.verdict is Verdict.TOLD and "price" in row.word] == ["spec.prices"]
+
+
+def test_the_expander_price_needs_none_where_the_provider_has_prices() -> None:
+    flags = ("--cloud-provider=cherryservers", "--cluster-name=a", "--nodes=0:1:a", "--expander=price")
+    assert "--expander=price | the policy has no prices" not in rows(imported(flags=flags))
 
 
 def test_variables_that_no_provider_reads_have_a_row_without_their_value() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.errors import InputErrors
-from chalicelib.policy.importers.autoscaler_input import Variable
+from chalicelib.policy.importers.autoscaler_input import FileMount, Variable
 from chalicelib.policy.importers.autoscaler_policy import Converted, convert
 from chalicelib.policy.importers.build_policy import Wanted
 from chalicelib.policy.importers.report import Verdict
@@ -139,10 +140,11 @@ def test_exoscale_keeps_the_groups_that_have_a_node() -> None:
         (("--cloud-provider=alicloud",), "give --region"),
         (("--cloud-provider=clusterapi", "--node-group-auto-discovery=label:tag=a"), "is not a clusterapi: spec"),
         (("--cloud-provider=clusterapi", "--node-group-auto-discovery=clusterapi:a=b:c"), "clusterapi"),
+        (("--cloud-provider=clusterapi", "--node-group-auto-discovery=clusterapi:namespace"), "clusterapi:namespace"),
         (("--cloud-provider=exoscale", "--nodes=[min]:[max]:[ID]"), "--nodes"),
     ],
 )
-def test_providers_that_cannot_be_translated_are_mistakes(words: tuple[str, ...], says: str) -> None:
+def test_IMP_28_29_31_providers_that_cannot_be_translated_are_mistakes(words: tuple[str, ...], says: str) -> None:
     with pytest.raises(InputErrors) as refused:
         converted(*words)
     assert says in str(refused.value)
@@ -153,6 +155,15 @@ def test_IMP_31_huaweicloud_with_a_cluster_leaves_its_groups_behind() -> None:
     assert provider(found)["clusterId"] == "c-1"
     assert "nodes" not in provider(found)
     assert "--nodes=1:2:as-a" in words_of(found, Verdict.NOT_HERE)
+
+
+def test_IMP_31_huaweicloud_has_the_region_of_its_endpoint_and_its_project() -> None:
+    text = f"[Global]\nas-endpoint=as.cn-north-4.myhuaweicloud.com\nproject-id={'0a' * 16}\n"
+    mount = FileMount("deploy.yaml:40", "/config/cloud-config", "kube-system/cloud-config", "cloud-config", text=text)
+    read = autoscaler("--cloud-provider=huaweicloud", "--cloud-config=/config/cloud-config")
+    found = convert(msgspec.structs.replace(read, mounts=(mount,)), Wanted(name="shop", cluster_id="c-1"))
+    assert provider(found)["region"] == "cn-north-4"
+    assert provider(found)["projectId"] == "0a" * 16
 
 
 def test_IMP_20_a_cluster_name_that_is_not_a_dns_label_is_refused() -> None:
