@@ -120,7 +120,7 @@ def at_work(context: DoctorContext) -> Sequence[Finding]:
         if by:
             found.append(_dr07(context, f"Lease {namespace}/{name} was renewed {by}", "lease", workloads))
     if not found:
-        found.extend(_dr07(context, f"{each.place} runs another autoscaler", "workload", [each]) for each in workloads)
+        found.extend(_dr07(context, f"{each.place} has ready replicas", "workload", [each]) for each in workloads)
     found.extend(_unasked(gap) for gap in gaps)
     return found
 

@@ -267,7 +267,7 @@ def _missing(client: KubeClient, rule: NeededRule, policy: Policy, *, acts: bool
             return
     if not lacking:
         return
-    words = ", ".join(dict.fromkeys(f"{resource}: {verb}" for resource, verb in lacking))
+    words = _grouped(lacking)
     where = f" in namespace {namespace}" if namespace else ""
     yield Finding(
         id="DR04",
@@ -277,6 +277,17 @@ def _missing(client: KubeClient, rule: NeededRule, policy: Policy, *, acts: bool
         fix=f"kubectl apply -f infra/kubernetes/{rule.file}, which grants:\n{rule_yaml(rule)}",
         evidence={"missing": [f"{resource} {verb}" for resource, verb in dict.fromkeys(lacking)], "place": rule.place},
     )
+
+
+def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
+    """Return `nodes, pods: list; nodes: patch`: resources with the same verbs together."""
+    verbs: dict[str, list[str]] = {}
+    for resource, verb in dict.fromkeys(lacking):
+        verbs.setdefault(resource, []).append(verb)
+    together: dict[str, list[str]] = {}
+    for resource, missing in verbs.items():
+        together.setdefault(", ".join(missing), []).append(resource)
+    return "; ".join(f"{', '.join(resources)}: {missing}" for missing, resources in together.items())
 
 
 def rule_yaml(rule: NeededRule) -> str:
