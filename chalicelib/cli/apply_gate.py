@@ -80,7 +80,7 @@ def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:
     if args.kubeconfig is not None:
         from chalicelib.cli.doctor import context_of
 
-        wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False})
+        wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""})
         return context_of(wanted, policy, time.time)
     try:
         return msgspec.structs.replace(_deployed(policy), vpc=args.vpc)

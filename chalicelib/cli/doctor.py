@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--probe-writes", action="store_true", help="ask admission with dry runs, which may call webhooks"
     )
+    parser.add_argument("--webhook", default="", metavar="URL", help="also send a signed event to the deployment's API")
     parser.add_argument("--vpc", action="store_true", help="the functions run in a VPC that reaches private addresses")
     parser.add_argument("--strict", action="store_true", help="exit 1 for warnings, too")
     parser.add_argument(
@@ -111,10 +112,12 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
         management=management,
         person=person,
         snapshot=snapshot,
+        providers=tuple((each.name, each) for each in opened.providers) if opened is not None else (),
         unreachable=tuple(unreachable),
         kubeconfig_text=_text(args.kubeconfig),
         probe=args.probe_writes,
         vpc=args.vpc,
+        webhook_url=args.webhook,
         policies=_policies(args, policy),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
     )

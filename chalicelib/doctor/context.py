@@ -27,7 +27,8 @@ class DoctorContext(msgspec.Struct, frozen=True):
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:
     --probe-writes. policies: other policies of the deployment's table, where --table was given. clock: epoch seconds.
     plan: what would be done with every unneeded node's timer over, None where the cluster could not be read.
-    vpc: the functions run in a network that reaches private addresses.
+    vpc: the functions run in a network that reaches private addresses. webhook_url: the API's
+    address, without the path of a cluster.
     """
 
     policy: Policy
@@ -44,6 +45,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     policies: tuple[Policy, ...] = ()
     plan: Plan | None = None
     vpc: bool = False
+    webhook_url: str = ""
 
     @property
     def observer(self) -> KubeClient:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from chalicelib.doctor.context import Check, DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.doctor.webhook import check_webhook
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.policy.secret_names import KUBECONFIG, named_in
@@ -84,6 +85,7 @@ def check_volume(context: DoctorContext) -> Sequence[Finding]:
 
 DEPLOYMENT_CHECKS: tuple[Check, ...] = (
     Check(("DR27",), "secrets", check_secrets),
+    Check(("DR28",), "webhook", check_webhook),
     Check(("DR29",), "volume", check_volume),
 )
 """Checks of the deployment, in the order of their results."""

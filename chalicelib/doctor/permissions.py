@@ -1,218 +1,27 @@
 """Checks of RBAC: every verb that Outscaler uses in a cluster is asked for with a SelfSubjectAccessReview.
 
-The rows below are the rules of infra/kubernetes, one row per rule; a test compares both. A review stores nothing, and
-every authenticated user may create one. SelfSubjectRulesReviews are not used for the rows, because they do not tell a
-Role's rule from a ClusterRole's.
+A review stores nothing, and every authenticated user may create one. SelfSubjectRulesReviews are not used for the rows,
+because they do not tell a Role's rule from a ClusterRole's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.doctor.needed_rules import MANAGEMENT, RULES, WORKLOAD, NeededRule
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.policy import Policy
-from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.snapshot.live_cluster import RESOURCES
 
-WORKLOAD, MANAGEMENT = "workload", "management"
 _REVIEWS = "/apis/authorization.k8s.io/v1"
-_SCALABLE = ("machinedeployments", "machinesets", "machinepools")
-_TOKENS = tuple(f"bootstrap-token-outsc{number}" for number in range(4))
 _OPTIONAL = {each.plural: each.weakens for each in RESOURCES if not each.required}
-
-
-class NeededRule(msgspec.Struct, frozen=True):
-    """A rule of RBAC that Outscaler needs.
-
-    place: workload or management. file: of infra/kubernetes that grants it. needed_for: what fails without it. names:
-    of the objects, where the rule names them. namespace: of a Role, empty for a ClusterRole. required: an error where
-    it is missing, otherwise a warning. when: whether the policy uses it. acts: it is used by changes only, so it is a
-    warning before mode active.
-    """
-
-    place: str
-    file: str
-    group: str
-    resources: tuple[str, ...]
-    verbs: tuple[str, ...]
-    needed_for: str
-    names: tuple[str, ...] = ()
-    namespace: Callable[[Policy], str] = lambda _: ""
-    required: bool = True
-    when: Callable[[Policy], bool] = lambda _: True
-    acts: bool = False
-
-
-def _options_namespace(policy: Policy) -> str:
-    return policy.options.namespace
-
-
-def _kube_system(policy: Policy) -> str:
-    del policy
-    return "kube-system"
-
-
-def _has_priority(policy: Policy) -> bool:
-    return "priority" in policy.options.expander
-
-
-def _makes_tokens(policy: Policy) -> bool:
-    return policy.providers.get("cherryservers", {}).get("createBootstrapTokens") == "true"
-
-
-def _uses_capi(policy: Policy) -> bool:
-    return "clusterapi" in policy.providers
-
-
-_RBAC, _CAPI, _BOOT = "rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml"
-RULES = (
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("nodes", "pods", "replicationcontrollers", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
-        ("list",),
-        "every plan",
-    ),
-    NeededRule(WORKLOAD, _RBAC, "apps", ("daemonsets", "replicasets", "statefulsets"), ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "policy", ("poddisruptionbudgets",), ("list",), "disruption budgets"),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "storage.k8s.io",
-        ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
-        ("list",),
-        "pods with volumes",
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "autoscaling.cce.io",
-        ("horizontalnodeautoscalers",),
-        ("list",),
-        "rules of HorizontalNodeAutoscalers",
-        required=False,
-        when=obeyed,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("replicationcontrollers",),
-        ("get",),
-        "the check before a drain",
-        required=False,
-        acts=True,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "apps",
-        ("daemonsets", "replicasets", "statefulsets"),
-        ("get",),
-        "the check before a drain",
-        required=False,
-        acts=True,
-    ),
-    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("get",), "the check before a drain", required=False, acts=True),
-    NeededRule(WORKLOAD, _RBAC, "", ("nodes",), ("get", "patch"), "taints and cordons", acts=True),
-    NeededRule(WORKLOAD, _RBAC, "", ("pods",), ("get",), "drains", acts=True),
-    NeededRule(WORKLOAD, _RBAC, "", ("pods/eviction",), ("create",), "drains", acts=True),
-    NeededRule(WORKLOAD, _RBAC, "", ("events",), ("create",), "events on nodes and pods", required=False),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("configmaps",),
-        ("get",),
-        "the expander priority",
-        names=("cluster-autoscaler-priority-expander",),
-        namespace=_options_namespace,
-        when=_has_priority,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("configmaps",),
-        ("get", "patch"),
-        "the status ConfigMap",
-        names=("cluster-autoscaler-status",),
-        namespace=_options_namespace,
-        required=False,
-        when=lambda policy: policy.options.write_status_configmap,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _BOOT,
-        "",
-        ("secrets",),
-        ("get", "update"),
-        "bootstrap tokens of Cherry Servers",
-        names=_TOKENS,
-        namespace=_kube_system,
-        when=_makes_tokens,
-        acts=True,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _BOOT,
-        "",
-        ("secrets",),
-        ("create",),
-        "bootstrap tokens of Cherry Servers; RBAC cannot limit create to names",
-        namespace=_kube_system,
-        when=_makes_tokens,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        (*_SCALABLE, "machines", "clusters"),
-        ("list",),
-        "node groups of Cluster API",
-        when=_uses_capi,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        (*_SCALABLE, "clusters"),
-        ("get",),
-        "the check before a change of a group",
-        when=_uses_capi,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        tuple(f"{each}/scale" for each in _SCALABLE),
-        ("get", "patch"),
-        "sizes of groups",
-        when=_uses_capi,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        ("machines",),
-        ("get", "patch"),
-        "removals of machines",
-        when=_uses_capi,
-        acts=True,
-    ),
-)
 
 
 class _ReviewStatus(msgspec.Struct, frozen=True):

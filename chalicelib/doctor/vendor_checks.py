@@ -8,6 +8,7 @@ from chalicelib.doctor.context import Check, DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.policy import Policy
+from chalicelib.providers.base import QuotaReader
 
 _PLACES = {
     "alicloud": ("region",),
@@ -143,6 +144,27 @@ def _stated(policy: Policy) -> Iterator[tuple[str, str, int | None, int | None]]
                 yield provider, name, int(least), int(most)
 
 
+def check_quotas(context: DoctorContext) -> Sequence[Finding]:
+    """DR13: groups that may grow by more instances than the account's quota leaves."""
+    found = []
+    for provider in (each for _, each in context.providers if isinstance(each, QuotaReader)):
+        groups = [each for each in context.seen.groups if each.provider == provider.name and not each.error]
+        growth = sum(max(0, each.max - each.target) for each in groups)
+        left = provider.remaining()
+        if left is not None and growth > left:
+            found.append(
+                Finding(
+                    id="DR13",
+                    severity=Severity.WARNING,
+                    subject="quota",
+                    message=f"the groups of {provider.name} may grow by {growth} nodes, the quota leaves {left}",
+                    fix="ask the vendor for more, or lower the maximums",
+                    evidence={"growth": growth, "left": left},
+                )
+            )
+    return found
+
+
 def check_permissions(context: DoctorContext) -> Sequence[Finding]:
     """DR11, UNASKED: rights to change groups, which no vendor but Cluster API can be asked for without a change."""
     vendors = sorted(set(context.policy.providers) - {"clusterapi"})
@@ -168,5 +190,6 @@ VENDOR_CHECKS: tuple[Check, ...] = (
     Check(("DR10",), "vendor", check_claims),
     Check(("DR11",), "vendor", check_groups),
     Check(("DR12",), "bounds", check_bounds),
+    Check(("DR13",), "quota", check_quotas),
     Check(("DR11",), "vendor", check_permissions),
 )

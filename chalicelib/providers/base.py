@@ -8,7 +8,7 @@ method sleeps or waits for machines: a change that takes time returns Pending an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -77,6 +77,18 @@ class Provider(Protocol):
 
     def poll(self, operation: Operation) -> Outcome:
         """Report the progress of a change that returned Pending."""
+
+
+@runtime_checkable
+class QuotaReader(Protocol):
+    """A provider that knows how many instances its account may still create."""
+
+    @property
+    def name(self) -> str:
+        """See Provider."""
+
+    def remaining(self) -> int | None:
+        """Return the number; None without a limit. Raises ProviderError."""
 
 
 class Connection(msgspec.Struct, frozen=True):

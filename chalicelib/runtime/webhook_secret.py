@@ -6,7 +6,7 @@ Each value may be a list of two, the new one and the old one, so that a secret c
 store [new, old], update the exporters, store [new].
 
 `"bodySignatures": true` in the JSON also accepts signatures of the older form, which do not name the cluster they are
-for (handlers/webhook/signature.py). It is meant for the period in which exporters are updated.
+for (runtime/webhook_signature.py). It is meant for the period in which exporters are updated.
 
 Values under 16 characters are refused, because a secret that can be guessed is worse than none.
 """

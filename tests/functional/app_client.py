@@ -15,10 +15,10 @@ from app import app
 from chalicelib.aws.secrets_manager import SecretsManagerReader
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
-from chalicelib.handlers.webhook.signature import sign
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import Runtime, SecretCache, build
+from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.emulators.aws import LocalAws
 from infra.emulators.aws_in_process import in_process

@@ -137,7 +137,7 @@ def test_DOC_17_templates_are_compared_with_real_nodes(cpu: int, expected: list[
 
 @pytest.mark.parametrize("used", [True, False])
 def test_DOC_18_a_label_that_the_template_lacks_counts_if_pods_select_by_it(used: bool) -> None:
-    selector = {"nodeSelector": {"disk": "ssd"}} if used else {}
+    selector: dict[str, Any] = {"nodeSelector": {"disk": "ssd"}} if used else {}
     objects = [node("a", "g", disk="ssd"), pod("web-1", "1", labels={"app": "web"}, **selector)]
     with cluster(objects) as (_, kube):
         snapshot = templated(context(kube).seen, template())

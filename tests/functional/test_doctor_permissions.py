@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from chalicelib.doctor.finding import Severity
+from chalicelib.doctor.needed_rules import RULES
 from chalicelib.doctor.permissions import (
-    RULES,
     check_admission,
     check_permissions,
     check_superfluous,

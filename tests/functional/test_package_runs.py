@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import chalicelib
-from chalicelib.handlers.webhook.signature import sign
 from chalicelib.policy.load import digest
+from chalicelib.runtime.webhook_signature import sign
 from chalicelib.store import Store
 from infra.aws.artifact import rewrite
 from infra.aws.botocore_data import SERVICES

@@ -11,7 +11,7 @@ import pytest
 
 from app import app
 from chalicelib.handlers.webhook import handler
-from chalicelib.handlers.webhook.signature import sign_body
+from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
 BODY = sample("core-v1-failed-scheduling")

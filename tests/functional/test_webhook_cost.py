@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.webhook.signature import sign_body
 from chalicelib.policy.load import digest
 from chalicelib.runtime.runtime import install
+from chalicelib.runtime.webhook_signature import sign_body
 from chalicelib.store.tables import SeenRow
 from tests.functional.app_client import BEARER, HMAC, AppClient, sample
 

@@ -27,7 +27,6 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse
 from chalicelib.handlers.webhook.event_filter import is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
-from chalicelib.handlers.webhook.signature import SKEW, AuthResult, WebhookAuth, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.active_policy import instant
@@ -35,6 +34,7 @@ from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.runtime.wakeup import cancel_request, request_reconcile
 from chalicelib.runtime.webhook_credentials import ClusterCredentials
+from chalicelib.runtime.webhook_signature import SKEW, AuthResult, WebhookAuth, verify
 from chalicelib.store.errors import StoreError
 
 MAX_BODY = 256 * 1024

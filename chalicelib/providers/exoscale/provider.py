@@ -43,6 +43,11 @@ class Exoscale(BaseProvider[ExoscaleContext]):
         """Read all groups, with at most four calls, and one per instance type that is not cached."""
         return node_groups.observe(self._context.api, self._context.settings, nodes)
 
+    def remaining(self) -> int | None:
+        """Return how many instances the organisation's quota leaves; None without a limit."""
+        quota = self._context.api.quota_now()
+        return None if quota.limit < 0 else max(0, quota.limit - quota.usage)
+
 
 def build(connection: Connection) -> Exoscale:
     """Return a provider for one pass. Sends nothing; raises BadInput for invalid settings."""

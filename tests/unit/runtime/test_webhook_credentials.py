@@ -7,11 +7,11 @@ import hmac
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from chalicelib.handlers.webhook.signature import AuthResult, sign, sign_body, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, WebhookCredentials
 from chalicelib.runtime.webhook_secret import WebhookKeys, read_keys
+from chalicelib.runtime.webhook_signature import AuthResult, sign, sign_body, verify
 from chalicelib.store.policies import StoredWebhook
 from infra.emulators.controllers.clock import ManualClock
 from tests.cases import each_row
