@@ -16,11 +16,11 @@ from chalicelib.policy.importers.chart_values import UNUSED, WITHOUT_EFFECT
 from chalicelib.policy.importers.command_line import Word, read_command_line
 from chalicelib.policy.importers.helm_environment import read_environment
 from chalicelib.policy.importers.image_version import release_of
+from chalicelib.policy.importers.input_forms import SUB_CHART, is_helm_values
 from chalicelib.policy.importers.input_rows import InputRows
 from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.priority_configmap import CONFIG_MAP, KEY
 
-SUB_CHART = "cluster-autoscaler"
 _NAMESPACE = "kube-system"
 _MODES = {  # of clusterAPIMode -> the flags that the chart renders
     "incluster-incluster": (),
@@ -47,7 +47,7 @@ def read_helm_values(
     values: Mapping[str, Any] = document
     root: tuple[str, ...] = ()
     sub = document.get(SUB_CHART)
-    if isinstance(sub, Mapping) and not _READERS.keys() & document.keys():
+    if isinstance(sub, Mapping) and not is_helm_values({key: document[key] for key in document if key != SUB_CHART}):
         values, root = sub, (SUB_CHART,)
     rows = InputRows(place, lines, root)
     if root and len(document) > 1:
@@ -224,8 +224,10 @@ class _Values:
         self._topology()
         read_environment(self.values, self.rows, self.namespace, self.provider)
         own = self.namespace
-        assumed = "the release's namespace is not in its values" if own == _NAMESPACE else ""
-        self.rows.argument((), "namespace", own, word=f"--namespace={own}", read_as=assumed)
+        text = "the release's namespace is not in its values: --workload NAMESPACE/NAME gives it"
+        if own != _NAMESPACE:
+            text = "Outscaler's Role and RoleBinding belong into this namespace, too"
+        self.rows.argument((), "namespace", own, word=f"--namespace={own}", read_as=text)
 
     def _topology(self) -> None:
         rows, path = self.rows, ("clusterAPIMode",)

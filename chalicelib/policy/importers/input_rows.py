@@ -45,7 +45,8 @@ class InputRows:
     def problem(self, path: Path, problem: str, remedy: str = "") -> None:
         """Add a mistake, for which the import is refused."""
         if len(self._problems) < MOST_PROBLEMS:
-            self._problems.append(BadInput(f"{self.place(path)}: {self.word(path)}", problem, remedy))
+            place = ": ".join(filter(None, (self.place(path), self.word(path))))
+            self._problems.append(BadInput(place, problem, remedy))
 
     def add(self, error: BadInput) -> None:
         """Add a mistake that another reader has found."""
