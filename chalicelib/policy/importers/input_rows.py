@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from chalicelib.model.errors import BadInput, InputErrors
@@ -130,3 +130,8 @@ class InputRows:
             self.problem(path, f"has more than {MOST_ENTRIES} items")
             return []
         return value
+
+
+def unlisted(entries: Mapping[str, Any], known: Container[str]) -> list[str]:
+    """Return the keys that are not known, in their order."""
+    return [key for key in entries if key not in known]

@@ -95,6 +95,8 @@ def test_discovery_of_exoscale_has_no_effect_besides_that_the_chart_deploys() ->
     [
         (CAPI | {"autoDiscovery": {"clusterName": "{{ .Values.global.name }}"}}, "render it first: helm template"),
         (EXOSCALE | {"extraArgs": {"cluster-name": "{{ .Release.Name }}"}}, "render it first: helm template"),
+        (EXOSCALE | {"autoscalingGroups": [GROUPS[0] | {"name": "[ID]"}]}, "'1:10:[ID]' is a placeholder"),
+        (EXOSCALE | {"extraArgs": {"cluster-name": "${NAME}"}}, "'${NAME}' is a placeholder"),
         ({"cloudProvider": "exoscale"}, "these values deploy no autoscaler"),
         ({"cloudProvider": "exoscale", "autoDiscovery": {"tags": ["a"]}}, "these values deploy no autoscaler"),
         ({"autoscalingGroups": GROUPS}, "'aws' is not among alicloud"),
