@@ -32,6 +32,7 @@ _SHOWN = (
     "spot-market",
     "cpu-override",
 )
+_HIDDEN = ("cloudinit", "ssh-key-ids")
 _SPELLINGS = {"api-server": "api-server-endpoint"}
 _INHERITED = ("region", "plan", "os")  # without them no server can be bought
 _MOST_SECTIONS, _MOST_LINES = 200, 5_000
@@ -96,6 +97,8 @@ def _describe(pool: Pool, place: str, draft: Draft) -> None:
     draft.row(place, f"line {pool.line}: {pool.title}", Verdict.READ, "", shown or "no settings that are shown")
     for key, (value, line) in pool.settings.items():
         word = f"line {line}: {key}"
+        if key in _HIDDEN:
+            continue
         if key not in _SHOWN:
             known = _SPELLINGS.get(key) or closest(key, _SHOWN)
             text = f"is not a key of a cloud-config{f': write {known}' if known else ''}"

@@ -16,11 +16,12 @@ from chalicelib.policy.importers.chart_values import UNUSED, WITHOUT_EFFECT
 from chalicelib.policy.importers.command_line import Word, read_command_line
 from chalicelib.policy.importers.helm_environment import read_environment
 from chalicelib.policy.importers.image_version import release_of
-from chalicelib.policy.importers.input_rows import InputRows
+from chalicelib.policy.importers.input_forms import SUB_CHART, is_helm_values
+from chalicelib.policy.importers.input_rows import InputRows, unlisted
+from chalicelib.policy.importers.placeholders import placeholder_problems
 from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.priority_configmap import CONFIG_MAP, KEY
 
-SUB_CHART = "cluster-autoscaler"
 _NAMESPACE = "kube-system"
 _MODES = {  # of clusterAPIMode -> the flags that the chart renders
     "incluster-incluster": (),
@@ -47,7 +48,7 @@ def read_helm_values(
     values: Mapping[str, Any] = document
     root: tuple[str, ...] = ()
     sub = document.get(SUB_CHART)
-    if isinstance(sub, Mapping) and not _READERS.keys() & document.keys():
+    if isinstance(sub, Mapping) and not is_helm_values({key: document[key] for key in document if key != SUB_CHART}):
         values, root = sub, (SUB_CHART,)
     rows = InputRows(place, lines, root)
     if root and len(document) > 1:
@@ -61,10 +62,9 @@ def read_helm_values(
             "these values deploy no autoscaler: autoscalingGroups and autoDiscovery are both empty",
             "set one of them, or give the manifest that runs",
         )
-    for key in values:
-        name = str(key)
+    for name, value in rows.entries((), values).items():
         if name in _READERS:
-            _READERS[name](read, (name,), values[key])
+            _READERS[name](read, (name,), value)
         elif name in WITHOUT_EFFECT:
             rows.remark((name,), Verdict.NO_EFFECT, WITHOUT_EFFECT[name])
         elif name in UNUSED:
@@ -73,6 +73,8 @@ def read_helm_values(
             near = closest(name, (*_READERS, *WITHOUT_EFFECT, *UNUSED))
             rows.remark((name,), Verdict.UNKNOWN, f"did you mean {near}?" if near else "")
     read.finish()
+    for problem in placeholder_problems(rows.arguments, rows.variables):
+        rows.add(problem)
     rows.check()
     image = read.image()
     return AutoscalerInput(
@@ -122,7 +124,7 @@ class _Values:
         for at, group in enumerate(self.rows.items(path, value)):
             own = (*path, str(at))
             entry = self.rows.entries(own, group)
-            for key in entry.keys() - {"name", "minSize", "maxSize"}:
+            for key in unlisted(entry, ("name", "minSize", "maxSize")):
                 self.rows.remark((*own, key), Verdict.UNKNOWN, "a group has name, minSize and maxSize")
             parts = [self.rows.text((*own, key), entry.get(key)) for key in ("minSize", "maxSize", "name")]
             if all(key in entry for key in ("minSize", "maxSize", "name")) and None not in parts:
@@ -139,7 +141,7 @@ class _Values:
             if text:
                 specs.append(f"{key}={text}")
         specs += self._labels((*path, "labels"), entries.get("labels"))
-        for key in entries.keys() - set(_DISCOVERED):
+        for key in unlisted(entries, _DISCOVERED):
             verdict = Verdict.NO_EFFECT if key in ("tags", "roles") else Verdict.UNKNOWN
             rows.remark((*path, key), verdict, "for other providers" if verdict is Verdict.NO_EFFECT else "")
         if not specs:
@@ -224,8 +226,10 @@ class _Values:
         self._topology()
         read_environment(self.values, self.rows, self.namespace, self.provider)
         own = self.namespace
-        assumed = "the release's namespace is not in its values" if own == _NAMESPACE else ""
-        self.rows.argument((), "namespace", own, word=f"--namespace={own}", read_as=assumed)
+        text = "the release's namespace is not in its values: --workload NAMESPACE/NAME gives it"
+        if own != _NAMESPACE:
+            text = "Outscaler's Role and RoleBinding belong into this namespace, too"
+        self.rows.argument((), "namespace", own, word=f"--namespace={own}", read_as=text)
 
     def _topology(self) -> None:
         rows, path = self.rows, ("clusterAPIMode",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from chalicelib.model.errors import BadInput, InputErrors
@@ -45,7 +45,8 @@ class InputRows:
     def problem(self, path: Path, problem: str, remedy: str = "") -> None:
         """Add a mistake, for which the import is refused."""
         if len(self._problems) < MOST_PROBLEMS:
-            self._problems.append(BadInput(f"{self.place(path)}: {self.word(path)}", problem, remedy))
+            place = ": ".join(filter(None, (self.place(path), self.word(path))))
+            self._problems.append(BadInput(place, problem, remedy))
 
     def add(self, error: BadInput) -> None:
         """Add a mistake that another reader has found."""
@@ -129,3 +130,8 @@ class InputRows:
             self.problem(path, f"has more than {MOST_ENTRIES} items")
             return []
         return value
+
+
+def unlisted(entries: Mapping[str, Any], known: Container[str]) -> list[str]:
+    """Return the keys that are not known, in their order."""
+    return [key for key in entries if key not in known]

@@ -12,7 +12,8 @@ from typing import Any
 from chalicelib.policy.diagnostics import closest, quote
 from chalicelib.policy.importers.autoscaler_input import Argument, AutoscalerInput, GroupBounds, Remark, Variable
 from chalicelib.policy.importers.draft import split_place
-from chalicelib.policy.importers.input_rows import InputRows, Path
+from chalicelib.policy.importers.input_rows import InputRows, Path, unlisted
+from chalicelib.policy.importers.placeholders import placeholder_problems
 from chalicelib.policy.importers.report import Verdict
 
 CLUSTER, MACHINES = "ClusterAutoscaler", "MachineAutoscaler"
@@ -49,6 +50,8 @@ def read_openshift(documents: Sequence[tuple[str, Mapping[str, Any]]]) -> Autosc
         else:
             kind = str(document.get("kind", ""))[:60]
             rows.remark((), Verdict.NO_EFFECT, "not about scaling", word=kind)
+        for problem in placeholder_problems(rows.arguments, ()):
+            rows.add(problem)
         rows.check()
         remarks += rows.remarks
         arguments += rows.arguments
@@ -123,7 +126,7 @@ def _switch(rows: InputRows, path: Path, value: Any, flag: str) -> None:
 
 def _span(rows: InputRows, path: Path, value: Any, flag: str) -> None:
     bounds = rows.entries(path, value)
-    for key in bounds.keys() - {"min", "max"}:
+    for key in unlisted(bounds, ("min", "max")):
         rows.remark((*path, key), Verdict.UNKNOWN, "the bounds are min and max")
     low, high = (rows.whole((*path, key), bounds.get(key)) for key in ("min", "max"))
     if high is None:
@@ -136,7 +139,7 @@ def _gpus(rows: InputRows, path: Path, value: Any, flag: str) -> None:
     for at, each in enumerate(rows.items(path, value)):
         own = (*path, str(at))
         gpu = rows.entries(own, each)
-        for key in gpu.keys() - {"type", "min", "max"}:
+        for key in unlisted(gpu, ("type", "min", "max")):
             rows.remark((*own, key), Verdict.UNKNOWN, "a GPU has type, min and max")
         kind = rows.text((*own, "type"), gpu.get("type"))
         low, high = (rows.whole((*own, key), gpu.get(key)) for key in ("min", "max"))
@@ -227,7 +230,7 @@ def _read_machines(
 ) -> None:
     path: Path = ("spec",)
     spec = rows.entries(path, document.get("spec"))
-    for key in spec.keys() - set(_BOUNDS):
+    for key in unlisted(spec, _BOUNDS):
         near = closest(key, _BOUNDS)
         rows.remark((*path, key), Verdict.UNKNOWN, f"did you mean {near}?" if near else "")
     low, high = (rows.whole((*path, key), spec.get(key)) for key in _BOUNDS[:2])

@@ -53,7 +53,8 @@ def translate_provider(provider: str, source: Source, draft: Draft) -> str:
     _TRANSLATIONS[provider](source, draft)
     for variable in source.read.variables:
         if variable.name not in source.used:
-            draft.row(variable.place, variable.name, Verdict.NO_EFFECT, "", f"{provider} has no setting for it here")
+            text = f"{provider} has no setting for it here; it counts only where a flag names it"
+            draft.row(variable.place, variable.name, Verdict.NO_EFFECT, "", text)
     if provider != "clusterapi":
         _no_discovery(provider, source, draft)
         _topology_rows(source, draft, cloud_config=provider not in ("cherryservers",))
@@ -116,7 +117,7 @@ def _alicloud(source: Source, draft: Draft) -> None:
         name = source.secret("alicloud-oidc-token")
         draft.provider["oidcTokenSecret"] = name
         token = source.variable("ALIBABA_CLOUD_OIDC_TOKEN_FILE", "ALICLOUD_OIDC_TOKEN_FILE_PATH")
-        text = f"the projected token: outside the cluster nothing renews it; keep a current one in the secret {name}"
+        text = f"the projected token: outside the cluster nothing renews it; a job must write a current one to {name}"
         place = token.place if token is not None else source.read.place
         draft.row(place, token.name if token is not None else "OIDC token", Verdict.NOT_HERE, "", text)
     elif not keys and not source.credentials_secret:

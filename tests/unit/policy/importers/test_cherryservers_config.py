@@ -66,6 +66,13 @@ def test_pools_with_their_own_sections_inherit_without_a_remark() -> None:
     assert "section of its own" not in found
 
 
+def test_scripts_of_a_cloud_config_are_in_no_row() -> None:
+    found = rows(imported(DEFAULT + "cloudinit=aHVzaA==\nssh-key-ids=hush\n"))
+    assert "aHVzaA" not in found
+    assert "hush" not in found
+    assert "is not a key" not in found
+
+
 def test_hostile_cloud_configs_stay_within_their_limits() -> None:
     found = imported("\n".join(f'[nodegroupdef "p{at}"]\nregion={"x" * 5000}' for at in range(3000)))
     assert len(found.rows) < 1000

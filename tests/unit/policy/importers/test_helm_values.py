@@ -16,8 +16,8 @@ from chalicelib.policy.importers.report import Verdict
 from tests.cases import each_row
 
 GROUPS = [{"name": "web", "minSize": 1, "maxSize": 10}]
-EXOSCALE: Mapping[str, Any] = {"cloudProvider": "exoscale", "autoscalingGroups": GROUPS}
-CAPI: Mapping[str, Any] = {"cloudProvider": "clusterapi", "autoDiscovery": {"clusterName": "purple"}}
+EXOSCALE: dict[str, Any] = {"cloudProvider": "exoscale", "autoscalingGroups": GROUPS}
+CAPI: dict[str, Any] = {"cloudProvider": "clusterapi", "autoDiscovery": {"clusterName": "purple"}}
 
 
 def read(values: Mapping[str, Any], *, namespace: str = "", image_version: str = "") -> AutoscalerInput:
@@ -32,7 +32,7 @@ def remarks(found: AutoscalerInput, word: str) -> list[tuple[str, str]]:
     return [(each.verdict, each.text) for each in found.remarks if each.word == word]
 
 
-def converted(values: Mapping[str, Any], **wanted: str) -> Converted:
+def converted(values: Mapping[str, Any], **wanted: Any) -> Converted:
     return convert(read(values), Wanted(**{"name": "shop", "region": "ch-gva-2", **wanted}))
 
 
@@ -95,6 +95,8 @@ def test_discovery_of_exoscale_has_no_effect_besides_that_the_chart_deploys() ->
     [
         (CAPI | {"autoDiscovery": {"clusterName": "{{ .Values.global.name }}"}}, "render it first: helm template"),
         (EXOSCALE | {"extraArgs": {"cluster-name": "{{ .Release.Name }}"}}, "render it first: helm template"),
+        (EXOSCALE | {"autoscalingGroups": [GROUPS[0] | {"name": "[ID]"}]}, "'1:10:[ID]' is a placeholder"),
+        (EXOSCALE | {"extraArgs": {"cluster-name": "${NAME}"}}, "'${NAME}' is a placeholder"),
         ({"cloudProvider": "exoscale"}, "these values deploy no autoscaler"),
         ({"cloudProvider": "exoscale", "autoDiscovery": {"tags": ["a"]}}, "these values deploy no autoscaler"),
         ({"autoscalingGroups": GROUPS}, "'aws' is not among alicloud"),
@@ -153,6 +155,7 @@ def test_the_config_maps_namespace_counts_where_only_the_workload_has_a_kubeconf
 def test_the_namespace_of_a_release_is_told_to_be_assumed() -> None:
     assert flags(read(EXOSCALE, namespace="infra"))[-1] == ("namespace", "infra")
     assert "not in its values" in read(EXOSCALE).arguments[-1].read_as
+    assert "Role and RoleBinding" in read(EXOSCALE, namespace="infra").arguments[-1].read_as
 
 
 def test_the_chart_of_exoscale_takes_its_credentials_from_one_secret() -> None:
@@ -199,6 +202,12 @@ def test_priorities_of_values_are_a_config_map_only_with_their_expander() -> Non
     assert remarks(read(values), "expanderPriorities")[0][0] == Verdict.NO_EFFECT
     ((_, document),) = read(values | {"extraArgs": {"expander": "priority"}}).objects
     assert document["data"] == {"priorities": "10:\n- .*web.*\n"}
+
+
+def test_a_parent_chart_may_have_values_of_the_same_name() -> None:
+    found = read({"image": {"tag": "v2.0.0"}, "replicaCount": 1, "cluster-autoscaler": dict(EXOSCALE)})
+    assert found.version is None
+    assert ("cloud-provider", "exoscale") in flags(found)
 
 
 def test_values_below_the_name_of_the_chart_are_read_with_their_lines() -> None:

@@ -131,6 +131,7 @@ def test_IMP_36_a_misspelt_key_is_refused_with_the_nearest_one() -> None:
         ((cluster(expanders=["Cheapest"]),), "is not one of LeastWaste, Priority, Random"),
         ((cluster(enforceNodeGroupMinSize="Sometimes"),), "is not Enabled, Disabled, true or false"),
         ((cluster(resourceLimits={"cores": {"min": 1}}),), "write both min and max"),
+        ((cluster(maxNodeProvisionTime="<time>"),), "'<time>' is a placeholder"),
         ((cluster(resourceLimits=[]),), "is not an object"),
         ((cluster(podPriorityThreshold={}),), "is not a text, a number, true or false"),
     ],

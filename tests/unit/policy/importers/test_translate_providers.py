@@ -18,7 +18,7 @@ from tests.unit.policy.importers.autoscaler_inputs import autoscaler, hidden, li
 AUTO = "--node-group-auto-discovery=clusterapi:namespace="
 
 
-def converted(*words: str, variables: tuple[Variable, ...] = (), **wanted: str) -> Converted:
+def converted(*words: str, variables: tuple[Variable, ...] = (), **wanted: Any) -> Converted:
     return convert(autoscaler(*words, variables=variables), Wanted(**{"name": "shop", **wanted}))
 
 
