@@ -68,7 +68,7 @@ class FileMount(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-class Setting(msgspec.Struct, frozen=True):
+class InertSetting(msgspec.Struct, frozen=True):
     """A setting of Helm values or OpenShift objects that is not a flag: value as decoded from YAML."""
 
     place: str
@@ -115,7 +115,7 @@ class AutoscalerInput(msgspec.Struct, frozen=True):
     arguments: tuple[Argument, ...] = ()
     variables: tuple[Variable, ...] = ()
     mounts: tuple[FileMount, ...] = ()
-    settings: tuple[Setting, ...] = ()
+    settings: tuple[InertSetting, ...] = ()
     remarks: tuple[Remark, ...] = ()
     objects: tuple[tuple[str, Mapping[str, Any]], ...] = ()  # (place, document)
     node_groups: tuple[GroupBounds, ...] = ()
