@@ -1,0 +1,146 @@
+"""`outscaler doctor` asks the webhook with a signed event, and compares growth with the vendor's quota."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.deployment_checks import check_volume
+from chalicelib.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
+from chalicelib.doctor.webhook import check_webhook
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import GroupPolicy, Webhook
+from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.providers.errors import Unauthorized
+from chalicelib.runtime.webhook_secret import WebhookKeys
+from chalicelib.runtime.webhook_signature import AuthResult, verify
+from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.cases import each_row
+from tests.functional.doctor_cases import ACTIVE, NOW, told
+
+KEY = "key-of-the-webhook"
+POLICY = msgspec.structs.replace(ACTIVE, webhook=Webhook(secret="outscaler/prod/webhook"))
+
+
+def asked(url: str, secret: str = KEY, **fields: Any) -> DoctorContext:
+    return DoctorContext(
+        policy=fields.pop("policy", POLICY),
+        clock=lambda: NOW,
+        read_secret=lambda _: secret,
+        webhook_url=url,
+        **fields,
+    )
+
+
+RIGHT = {"accepted": 1, "matched": 0, "woken": False}
+
+
+def test_the_webhook_is_asked_with_an_event_that_it_accepts_and_that_wakes_nothing() -> None:
+    with HttpScript([Reply(202, RIGHT)]) as server:
+        assert check_webhook(asked(server.url)) == ()
+        [seen] = server.requests
+    assert seen.path == "/clusters/prod/events"
+    headers = {name.lower(): value for name, value in seen.headers.items()}
+    found = verify("prod", headers, seen.body, WebhookKeys(hmac=(KEY.encode(),)), b"decoy", NOW)
+    assert found.verdict is AuthResult.ACCEPTED
+    assert seen.json() == {
+        "kind": "Event",
+        "reason": "OutscalerDoctor",
+        "type": "Normal",
+        "message": "sent by outscaler doctor",
+    }
+
+
+@each_row(
+    "status, body, says",
+    [
+        (401, {}, "answers 401"),
+        (404, {}, "answers 404"),
+        (202, {"accepted": 1, "matched": 1, "woken": True}, "is not the webhook of Outscaler"),
+        (202, "<html>", "is not the webhook of Outscaler"),
+    ],
+)
+def test_a_webhook_that_does_not_accept_the_event_is_an_error(status: int, body: object, says: str) -> None:
+    with HttpScript([Reply(status, body)]) as server:
+        [finding] = check_webhook(asked(server.url))
+    assert (finding.id, finding.severity) == ("DR28", "error")
+    assert says in finding.message
+    assert KEY not in str(finding)
+
+
+def test_a_webhook_that_cannot_be_asked_is_unknown_or_an_error() -> None:
+    assert told(check_webhook, asked("")) == ["DR28 unknown"]
+    assert told(check_webhook, asked("http://127.0.0.1:9")) == ["DR28 error"]
+    assert told(check_webhook, asked("", policy=ACTIVE)) == []
+    assert told(check_webhook, asked("http://127.0.0.1:9", policy=ACTIVE)) == ["DR28 error"]
+
+
+class Account:
+    """A provider that knows its quota."""
+
+    name = "exoscale"
+
+    def __init__(self, left: int | None, *, readable: bool = True) -> None:
+        self._left, self._readable = left, readable
+
+    def remaining(self) -> int | None:
+        if not self._readable:
+            raise Unauthorized("the key may not read the quota")
+        return self._left
+
+
+def group(name: str, **fields: Any) -> NodeGroup:
+    return NodeGroup(name, "exoscale", **{"max": 10, "target": 4, **fields})
+
+
+@each_row("left, expected", [(None, []), (12, []), (11, ["DR13 warn"]), (0, ["DR13 warn"])])
+def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: list[str]) -> None:
+    snapshot = Snapshot("prod", NOW, groups=(group("a"), group("b"), group("c", error="unreadable")))
+    given = asked("", snapshot=snapshot, providers=(("exoscale", Account(left)),))
+    assert told(check_quotas, given) == expected
+
+
+def test_DOC_24_a_quota_that_may_not_be_read_is_unknown() -> None:
+    from chalicelib.doctor.registry import examine
+
+    given = asked("", snapshot=Snapshot("prod", NOW), providers=(("exoscale", Account(1, readable=False)),))
+    assert [str(each.severity) for each in examine(given, ["quota"])] == ["unknown"]
+
+
+def test_DOC_16_a_group_of_two_policies_or_two_names_is_an_error() -> None:
+    other = msgspec.structs.replace(ACTIVE, name="shop", node_groups=(GroupPolicy("exoscale", "web"),))
+    mine = msgspec.structs.replace(ACTIVE, node_groups=(GroupPolicy("exoscale", "web"),))
+    assert told(check_claims, asked("", policy=mine, policies=(other,))) == ["DR10 error"]
+    elsewhere = msgspec.structs.replace(other, providers={"exoscale": {"zone": "de-fra-1"}})
+    assert told(check_claims, asked("", policy=mine, policies=(elsewhere,))) == []
+    twice = Snapshot("prod", NOW, groups=(group("web", claim="x/1"), group("5c5f", claim="x/1")))
+    assert told(check_claims, asked("", snapshot=twice)) == ["DR10 error"]
+
+
+def test_groups_that_cannot_be_used_are_errors() -> None:
+    gap = MissingData(kind="provider/exoscale", detail="Unauthorized: no")
+    policy = msgspec.structs.replace(
+        ACTIVE, node_groups=(GroupPolicy("exoscale", "gone"), GroupPolicy("exoscale", "a"))
+    )
+    unread = Snapshot("prod", NOW, gaps=(gap,))
+    assert told(check_groups, asked("", policy=policy, snapshot=unread)) == ["DR11 error"]
+    read = Snapshot("prod", NOW, groups=(group("a", error="it is paused"),))
+    found = check_groups(asked("", policy=policy, snapshot=read))
+    assert ["paused" in found[0].message, "gone" in found[1].message, len(found)] == [True, True, 2]
+
+
+@pytest.mark.parametrize("most", [10, 20])
+def test_bounds_that_the_vendor_narrows_are_told(most: int) -> None:
+    policy = msgspec.structs.replace(ACTIVE, node_groups=(GroupPolicy("exoscale", "a", 0, most),))
+    given = asked("", policy=policy, snapshot=Snapshot("prod", NOW, groups=(group("a"),)))
+    assert told(check_bounds, given) == ([] if most == 10 else ["DR12 warn"])
+
+
+def test_much_data_per_month_is_told() -> None:
+    pods = tuple(Pod("a", f"p{at}", f"u{at}", 0) for at in range(10_000))
+    assert told(check_volume, asked("", snapshot=Snapshot("prod", NOW, pods=pods))) == ["DR29 warn"]
+    assert told(check_volume, asked("", snapshot=Snapshot("prod", NOW, pods=pods[:100]))) == []
