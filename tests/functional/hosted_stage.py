@@ -167,7 +167,8 @@ class HostedStage:
                 }
             )
         )
-        assert outscaler(["apply", str(file)]) == 0
+        # The clusters of the emulation have private addresses.
+        assert outscaler(["apply", str(file), "--accept-findings", "the emulation"]) == 0
 
     def scale(self, name: str, replicas: int) -> None:
         """Changes the replicas as `kubectl scale deployment` does."""
