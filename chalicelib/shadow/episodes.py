@@ -11,12 +11,12 @@ CHAIN = 120.0
 MOST_GROWTHS, MOST_PODS = 200, 200
 
 
-def joined(episode: Episode | None, found: tuple[Growth, ...], since: float) -> Episode | None:
-    """Return the open episode with these growths, or a new one. since: the last pass before them."""
+def joined(episode: Episode | None, found: tuple[Growth, ...], since: float, now: float) -> Episode | None:
+    """Return the open episode with these growths, or a new one. since: the last pass before them; now: this pass."""
     if not found:
         return episode
     if episode is None:
-        return Episode(since, found[:MOST_GROWTHS])
+        return Episode(since, found[:MOST_GROWTHS], noticed=now)
     return msgspec.structs.replace(episode, growths=(*episode.growths, *found)[:MOST_GROWTHS])
 
 

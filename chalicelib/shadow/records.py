@@ -102,12 +102,13 @@ class Growth(msgspec.Struct, frozen=True, array_like=True):
 
 class Episode(msgspec.Struct, frozen=True, array_like=True):
     """A chain of growths. since: the last pass before it. wanted_at: when our plan wanted nodes first, 0.0: never.
-    pods: uids that waited at that pass."""
+    pods: uids that waited at that pass. noticed: the pass that saw the first growth."""
 
     since: float
     growths: tuple[Growth, ...]
     wanted_at: float = 0.0
     pods: tuple[str, ...] = ()
+    noticed: float = 0.0
 
     @property
     def began(self) -> float:
