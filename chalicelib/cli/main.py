@@ -54,6 +54,7 @@ COMMANDS = (
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
     Command("release", "chalicelib.cli.resume", "resume removals after a review of a tripped disruption limit"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
+    Command("shadow", "chalicelib.cli.shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 
