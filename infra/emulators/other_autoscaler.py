@@ -191,11 +191,19 @@ class OtherAutoscaler:
                 free[name] = (cpu - sum(each[0] for each in used), memory - sum(each[1] for each in used))
         return free
 
+    def _is_leaving(self, name: str) -> bool:
+        node = self._kube.peek("nodes", name)
+        taints = (node["spec"].get("taints") or ()) if node is not None else ()
+        return any(taint["key"] == TO_BE_DELETED for taint in taints)
+
     # -- growing
 
     def _scale_up(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> bool:
-        upcoming = [group.room for group in groups for _ in range(group.target - len(group.nodes))]
-        bins = [*self._free().values(), *upcoming]
+        free = self._free()
+        bins = list(free.values())
+        for group in groups:  # a node that takes no pods yet counts as upcoming, one being removed does not
+            arrived = sum(node in free or self._is_leaving(node) for node in group.nodes)
+            bins += [group.room] * (group.target - arrived)
         left = [pod for pod in pending if not _take(bins, _requests(pod))]
         for _ in range(self._per_loop):
             options = [option for group in groups if (option := _option(group, left)) is not None]

@@ -74,7 +74,8 @@ def test_costs_and_leads() -> None:
             grew(Verdict.SAME, 2, 2, ago=3, lead=20.0),
         )
     )
-    assert (found.lead, found.cost_ratio) == (10.0, pytest.approx(2 / 3))
+    assert found.lead == 10.0
+    assert found.cost_ratio == pytest.approx(2 / 3)
 
 
 def test_figures_begin_on_the_day_of_since() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from chalicelib.model.node import Taint
 from chalicelib.shadow.records import Verdict
 from tests.builders import ClusterBuilder, cluster, node
@@ -14,7 +16,7 @@ def fleet(
     taints: dict[str, tuple[Taint, ...]] | None = None,
     target: int | None = None,
     cpu: str = "1500m",
-    **pod: str,
+    **pod: Any,
 ) -> ClusterBuilder:
     """2-core nodes; all but `empty` have a pod that keeps them."""
     built = cluster()
