@@ -81,7 +81,7 @@ def _named(words: list[str]) -> tuple[str, str]:
 
 
 def _accept(args: argparse.Namespace, name: str, what: str) -> int:
-    from chalicelib.shadow.records import Verdict
+    from chalicelib.shadow.records import ShadowVerdict
     from chalicelib.store import JournalEntry
     from chalicelib.store.errors import StoreError
 
@@ -89,7 +89,7 @@ def _accept(args: argparse.Namespace, name: str, what: str) -> int:
     stored_policy(store, name)
     rows, now = store.shadow(), time.time()
     ledger = rows.load(name)
-    found = [match for match in (ledger.matches if ledger else ()) if match.verdict is Verdict.ONLY_OURS]
+    found = [match for match in (ledger.matches if ledger else ()) if match.verdict is ShadowVerdict.ONLY_OURS]
     if not any(what in (match.node, match.id) for match in found):
         known = sorted({match.node for match in found})
         near = get_close_matches(what, known, n=1)

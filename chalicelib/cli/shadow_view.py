@@ -12,7 +12,7 @@ from chalicelib.cli.tables import Block, Table
 from chalicelib.model.timestamps import format_time
 from chalicelib.shadow.figures import Figures, figures, is_accepted, recent
 from chalicelib.shadow.gate import Condition, gate, is_open
-from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match, Verdict
+from chalicelib.shadow.records import AGREEING, GROWTH, Ledger, Match, ShadowVerdict
 
 MOST_SHOWN = 20
 
@@ -91,8 +91,8 @@ def blocks(report: Report) -> list[Block]:
     if found.dead_seconds:
         shown.append(f"Left out: {_days(found.dead_seconds / 86400)} without a running Cluster Autoscaler.\n")
     apart = [match for match in matches if match.verdict not in AGREEING]
-    apart.sort(key=lambda match: (match.verdict is not Verdict.ONLY_OURS or is_accepted(match, report.accepted),
-                                  match.verdict is not Verdict.MISSED, -match.at))  # fmt: skip
+    apart.sort(key=lambda match: (match.verdict is not ShadowVerdict.ONLY_OURS or is_accepted(match, report.accepted),
+                                  match.verdict is not ShadowVerdict.MISSED, -match.at))  # fmt: skip
     shown.append(
         Table(
             ("verdict", "when", "what", "cause", "detail", "id"),
@@ -118,7 +118,9 @@ def blocks(report: Report) -> list[Block]:
 def next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[Match, ...]) -> str:
     """Return the next command, or what to wait for."""
     waiting = [
-        match for match in matches if match.verdict is Verdict.ONLY_OURS and not is_accepted(match, report.accepted)
+        match
+        for match in matches
+        if match.verdict is ShadowVerdict.ONLY_OURS and not is_accepted(match, report.accepted)
     ]
     if waiting:
         return f"outscaler explain node {waiting[0].node}, then outscaler shadow accept {report.name}/{waiting[0].node}"
@@ -144,7 +146,7 @@ def _headline(name: str, found: Figures) -> str:
 
 
 def _row(match: Match, accepted: Mapping[str, float]) -> tuple[str, ...]:
-    looked = " (accepted)" if match.verdict is Verdict.ONLY_OURS and is_accepted(match, accepted) else ""
+    looked = " (accepted)" if match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted) else ""
     detail = match.detail + (" (approximate)" if match.approximate else "")
     return f"{match.verdict.upper()}{looked}", _when(match.at), _what(match), match.cause, detail, match.id
 
@@ -173,7 +175,7 @@ def _match_data(match: Match, accepted: Mapping[str, float]) -> dict[str, Any]:
         "approximate": match.approximate,
         "leadSeconds": match.lead,
         "costs": None if match.costs is None else {"ours": match.costs[0], "theirs": match.costs[1]},
-        "accepted": match.verdict is Verdict.ONLY_OURS and is_accepted(match, accepted),
+        "accepted": match.verdict is ShadowVerdict.ONLY_OURS and is_accepted(match, accepted),
     }
 
 

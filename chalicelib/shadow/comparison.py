@@ -24,7 +24,7 @@ from chalicelib.shadow.records import (
     Growth,
     Ledger,
     Match,
-    Verdict,
+    ShadowVerdict,
     Wanted,
     match_id,
 )
@@ -112,7 +112,7 @@ def _removals(ledger: Ledger, now: Pass) -> Ledger:
 def _judged_removal(ledger: Ledger, act: acts.RemovedNode, now: Pass) -> Match:
     name = match_id(REMOVAL, act.at, act.node)
     if not act.confirmed:
-        return Match(name, REMOVAL, act.at, Verdict.SOMEBODY, act.node)
+        return Match(name, REMOVAL, act.at, ShadowVerdict.SOMEBODY, act.node)
     known: NodeMemory | None = now.before.nodes.get(act.node)
     planned = ledger.planned.get(act.node, ledger.reported.get(act.node))
     judged = verdicts.removal(act, planned, known, ledger.seen, _patience(act.group, now))
@@ -154,7 +154,9 @@ def _kept_by_them(ledger: Ledger, node: str, at: float, pods: tuple[str, ...], n
     began = (known.unneeded_since if known else 0.0) or at
     restarted = ledger.restarted if ledger.restarted >= began else 0.0
     why = cause(_situation(now, restarted=restarted))
-    return Match(match_id(REMOVAL, at, node), REMOVAL, at, Verdict.ONLY_OURS, node, detail="; ".join(told), cause=why)
+    return Match(
+        match_id(REMOVAL, at, node), REMOVAL, at, ShadowVerdict.ONLY_OURS, node, detail="; ".join(told), cause=why
+    )
 
 
 # -- growths
@@ -175,7 +177,7 @@ def _episode(ledger: Ledger, grown: tuple[Growth, ...], now: Pass) -> tuple[Ledg
     acted = max((growth.at for growth in grown), default=ledger.acted)
     ledger = msgspec.structs.replace(ledger, episode=episode, acted=acted)
     if question is not None and episodes.is_somebody_elses(question):
-        return add(ledger, _growth_match(question, Verdict.SOMEBODY)), None
+        return add(ledger, _growth_match(question, ShadowVerdict.SOMEBODY)), None
     return ledger, question
 
 
@@ -204,7 +206,7 @@ def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, now
     return trimmed(add(ledger, match), now.at)
 
 
-def _growth_match(episode: Episode, verdict: Verdict) -> Match:
+def _growth_match(episode: Episode, verdict: ShadowVerdict) -> Match:
     theirs = episodes.sizes(episode)
     name = match_id(GROWTH, episode.began, ",".join(theirs))
     return Match(name, GROWTH, episode.began, verdict, theirs=theirs)
@@ -227,7 +229,7 @@ def _wanted(ledger: Ledger, now: Pass) -> Ledger:
             match_id(GROWTH, wanted.since, ",".join(sorted(groups))),
             GROWTH,
             wanted.since,
-            Verdict.EXTRA,
+            ShadowVerdict.EXTRA,
             ours=dict(sorted(groups.items())),
             detail=f"for {', '.join(now.plan.scale_ups[0].pods[:3])}"[:200],
             cause=cause(_situation(now)),

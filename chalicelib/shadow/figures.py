@@ -8,7 +8,7 @@ from statistics import median
 import msgspec
 
 from chalicelib.shadow.causes import UNKNOWN
-from chalicelib.shadow.records import BUCKETS, GROWTH, REMOVAL, Day, Ledger, Match, Verdict
+from chalicelib.shadow.records import BUCKETS, GROWTH, REMOVAL, Day, Ledger, Match, ShadowVerdict
 from chalicelib.shadow.tally import day_of
 
 _DAY = 86400.0
@@ -40,13 +40,17 @@ class Figures(msgspec.Struct, frozen=True):
     @property
     def compared_growths(self) -> int:
         """Return the number of the other autoscaler's growths."""
-        return sum(self.growths.values()) - self.growths.get(Verdict.SOMEBODY, 0) - self.growths.get(Verdict.EXTRA, 0)
+        return (
+            sum(self.growths.values())
+            - self.growths.get(ShadowVerdict.SOMEBODY, 0)
+            - self.growths.get(ShadowVerdict.EXTRA, 0)
+        )
 
     @property
     def compared_removals(self) -> int:
         """Return the number of the other autoscaler's removals."""
         return sum(self.removals.values()) - sum(
-            self.removals.get(verdict, 0) for verdict in (Verdict.SOMEBODY, Verdict.ONLY_OURS)
+            self.removals.get(verdict, 0) for verdict in (ShadowVerdict.SOMEBODY, ShadowVerdict.ONLY_OURS)
         )
 
 
@@ -56,8 +60,8 @@ def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: fl
     days = [sums for day, sums in ledger.days.items() if day >= day_of(max(since, 0.0))]
     matches = recent(ledger, since)
     growths, removals = _counts(days, GROWTH), _counts(days, REMOVAL)
-    only_ours = [match for match in matches if match.verdict is Verdict.ONLY_OURS]
-    missed = [match for match in matches if match.verdict is Verdict.MISSED]
+    only_ours = [match for match in matches if match.verdict is ShadowVerdict.ONLY_OURS]
+    missed = [match for match in matches if match.verdict is ShadowVerdict.MISSED]
     leads = [match.lead for match in matches if match.lead is not None]
     theirs = sum(day.cost_theirs for day in days)
     dead = sum(day.dead for day in days)
@@ -67,9 +71,9 @@ def figures(ledger: Ledger, accepted: Mapping[str, float], since: float, now: fl
         growth_agreement=_agreement(sum(d.apart_total for d in days), sum(d.most_total for d in days)),
         growth_agreement_groups=_agreement(sum(d.apart_groups for d in days), sum(d.most_groups for d in days)),
         unneeded_overlap=_median(day.overlap for day in days),
-        only_ours=removals.get(Verdict.ONLY_OURS, 0),
+        only_ours=removals.get(ShadowVerdict.ONLY_OURS, 0),
         only_ours_open=sum(not is_accepted(match, accepted) for match in only_ours),
-        missed=growths.get(Verdict.MISSED, 0),
+        missed=growths.get(ShadowVerdict.MISSED, 0),
         missed_unknown=sum(match.cause == UNKNOWN for match in missed),
         lead=median(leads) if leads else None,
         cost_ratio=sum(day.cost_ours for day in days) / theirs if theirs > 0 else None,

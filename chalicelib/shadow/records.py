@@ -19,7 +19,7 @@ BUCKETS = 20  # of the overlap, from 0 to 1
 TEXT = 200  # characters of a detail
 
 
-class Verdict(StrEnum):
+class ShadowVerdict(StrEnum):
     """Results of one comparison; growths first, then removals."""
 
     SAME = "same"
@@ -36,7 +36,7 @@ class Verdict(StrEnum):
     SOMEBODY = "by somebody else"
 
 
-AGREEING = frozenset({Verdict.SAME, Verdict.SAME_SIZE, Verdict.SOMEBODY})
+AGREEING = frozenset({ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE, ShadowVerdict.SOMEBODY})
 GROWTH, REMOVAL = "growth", "removal"
 
 
@@ -47,7 +47,7 @@ class Match(msgspec.Struct, frozen=True, array_like=True):
     id: str
     kind: str
     at: float
-    verdict: Verdict
+    verdict: ShadowVerdict
     node: str = ""
     theirs: dict[str, int] = {}
     ours: dict[str, int] = {}

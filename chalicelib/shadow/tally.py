@@ -16,7 +16,7 @@ from chalicelib.shadow.records import (
     Day,
     Ledger,
     Match,
-    Verdict,
+    ShadowVerdict,
 )
 
 SAMPLED = 600.0
@@ -40,10 +40,10 @@ def add(ledger: Ledger, *matches: Match) -> Ledger:
 def _with_match(day: Day, match: Match) -> Day:
     key = f"{match.kind} {match.verdict}"
     day = msgspec.structs.replace(day, verdicts={**day.verdicts, key: day.verdicts.get(key, 0) + 1})
-    if match.kind != GROWTH or match.verdict is Verdict.SOMEBODY:
+    if match.kind != GROWTH or match.verdict is ShadowVerdict.SOMEBODY:
         return day
     # Another group of the same size is no difference where the expander draws at random.
-    same = match.verdict in (Verdict.SAME, Verdict.SAME_SIZE)
+    same = match.verdict in (ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE)
     pairs = [(match.ours.get(name, 0), match.theirs.get(name, 0)) for name in match.ours.keys() | match.theirs.keys()]
     ours, theirs = sum(match.ours.values()), sum(match.theirs.values())
     cost_ours, cost_theirs = match.costs or (0.0, 0.0)
@@ -53,7 +53,7 @@ def _with_match(day: Day, match: Match) -> Day:
         most_groups=day.most_groups + (max(ours, theirs) if same else sum(max(pair) for pair in pairs)),
         apart_total=day.apart_total + abs(ours - theirs),
         most_total=day.most_total + max(ours, theirs),
-        exact=day.exact + (not match.approximate and match.verdict is not Verdict.EXTRA),
+        exact=day.exact + (not match.approximate and match.verdict is not ShadowVerdict.EXTRA),
         cost_ours=day.cost_ours + cost_ours,
         cost_theirs=day.cost_theirs + cost_theirs,
     )

@@ -9,7 +9,7 @@ from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import Plan
 from chalicelib.reasons.text import text
 from chalicelib.shadow.acts import RemovedNode
-from chalicelib.shadow.records import TEXT, Observation, Verdict
+from chalicelib.shadow.records import TEXT, Observation, ShadowVerdict
 
 CLOSE = 120.0
 """Seconds between two acts that count as the same instant."""
@@ -20,7 +20,7 @@ WINDOW = 1800.0
 class Judged(msgspec.Struct, frozen=True):
     """A verdict with its explanation. apart: seconds between both acts, None where only one acted."""
 
-    verdict: Verdict
+    verdict: ShadowVerdict
     detail: str = ""
     ours: dict[str, int] = {}
     apart: float | None = None
@@ -37,12 +37,12 @@ def growth(theirs: dict[str, int], plan: Plan, pods: tuple[str, ...], *, random:
     unplaced = [each for each in plan.unschedulable if not pods or set(each.pods) & set(pods)]
     why = _why(plan, pods)
     if ours == theirs:
-        return Judged(Verdict.SAME, "", ours)
+        return Judged(ShadowVerdict.SAME, "", ours)
     if not wanted:
-        return Judged(Verdict.MISSED, why, ours)
+        return Judged(ShadowVerdict.MISSED, why, ours)
     if wanted == got or (not unplaced and ours.keys() != theirs.keys() and abs(wanted - got) <= 1):
-        return Judged(Verdict.SAME_SIZE if random else Verdict.CHOICE, "", ours)
-    return Judged(Verdict.MORE if wanted > got else Verdict.FEWER, why, ours)
+        return Judged(ShadowVerdict.SAME_SIZE if random else ShadowVerdict.CHOICE, "", ours)
+    return Judged(ShadowVerdict.MORE if wanted > got else ShadowVerdict.FEWER, why, ours)
 
 
 def _why(plan: Plan, pods: tuple[str, ...]) -> str:
@@ -66,11 +66,11 @@ def removal(
     before. patience: seconds for which a node of its group must be unneeded."""
     if planned is not None:
         apart = act.at - planned
-        return Judged(Verdict.SAME if apart <= CLOSE else Verdict.EARLIER, "", apart=apart)
+        return Judged(ShadowVerdict.SAME if apart <= CLOSE else ShadowVerdict.EARLIER, "", apart=apart)
     if known is not None and known.unneeded_since > 0:
         apart = act.at - (known.unneeded_since + patience)
-        return Judged(Verdict.SAME if apart >= -CLOSE else Verdict.LATER, "", apart=apart)
+        return Judged(ShadowVerdict.SAME if apart >= -CLOSE else ShadowVerdict.LATER, "", apart=apart)
     told = last.refusals.get(act.node, "")
     if known is not None and known.why is not None:
         told = text(known.why)
-    return Judged(Verdict.REFUSED, (told or "it was not unneeded at the last pass")[:TEXT])
+    return Judged(ShadowVerdict.REFUSED, (told or "it was not unneeded at the last pass")[:TEXT])

@@ -11,18 +11,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
-
-import msgspec
 
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.timestamps import format_time
-from chalicelib.record.status_configmap import ANNOTATION, long_time, render
-from infra.emulators.controllers.capi import fields
+from chalicelib.record.status_configmap import ANNOTATION, long_time
 from infra.emulators.kube.objects import KubeObject, clone
 from infra.emulators.kube.status import ApiError
 from infra.emulators.kube.store import ObjectStore
+from infra.emulators.other_groups import GroupControl, GroupView, Room
+from infra.emulators.other_status import as_text, as_yaml
 
 EVERY = 10.0
 """Seconds between two loops."""
@@ -30,88 +28,6 @@ LEASE_SECONDS = 15
 STATUS, NAMESPACE, LEASE = "cluster-autoscaler-status", "kube-system", "cluster-autoscaler"
 _LEASES = "coordination.k8s.io"
 _MOST_SOFT_TAINTS = 10  # new ones per loop
-
-Room = tuple[int, int]  # millicores, bytes
-
-
-class GroupView(msgspec.Struct, frozen=True):
-    """A node group. room: allocatable of an empty node. nodes: names of its registered Nodes."""
-
-    id: str
-    least: int
-    most: int
-    target: int
-    room: Room
-    nodes: tuple[str, ...] = ()
-
-
-class GroupControl(Protocol):
-    """Reads and changes the node groups of one vendor."""
-
-    def groups(self) -> Sequence[GroupView]:
-        """Return all groups, sorted by id."""
-
-    def grow(self, group: str, count: int) -> None:
-        """Raise the target."""
-
-    def remove(self, group: str, node: str) -> None:
-        """Remove the instance of a Node and lower the target."""
-
-
-class MachineDeploymentGroups:
-    """The groups are MachineDeployments with size annotations."""
-
-    def __init__(self, kube: ObjectStore) -> None:
-        self._kube = kube
-
-    def groups(self) -> Sequence[GroupView]:
-        """See GroupControl."""
-        nodes: dict[str, list[str]] = {}
-        for machine in self._kube.list("machines", group=fields.GROUP):
-            meta = machine["metadata"]
-            owner = f"{meta['namespace']}/{meta['labels'].get(fields.DEPLOYMENT_NAME, '')}"
-            name = str(machine.get("status", {}).get("nodeRef", {}).get("name", ""))
-            if name and self._kube.peek("nodes", name) is not None:
-                nodes.setdefault(owner, []).append(name)
-        found = []
-        for each in self._kube.list("machinedeployments", group=fields.GROUP):
-            meta, marks = each["metadata"], fields.marks(each)
-            if fields.MAX_SIZE in marks:
-                key = f"{meta['namespace']}/{meta['name']}"
-                size = tuple(parse_amount(name, marks[fields.CAPACITY + name]) for name in ("cpu", "memory"))
-                found.append(
-                    GroupView(
-                        f"MachineDeployment/{key}",
-                        int(marks[fields.MIN_SIZE]),
-                        int(marks[fields.MAX_SIZE]),
-                        each["spec"]["replicas"],
-                        (size[0], size[1]),
-                        tuple(sorted(nodes.get(key, ()))),
-                    )
-                )
-        return sorted(found, key=lambda group: group.id)
-
-    def grow(self, group: str, count: int) -> None:
-        """See GroupControl."""
-        self._resize(group, count)
-
-    def remove(self, group: str, node: str) -> None:
-        """See GroupControl."""
-        for machine in self._kube.list("machines", group=fields.GROUP):
-            if machine.get("status", {}).get("nodeRef", {}).get("name") == node:
-                marked = clone(machine)
-                marked["metadata"].setdefault("annotations", {})[fields.DELETE_MACHINE] = "yes"
-                self._kube.update("machines", marked, fields.GROUP)
-                self._resize(group, -1)
-                return
-
-    def _resize(self, group: str, by: int) -> None:
-        _, namespace, name = group.split("/")
-        found = self._kube.get("machinedeployments", name, namespace, fields.GROUP)
-        assert found is not None, group
-        changed = clone(found)
-        changed["spec"]["replicas"] += by
-        self._kube.update("machinedeployments", changed, fields.GROUP)
 
 
 class OtherAutoscaler:
@@ -233,9 +149,9 @@ class OtherAutoscaler:
                     found[node] = group
         self._unneeded = {node: self._unneeded.get(node, now) for node in found}
         new = 0
-        for node in self._kube.list("nodes"):
-            name = node["metadata"]["name"]
-            has = any(taint["key"] == DELETION_CANDIDATE for taint in node["spec"].get("taints") or ())
+        for each in self._kube.list("nodes"):
+            name = each["metadata"]["name"]
+            has = any(taint["key"] == DELETION_CANDIDATE for taint in each["spec"].get("taints") or ())
             if has and name not in found:
                 self._untaint(name, DELETION_CANDIDATE)
             elif not has and name in found and self._soft_taints and new < _MOST_SOFT_TAINTS:
@@ -321,52 +237,10 @@ class OtherAutoscaler:
             word = "InProgress" if group.target > len(group.nodes) else "NoActivity"
             if self._changed.get(group.id, ("", 0.0))[0] != word:
                 self._changed[group.id] = (word, now)
-        text = self._as_text(groups, now) if self._legacy else self._as_yaml(groups, now)
+        written = as_text if self._legacy else as_yaml
+        text = written(groups, self._changed, len(self._unneeded), now)
         body = {"data": {"status": text}, "metadata": {"annotations": {ANNOTATION: long_time(now)}}}
         self._put("configmaps", STATUS, body)
-
-    def _as_yaml(self, groups: Sequence[GroupView], now: float) -> str:
-        def part(status: str, changed: float, **more: object) -> dict[str, object]:
-            times = {"lastProbeTime": format_time(now), "lastTransitionTime": format_time(changed)}
-            return {"status": status, **more, **times}
-
-        growing = any(self._changed[group.id][0] == "InProgress" for group in groups)
-        count = len(self._unneeded)
-        down = part("CandidatesPresent" if count else "NoCandidates", now, candidates=count)
-        return render(
-            {
-                "time": long_time(now),
-                "autoscalerStatus": "Running",
-                "clusterWide": {"scaleUp": part("InProgress" if growing else "NoActivity", 0.0), "scaleDown": down},
-                "nodeGroups": [
-                    {
-                        "name": group.id,
-                        "health": part("Healthy", 0.0, cloudProviderTarget=group.target),
-                        "scaleUp": part(*self._changed[group.id]),
-                    }
-                    for group in groups
-                ],
-            }
-        )
-
-    def _as_text(self, groups: Sequence[GroupView], now: float) -> str:
-        def part(name: str, status: str, changed: float, counts: str) -> list[str]:
-            times = (("LastProbeTime", now), ("LastTransitionTime", changed))
-            return [
-                f"  {name + ':':<12} {status} ({counts})",
-                *(f"               {word + ':':<19} {long_time(at)} m=+12.3" for word, at in times),
-            ]
-
-        count = len(self._unneeded)
-        down = "CandidatesPresent" if count else "NoCandidates"
-        growing = any(self._changed[group.id][0] == "InProgress" for group in groups)
-        lines = [f"Cluster-autoscaler status at {long_time(now)}:", "Cluster-wide:"]
-        lines += part("ScaleUp", "InProgress" if growing else "NoActivity", 0.0, "ready=0 registered=0")
-        lines += [*part("ScaleDown", down, now, f"candidates={count}"), "", "NodeGroups:"]
-        for group in groups:
-            counts = f"ready={len(group.nodes)} registered={len(group.nodes)}"
-            lines += [f"  {'Name:':<12} {group.id}", *part("ScaleUp", *self._changed[group.id], counts), ""]
-        return "\n".join(lines)
 
     def _put(self, plural: str, name: str, body: KubeObject, group: str = "") -> None:
         """Create or replace an object of kube-system."""

@@ -12,7 +12,7 @@ from moto import mock_aws
 
 from chalicelib.cli.main import main
 from chalicelib.shadow.causes import UNKNOWN
-from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, Verdict, match_id
+from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, match_id
 from chalicelib.shadow.tally import add
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
@@ -43,13 +43,13 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         yield store
 
 
-def grew(verdict: Verdict, ours: int, theirs: int, ago: float, cause: str = "") -> Match:
+def grew(verdict: ShadowVerdict, ours: int, theirs: int, ago: float, cause: str = "") -> Match:
     at = NOW - ago * DAY
     name = match_id(GROWTH, at, "web")
     return Match(name, GROWTH, at, verdict, ours={"web": ours}, theirs={"web": theirs}, cause=cause, lead=4.0)
 
 
-def removed(verdict: Verdict, node: str, ago: float = 1.0, **more: Any) -> Match:
+def removed(verdict: ShadowVerdict, node: str, ago: float = 1.0, **more: Any) -> Match:
     at = NOW - ago * DAY
     return Match(match_id(REMOVAL, at, node), REMOVAL, at, verdict, node, **more)
 
@@ -57,8 +57,8 @@ def removed(verdict: Verdict, node: str, ago: float = 1.0, **more: Any) -> Match
 def compared(store: Store, *more: Match) -> None:
     ledger = add(
         Ledger(NOW - 9 * DAY, Observation(NOW - 30)),
-        *(grew(Verdict.SAME, 1, 1, number / 10) for number in range(20)),
-        *(removed(Verdict.SAME, f"w-{number}") for number in range(20)),
+        *(grew(ShadowVerdict.SAME, 1, 1, number / 10) for number in range(20)),
+        *(removed(ShadowVerdict.SAME, f"w-{number}") for number in range(20)),
         *more,
     )
     store.shadow().save(NAME, ledger, 7)
@@ -79,8 +79,8 @@ def said(capsys: Said, *arguments: str, code: int = 0) -> str:
 
 
 def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, capsys: Said) -> None:
-    danger = removed(Verdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN)
-    compared(store, grew(Verdict.FEWER, 2, 3, 0.5, "expander random"), danger)
+    danger = removed(ShadowVerdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN)
+    compared(store, grew(ShadowVerdict.FEWER, 2, 3, 0.5, "expander random"), danger)
     text = said(capsys, "shadow", NAME)
     assert text.startswith(f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler.   growth 0.96 (1 fewer, 20")
     assert "only ours 1 -> look at 1" in text
@@ -99,7 +99,7 @@ def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, cap
 
 
 def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:
-    danger = removed(Verdict.ONLY_OURS, "worker-17")
+    danger = removed(ShadowVerdict.ONLY_OURS, "worker-17")
     compared(store, danger)
     assert answer(capsys, "shadow", NAME)["open"] is False
     assert answer(capsys, "shadow", "accept", NAME, danger.id)["accepted"] == danger.id
@@ -107,7 +107,7 @@ def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:
 
 
 def test_json_has_all_figures_and_results_and_history_shows_the_same(store: Store, capsys: Said) -> None:
-    compared(store, grew(Verdict.MISSED, 0, 2, 0.5, UNKNOWN))
+    compared(store, grew(ShadowVerdict.MISSED, 0, 2, 0.5, UNKNOWN))
     found = answer(capsys, "shadow", NAME)
     assert found["figures"] == {
         "shadow_growth_agreement": 0.9091,
@@ -155,14 +155,14 @@ def test_cluster_without_a_comparison_says_so(store: Store, capsys: Said) -> Non
     ],
 )
 def test_shadow_command_line_mistakes_are_one_line(store: Store, capsys: Said, line: str, problem: str) -> None:
-    compared(store, removed(Verdict.ONLY_OURS, "worker-17"))
+    compared(store, removed(ShadowVerdict.ONLY_OURS, "worker-17"))
     text = said(capsys, *line.split(), code=2)
     assert problem in text
     assert text.count("\n") == 1
 
 
 def test_terminal_codes_of_hostile_names_are_not_printed(store: Store, capsys: Said) -> None:
-    compared(store, removed(Verdict.ONLY_OURS, "worker\x1b[2J", detail="\x1b]0;x\x07"))
+    compared(store, removed(ShadowVerdict.ONLY_OURS, "worker\x1b[2J", detail="\x1b]0;x\x07"))
     assert "\x1b" not in said(capsys, "shadow", NAME)
 
 

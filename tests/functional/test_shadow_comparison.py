@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from chalicelib.shadow.figures import Figures, figures
-from chalicelib.shadow.records import Ledger, Match, Verdict
+from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from infra.emulators.controllers import objects
 from infra.emulators.kube.faults import KubeFault
-from infra.emulators.other_autoscaler import MachineDeploymentGroups, OtherAutoscaler
+from infra.emulators.other_autoscaler import OtherAutoscaler
+from infra.emulators.other_groups import MachineDeploymentGroups
 from tests.cases import each_row
 from tests.scenario.policies import document, refusal
 from tests.scenario.scenario_world import ScenarioWorld
@@ -53,7 +54,7 @@ class SharedCluster(ScenarioWorld):
         return list(self.ledger.matches)
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[ShadowVerdict]:
         return [match.verdict for match in self.matches]
 
     @property
@@ -71,7 +72,7 @@ def test_SHA_1_SHA_9_growths_and_removals_are_the_same_with_either_form_of_the_s
         world.minutes(20)
         assert [(group, count) for _, group, count in world.other.grown] == [(WORKERS, 4)]
         assert len(world.other.removed) == 4
-        assert world.verdicts == [Verdict.SAME] * 5
+        assert world.verdicts == [ShadowVerdict.SAME] * 5
         assert world.figures.growth_agreement == 1.0
         assert world.figures.only_ours == 0
         assert world.figures.passes > 30
@@ -99,7 +100,7 @@ def test_SHA_7_verdicts_are_the_same_where_the_status_may_not_be_read() -> None:
         world.begin()
         world.seed(objects.deployment("web", replicas=4, cpu="3"))
         world.minutes(8)
-        assert world.verdicts == [Verdict.SAME]
+        assert world.verdicts == [ShadowVerdict.SAME]
 
 
 def test_SHA_8_time_after_the_other_autoscaler_stopped_is_left_out() -> None:
@@ -119,7 +120,7 @@ def test_SHA_6_growth_by_a_person_is_somebody_elses() -> None:
         world.other.dead = True  # only so that it does not report the growth as its own
         MachineDeploymentGroups(world.kube).grow(WORKERS, 1)
         world.minutes(4)
-        assert world.verdicts == [Verdict.SOMEBODY]
+        assert world.verdicts == [ShadowVerdict.SOMEBODY]
 
 
 def test_SHA_11_a_pass_writes_one_item_more_at_most_and_none_without_changes() -> None:

@@ -15,7 +15,7 @@ from chalicelib.shadow.comparison import advance, answered, worth_writing
 from chalicelib.shadow.observed import Pass
 from chalicelib.shadow.other_status import GroupStatus, OtherStatus
 from chalicelib.shadow.rebuild import rebuild
-from chalicelib.shadow.records import Ledger, Match, Verdict
+from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
 from chalicelib.store.codec import decode, encode
 from tests.builders import NOW, ClusterBuilder
 
@@ -56,7 +56,7 @@ class ShadowPasses:
         return self.ledger.matches if self.ledger else ()
 
     @property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[ShadowVerdict]:
         return [match.verdict for match in self.matches]
 
 

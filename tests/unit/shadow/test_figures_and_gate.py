@@ -16,7 +16,7 @@ from chalicelib.shadow.records import (
     Ledger,
     Match,
     Observation,
-    Verdict,
+    ShadowVerdict,
     match_id,
 )
 from chalicelib.shadow.tally import add, sample, trimmed
@@ -31,15 +31,15 @@ def ledger(*matches: Match, days: float = 9.0) -> Ledger:
     return add(Ledger(NOW - days * DAY, Observation(NOW)), *matches)
 
 
-def grew(verdict: Verdict, ours: int, theirs: int, ago: float = 1.0, **more: object) -> Match:
+def grew(verdict: ShadowVerdict, ours: int, theirs: int, ago: float = 1.0, **more: object) -> Match:
     at = NOW - ago * DAY
     groups = {"web": ours} if ours else {}
-    other = {"job" if verdict is Verdict.SAME_SIZE else "web": theirs}
+    other = {"job" if verdict is ShadowVerdict.SAME_SIZE else "web": theirs}
     known = {"ours": groups, "theirs": other, **more}
     return Match(match_id(GROWTH, at, f"{verdict}{ours}{theirs}{ago}"), GROWTH, at, verdict, **known)  # type: ignore[arg-type]
 
 
-def removed(verdict: Verdict, node: str = "w", ago: float = 1.0) -> Match:
+def removed(verdict: ShadowVerdict, node: str = "w", ago: float = 1.0) -> Match:
     at = NOW - ago * DAY
     return Match(match_id(REMOVAL, at, node), REMOVAL, at, verdict, node)
 
@@ -51,10 +51,10 @@ def figures_of(found: Ledger, accepted: dict[str, float] | None = None, since: f
 def test_growth_agreement_is_weighted_by_nodes() -> None:
     found = figures_of(
         ledger(
-            grew(Verdict.SAME, 3, 3),
-            grew(Verdict.FEWER, 2, 4, ago=2),
-            grew(Verdict.SAME_SIZE, 5, 5, ago=3),
-            grew(Verdict.SOMEBODY, 0, 50, ago=4),
+            grew(ShadowVerdict.SAME, 3, 3),
+            grew(ShadowVerdict.FEWER, 2, 4, ago=2),
+            grew(ShadowVerdict.SAME_SIZE, 5, 5, ago=3),
+            grew(ShadowVerdict.SOMEBODY, 0, 50, ago=4),
         )
     )
     assert found.growth_agreement == pytest.approx(1 - 2 / 12)
@@ -69,9 +69,9 @@ def test_growth_agreement_is_weighted_by_nodes() -> None:
 def test_costs_and_leads() -> None:
     found = figures_of(
         ledger(
-            grew(Verdict.SAME, 1, 1, lead=10.0, costs=(1.0, 1.0)),
-            grew(Verdict.FEWER, 1, 2, ago=2, lead=-30.0, costs=(1.0, 2.0)),
-            grew(Verdict.SAME, 2, 2, ago=3, lead=20.0),
+            grew(ShadowVerdict.SAME, 1, 1, lead=10.0, costs=(1.0, 1.0)),
+            grew(ShadowVerdict.FEWER, 1, 2, ago=2, lead=-30.0, costs=(1.0, 2.0)),
+            grew(ShadowVerdict.SAME, 2, 2, ago=3, lead=20.0),
         )
     )
     assert found.lead == 10.0
@@ -79,14 +79,14 @@ def test_costs_and_leads() -> None:
 
 
 def test_figures_begin_on_the_day_of_since() -> None:
-    found = ledger(grew(Verdict.SAME, 1, 1), grew(Verdict.FEWER, 1, 9, ago=8))
+    found = ledger(grew(ShadowVerdict.SAME, 1, 1), grew(ShadowVerdict.FEWER, 1, 9, ago=8))
     assert figures_of(found, since=7).growth_agreement == 1.0
     assert figures_of(found, since=7).days == 7.0
     assert figures_of(found).days == 9.0
 
 
 def test_acceptance_covers_a_node_until_then_and_a_match_by_its_id() -> None:
-    old, new = removed(Verdict.ONLY_OURS, "a", ago=3), removed(Verdict.ONLY_OURS, "a", ago=1)
+    old, new = removed(ShadowVerdict.ONLY_OURS, "a", ago=3), removed(ShadowVerdict.ONLY_OURS, "a", ago=1)
     found = ledger(old, new)
     assert figures_of(found).only_ours_open == 2
     assert figures_of(found, {"a": NOW - 2 * DAY}).only_ours_open == 1
@@ -103,8 +103,8 @@ def test_median_of_the_overlap() -> None:
 
 def test_gate_opens_when_all_conditions_are_met() -> None:
     found = ledger(
-        *(grew(Verdict.SAME, 1, 1, ago=number / 10) for number in range(20)),
-        *(removed(Verdict.SAME, str(number)) for number in range(20)),
+        *(grew(ShadowVerdict.SAME, 1, 1, ago=number / 10) for number in range(20)),
+        *(removed(ShadowVerdict.SAME, str(number)) for number in range(20)),
     )
     assert is_open(gate(figures_of(found)))
 
@@ -112,17 +112,17 @@ def test_gate_opens_when_all_conditions_are_met() -> None:
 @each_row(
     ("change", "missing"),
     [
-        ([removed(Verdict.ONLY_OURS)], ["only ours, not accepted"]),
-        ([grew(Verdict.MISSED, 0, 1, cause=UNKNOWN)], ["missed without a known cause"]),
-        ([grew(Verdict.MISSED, 0, 1, cause="options differ: x")], []),
-        ([grew(Verdict.FEWER, 1, 9)], ["growth agreement"]),
-        ([grew(Verdict.MORE, 2, 2, ago=3, costs=(4.0, 2.0))], ["cost ratio"]),
+        ([removed(ShadowVerdict.ONLY_OURS)], ["only ours, not accepted"]),
+        ([grew(ShadowVerdict.MISSED, 0, 1, cause=UNKNOWN)], ["missed without a known cause"]),
+        ([grew(ShadowVerdict.MISSED, 0, 1, cause="options differ: x")], []),
+        ([grew(ShadowVerdict.FEWER, 1, 9)], ["growth agreement"]),
+        ([grew(ShadowVerdict.MORE, 2, 2, ago=3, costs=(4.0, 2.0))], ["cost ratio"]),
     ],
 )
 def test_gate_names_what_is_missing(change: list[Match], missing: list[str]) -> None:
     found = ledger(
-        *(grew(Verdict.SAME, 1, 1, ago=number / 10) for number in range(20)),
-        *(removed(Verdict.SAME, str(number)) for number in range(20)),
+        *(grew(ShadowVerdict.SAME, 1, 1, ago=number / 10) for number in range(20)),
+        *(removed(ShadowVerdict.SAME, str(number)) for number in range(20)),
         *change,
     )
     assert [each.name for each in gate(figures_of(found)) if not each.met] == missing
@@ -163,8 +163,8 @@ def test_SHA_11_row_of_30_days_and_5000_nodes_is_far_below_a_megabyte() -> None:
         found = trimmed(
             add(
                 found,
-                *(grew(Verdict.FEWER, 2, 3 + n, ago=ago, detail=detail, cause=UNKNOWN) for n in range(10)),
-                *(removed(Verdict.SAME, nodes[(hour * 20 + n) % 5000], ago=ago) for n in range(20)),
+                *(grew(ShadowVerdict.FEWER, 2, 3 + n, ago=ago, detail=detail, cause=UNKNOWN) for n in range(10)),
+                *(removed(ShadowVerdict.SAME, nodes[(hour * 20 + n) % 5000], ago=ago) for n in range(20)),
             ),
             NOW - ago * DAY,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.shadow.records import Verdict
+from chalicelib.shadow.records import ShadowVerdict
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.unit.shadow.passes import MINUTE, ShadowPasses, status
 
@@ -39,7 +39,7 @@ def test_SHA_1_growth_40_seconds_before_the_pass_is_rebuilt_and_same() -> None:
         assert shadow.ledger.wanted is None  # no plan of these passes wanted a node
     [match] = shadow.matches
     assert (match.theirs, sum(match.ours.values())) == ({"web": 1}, 1)
-    assert match.verdict in {Verdict.SAME, Verdict.CHOICE}
+    assert match.verdict in {ShadowVerdict.SAME, ShadowVerdict.CHOICE}
     assert not match.approximate
 
 
@@ -61,7 +61,7 @@ def test_SHA_1_single_group_growth_is_the_same() -> None:
     for minute in (1, 2, 3, 4):
         shadow.look(after, minute, status(minute, "web", changed=0.5))
     [match] = shadow.matches
-    assert (match.verdict, match.theirs, match.ours) == (Verdict.SAME, {"web": 1}, {"web": 1})
+    assert (match.verdict, match.theirs, match.ours) == (ShadowVerdict.SAME, {"web": 1}, {"web": 1})
 
 
 def test_SHA_2_pods_created_after_the_episode_are_left_out() -> None:
@@ -71,7 +71,9 @@ def test_SHA_2_pods_created_after_the_episode_are_left_out() -> None:
     after.pending(6, "900m", created=NOW + 1.5 * MINUTE)
     for minute in (1, 2, 3, 4):
         shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
-    assert [(match.verdict, match.ours) for match in shadow.matches if match.theirs] == [(Verdict.SAME, {"web": 1})]
+    assert [(match.verdict, match.ours) for match in shadow.matches if match.theirs] == [
+        (ShadowVerdict.SAME, {"web": 1})
+    ]
 
 
 def test_SHA_3_another_group_of_the_same_size_agrees_where_the_expander_is_random() -> None:
@@ -83,7 +85,7 @@ def test_SHA_3_another_group_of_the_same_size_agrees_where_the_expander_is_rando
         for minute in (1, 2, 3, 4):
             shadow.look(after, minute, status(minute, wanted, changed=0.5))
         found |= set(shadow.verdicts)
-    assert found == {Verdict.SAME, Verdict.SAME_SIZE}
+    assert found == {ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE}
 
 
 def test_SHA_4_three_loops_of_one_growth_each_are_one_episode() -> None:
@@ -96,14 +98,14 @@ def test_SHA_4_three_loops_of_one_growth_each_are_one_episode() -> None:
             bound(built, f"web-{number}", 2, created=0.1)
         shadow.look(web(built), minute, status(minute, "web", changed=0.5))
     [match] = shadow.matches
-    assert (match.verdict, match.theirs, match.ours) == (Verdict.SAME, {"web": 3}, {"web": 3})
+    assert (match.verdict, match.theirs, match.ours) == (ShadowVerdict.SAME, {"web": 3}, {"web": 3})
 
 
 def test_SHA_6_growth_without_a_sign_in_the_status_is_somebody_elses() -> None:
     shadow = ShadowPasses()
     for minute in range(6):
         shadow.look(web(one_group(min(minute, 1), at=0.5)), minute, status(minute))
-    assert shadow.verdicts == [Verdict.SOMEBODY]
+    assert shadow.verdicts == [ShadowVerdict.SOMEBODY]
 
 
 def test_SHA_7_growths_are_judged_by_targets_without_a_status() -> None:
@@ -112,7 +114,7 @@ def test_SHA_7_growths_are_judged_by_targets_without_a_status() -> None:
     after = web(bound(one_group(1, at=1 / 3), "web-1", 2, created=0.1))
     for minute in (1, 2, 3, 4):
         shadow.look(after, minute)
-    assert shadow.verdicts == [Verdict.SAME]
+    assert shadow.verdicts == [ShadowVerdict.SAME]
 
 
 def test_SHA_8_time_without_the_other_autoscaler_is_left_out() -> None:
@@ -132,7 +134,7 @@ def test_growth_that_our_plan_would_not_make_is_missed_with_the_pods_reason() ->
     for minute in (1, 2, 3, 4):
         shadow.look(web(after) if minute == 1 else after, minute, status(minute, "web", changed=0.5))
     [match] = shadow.matches
-    assert (match.verdict, match.cause) == (Verdict.MISSED, "unknown")
+    assert (match.verdict, match.cause) == (ShadowVerdict.MISSED, "unknown")
 
 
 def test_growth_of_our_plans_that_is_not_followed_is_extra_once() -> None:
@@ -141,7 +143,7 @@ def test_growth_of_our_plans_that_is_not_followed_is_extra_once() -> None:
     for minute in range(8):
         shadow.look(pending, minute, status(minute))
     [match] = shadow.matches
-    assert (match.verdict, match.ours, match.at) == (Verdict.EXTRA, {"web": 1}, NOW)
+    assert (match.verdict, match.ours, match.at) == (ShadowVerdict.EXTRA, {"web": 1}, NOW)
 
 
 def test_growth_after_our_plan_wanted_it_has_a_lead() -> None:

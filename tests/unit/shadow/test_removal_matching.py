@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.node import Taint
-from chalicelib.shadow.records import Verdict
+from chalicelib.shadow.records import ShadowVerdict
 from tests.builders import ClusterBuilder, cluster, node
 from tests.unit.shadow.passes import ShadowPasses, hard, soft, status
 
@@ -33,7 +33,7 @@ def test_removal_of_a_node_that_was_unneeded_for_its_time_is_the_same() -> None:
         shadow.look(fleet(), minute, status(minute, candidates=1))
     shadow.look(fleet(taints={"w-1": (hard(9.5),)}), 10, status(10))
     shadow.look(fleet("w-0", empty=""), 11, status(11))
-    assert [(match.verdict, match.node) for match in shadow.matches] == [(Verdict.SAME, "w-1")]
+    assert [(match.verdict, match.node) for match in shadow.matches] == [(ShadowVerdict.SAME, "w-1")]
 
 
 def test_removal_before_our_timer_ends_is_later() -> None:
@@ -42,7 +42,7 @@ def test_removal_before_our_timer_ends_is_later() -> None:
         shadow.look(fleet(), minute, status(minute, candidates=1))
     shadow.look(fleet("w-0", empty=""), 4, status(4, candidates=1))
     [match] = shadow.matches
-    assert (match.verdict, match.lead) == (Verdict.LATER, -360.0)
+    assert (match.verdict, match.lead) == (ShadowVerdict.LATER, -360.0)
 
 
 def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
@@ -53,7 +53,7 @@ def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
         )
     shadow.look(fleet("w-0", empty="", cpu="500m"), 3, status(3))
     [match] = shadow.matches
-    assert match.verdict is Verdict.REFUSED
+    assert match.verdict is ShadowVerdict.REFUSED
     assert match.detail != "it was not unneeded at the last pass"
 
 
@@ -66,7 +66,7 @@ def test_SHA_5_removal_after_a_restart_of_the_other_autoscaler_is_earlier_with_t
         shadow.look(fleet(taints={"w-1": (soft(6),)}), minute, status(minute, candidates=1))
     shadow.look(fleet("w-0", empty=""), 17, status(17))
     [match] = shadow.matches
-    assert match.verdict is Verdict.EARLIER
+    assert match.verdict is ShadowVerdict.EARLIER
     assert match.cause.startswith("Cluster Autoscaler restarted at 2027-01-15T08:06:00Z")
 
 
@@ -74,7 +74,7 @@ def test_SHA_6_removal_without_a_sign_of_the_other_autoscaler_is_somebody_elses(
     shadow = ShadowPasses()
     shadow.look(fleet(), 0, status(0, candidates=0))
     shadow.look(fleet("w-0", empty=""), 1, status(1, candidates=0))
-    assert shadow.verdicts == [Verdict.SOMEBODY]
+    assert shadow.verdicts == [ShadowVerdict.SOMEBODY]
 
 
 def test_SHA_10_spot_node_reclaimed_by_the_vendor_is_removed_by_no_autoscaler() -> None:
@@ -90,7 +90,11 @@ def test_node_that_only_our_plan_removes_is_told_once_after_half_an_hour() -> No
     for minute in range(60):
         shadow.look(fleet(), minute, status(minute, candidates=0))
     [match] = shadow.matches
-    assert (match.verdict, match.node, match.detail) == (Verdict.ONLY_OURS, "w-1", "no pods to move; no soft taint")
+    assert (match.verdict, match.node, match.detail) == (
+        ShadowVerdict.ONLY_OURS,
+        "w-1",
+        "no pods to move; no soft taint",
+    )
     assert match.cause == "unknown"
 
 
@@ -101,7 +105,7 @@ def test_node_with_the_hard_taint_is_counted_once() -> None:
     for minute in (12, 13, 14):
         shadow.look(fleet(taints={"w-1": (hard(11.5),)}), minute, status(minute))
     shadow.look(fleet("w-0", empty=""), 15, status(15))
-    assert shadow.verdicts == [Verdict.SAME]
+    assert shadow.verdicts == [ShadowVerdict.SAME]
 
 
 def test_passes_in_which_nothing_changes_write_the_row_every_ten_minutes() -> None:
