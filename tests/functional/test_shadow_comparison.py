@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -138,6 +139,60 @@ def _row_writes(world: SharedCluster, minutes: int) -> list[float]:
         if world.ledger.seen.at != before:
             seen.append(world.clock())
     return seen
+
+
+def test_SHA_3_random_expanders_agree_on_sizes() -> None:
+    with SharedCluster(expander="random", seed=1) as world:
+        world.begin(options={**OPTIONS, "expander": "random"})
+        world.seed(objects.machine_deployment("twins", 0, 0, 12))
+        world.minutes(2)
+        for number in range(4):
+            world.seed(objects.deployment(f"web-{number}", replicas=2, cpu="3"))
+            world.minutes(6)
+        assert len(world.matches) == len(world.other.grown) >= 3
+        assert {match.verdict for match in world.matches} <= {ShadowVerdict.SAME, ShadowVerdict.SAME_SIZE}
+        assert world.figures.growth_agreement == 1.0
+
+
+def test_SHA_5_removal_after_a_restart_names_the_restart() -> None:
+    with SharedCluster() as world:
+        world.begin()
+        world.seed(objects.deployment("web", replicas=1, cpu="3"))
+        world.minutes(8)
+        world.scale("web", 0)
+        for _ in range(2):
+            world.minutes(2.5)
+            world.other.restart()
+        world.minutes(8)
+        [removal] = [match for match in world.matches if match.kind == "removal"]
+        assert removal.verdict is ShadowVerdict.EARLIER
+        assert removal.cause.startswith("Cluster Autoscaler restarted at ")
+
+
+def test_SHA_10_reclaimed_machine_is_removed_by_no_autoscaler() -> None:
+    with SharedCluster() as world:
+        world.begin()
+        [first, _] = world.machines("workers")
+        world.kube.delete("machines", first, "default", "cluster.x-k8s.io")
+        world.minutes(8)
+        assert [match for match in world.matches if match.kind == "removal"] == []
+
+
+@each_row("seed", [1, 2, 3, 4, 5, 6])
+def test_SHA_12_no_removal_is_only_ours_on_random_clusters(seed: int) -> None:
+    chance = random.Random(seed)
+    with SharedCluster(seed=seed) as world:
+        world.begin()
+        world.seed(objects.machine_deployment("large", 1, 0, 8, "16", "64Gi"))
+        for number in range(4):
+            cpu = chance.choice(("500m", "1", "2", "3"))
+            world.seed(objects.deployment(f"web-{number}", replicas=chance.randint(0, 6), cpu=cpu))
+        for _ in range(10):
+            world.minutes(chance.randint(3, 12))
+            world.scale(f"web-{chance.randrange(4)}", chance.randint(0, 9))
+        world.minutes(40)
+        assert world.other.grown or world.other.removed
+        assert [match for match in world.matches if match.verdict is ShadowVerdict.ONLY_OURS] == []
 
 
 def test_clusters_in_mode_active_have_no_comparison() -> None:
