@@ -33,6 +33,8 @@ from chalicelib.shadow.tally import add, on_day, sample, trimmed
 EXTRA_AFTER = 120.0
 """Seconds within which the other autoscaler may follow a growth of our plans."""
 EXTRA_PASSES = 2
+HELD_BACK = ("Backoff", "Unhealthy")
+"""Status of a group that the other autoscaler does not grow for now."""
 WAITS = 600.0
 """Seconds after which a row that differs in its counters only is written again."""
 
@@ -232,7 +234,7 @@ def _wanted(ledger: Ledger, now: Pass) -> Ledger:
             ShadowVerdict.EXTRA,
             ours=dict(sorted(groups.items())),
             detail=f"for {', '.join(now.plan.scale_ups[0].pods[:3])}"[:200],
-            cause=cause(_situation(now)),
+            cause=cause(_situation(now, known=_held_back(now, groups))),
             costs=_costs(groups, {}, now),
         )
         ledger, wanted = add(ledger, match), msgspec.structs.replace(wanted, told=True)
@@ -259,10 +261,20 @@ def _random(now: Pass) -> bool:
     return now.policy.options.expander[:1] == ("random",)
 
 
-def _situation(now: Pass, apart: float | None = None, *, restarted: float = 0.0, random: bool = False) -> Situation:
+def _held_back(now: Pass, groups: dict[str, int]) -> str:
+    """Return why the other autoscaler does not grow these groups, by its own status; "" where it does not say."""
+    found = {name: now.status.groups[name].scale_up for name in groups if now.status and name in now.status.groups}
+    told = [f"Cluster Autoscaler reports {word} of {name}" for name, word in found.items() if word in HELD_BACK]
+    return "; ".join(told[:3])
+
+
+def _situation(
+    now: Pass, apart: float | None = None, *, restarted: float = 0.0, random: bool = False, known: str = ""
+) -> Situation:
     return Situation(
         random=random,
         apart=apart,
         gaps=tuple(sorted({gap.kind for gap in now.snapshot.gaps})),
         restarted=restarted,
+        known=known,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.shadow.other_status import GroupStatus, OtherStatus
 from chalicelib.shadow.records import ShadowVerdict
 from tests.builders import NOW, ClusterBuilder, cluster, node
 from tests.unit.shadow.passes import MINUTE, ShadowPasses, status
@@ -144,6 +145,15 @@ def test_growth_of_our_plans_that_is_not_followed_is_extra_once() -> None:
         shadow.look(pending, minute, status(minute))
     [match] = shadow.matches
     assert (match.verdict, match.ours, match.at) == (ShadowVerdict.EXTRA, {"web": 1}, NOW)
+
+
+def test_extra_growth_names_the_back_off_of_the_other_autoscaler() -> None:
+    shadow = ShadowPasses()
+    pending = web(one_group().pending(2, "900m"))
+    for minute in range(4):
+        held = OtherStatus(NOW + minute * MINUTE, groups={"web": GroupStatus("Backoff")})
+        shadow.look(pending, minute, held)
+    assert [match.cause for match in shadow.matches] == ["known difference: Cluster Autoscaler reports Backoff of web"]
 
 
 def test_growth_after_our_plan_wanted_it_has_a_lead() -> None:
