@@ -6,6 +6,8 @@ episode that is over, and `answered` records our plan for the state before it.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 
 from chalicelib.model.memory import NodeMemory
@@ -200,7 +202,9 @@ def answered(ledger: Ledger, episode: Episode, plan: Plan, rebuilt: Rebuilt, now
         _growth_match(episode, judged.verdict),
         ours=judged.ours,
         detail=judged.detail,
-        cause="" if judged.verdict in AGREEING else cause(_situation(now, random=random)),
+        cause=""
+        if judged.verdict in AGREEING
+        else cause(_situation(now, random=random, reserved=_reserves_more(judged.ours.keys() | theirs.keys(), now))),
         approximate=rebuilt.approximate,
         lead=round(lead, 1) if judged.ours else None,
         costs=_costs(judged.ours, theirs, now),
@@ -268,8 +272,27 @@ def _held_back(now: Pass, groups: dict[str, int]) -> str:
     return "; ".join(told[:3])
 
 
+def _reserves_more(groups: Set[str], now: Pass) -> bool:
+    """Return whether a node of these groups offers less CPU or memory than the group's template promises."""
+    nodes = {node.provider_id: node for node in now.snapshot.nodes if node.provider_id}
+    return any(
+        nodes[each.id].allocatable.get(name, 0) < group.template.allocatable.get(name, 0)
+        for group in now.snapshot.groups
+        if group.id in groups and group.template is not None
+        for each in group.instances
+        if each.id in nodes
+        for name in ("cpu", "memory")
+    )
+
+
 def _situation(
-    now: Pass, apart: float | None = None, *, restarted: float = 0.0, random: bool = False, known: str = ""
+    now: Pass,
+    apart: float | None = None,
+    *,
+    restarted: float = 0.0,
+    random: bool = False,
+    known: str = "",
+    reserved: bool = False,
 ) -> Situation:
     return Situation(
         random=random,
@@ -277,4 +300,5 @@ def _situation(
         gaps=tuple(sorted({gap.kind for gap in now.snapshot.gaps})),
         restarted=restarted,
         known=known,
+        reserved=reserved,
     )

@@ -147,6 +147,20 @@ def test_growth_of_our_plans_that_is_not_followed_is_extra_once() -> None:
     assert (match.verdict, match.ours, match.at) == (ShadowVerdict.EXTRA, {"web": 1}, NOW)
 
 
+def test_growth_differs_because_nodes_offer_less_than_their_template() -> None:
+    shadow = ShadowPasses()
+    shadow.look(one_group().group("web", template=node("template", "3")), 0, status(0))
+    after = one_group()
+    for number in (1, 2):
+        bound(after.node(f"web-{number}", "2", group="web", created=NOW + 20), f"web-{number}", 1, created=0.1)
+    after.group("web", template=node("template", "3"))
+    for minute in (1, 2, 3, 4):
+        shadow.look(after, minute, status(minute, "web", changed=0.5))
+    [match] = shadow.matches
+    assert match.verdict is ShadowVerdict.FEWER
+    assert match.cause == "the node reserves more than its template"
+
+
 def test_extra_growth_names_the_back_off_of_the_other_autoscaler() -> None:
     shadow = ShadowPasses()
     pending = web(one_group().pending(2, "900m"))
