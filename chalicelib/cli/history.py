@@ -1,4 +1,7 @@
-"""`outscaler history NAME`: shows the versions of a cluster's policy and the journal of events, newest first."""
+"""`outscaler history NAME`: shows the versions of a cluster's policy and the journal of events, newest first.
+
+--compare shows the comparison with another autoscaler instead, as `outscaler shadow NAME` does.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli.get import ago, instant
 from chalicelib.cli.output import emit
+from chalicelib.cli.shadow import add_since_argument, show
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.cli.tables import Table
 
@@ -16,15 +20,21 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add NAME, --limit and --table."""
+    """Add NAME, --limit, --compare, --since and --table."""
     parser.add_argument("name", metavar="NAME", help="the cluster")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="so many of each (default: 20)")
+    parser.add_argument(
+        "--compare", action="store_true", help="compare a cluster in mode shadow with the autoscaler that acts there"
+    )
+    add_since_argument(parser)
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the history. Always returns 0."""
     store = open_store(args)
+    if args.compare:
+        return show(store, args.name, args)
     stored_policy(store, args.name)
     versions = store.policies.history(args.name, args.limit)
     entries = store.journal.recent(args.name, args.limit)

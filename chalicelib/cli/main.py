@@ -60,6 +60,7 @@ COMMANDS = (
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
     Command("completion", "chalicelib.cli.completion", "a script for the shell that completes commands and arguments"),
+    Command("shadow", "chalicelib.cli.shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
 

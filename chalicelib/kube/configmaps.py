@@ -19,6 +19,7 @@ _MERGE = "application/merge-patch+json"
 class _ConfigMapMeta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
@@ -36,10 +37,19 @@ class ConfigMap(msgspec.Struct, frozen=True):
         """Return one key's text, empty where it is missing."""
         return (self.data or {}).get(key, "")
 
+    def annotation(self, key: str) -> str:
+        """Return one annotation, empty where it is missing."""
+        return (self.metadata.annotations or {}).get(key, "")
+
 
 def get(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
     """Return the current ConfigMap. Raises NotFound where there is none of that name, and other ClusterErrors."""
     return cluster.read(_path(namespace, name), ConfigMap)
+
+
+def get_once(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:
+    """Return the current ConfigMap by a single attempt, for optional data. Raises ClusterErrors."""
+    return _decoded(cluster.request("GET", _path(namespace, name), attempts=1))
 
 
 def patch(
@@ -58,7 +68,7 @@ def patch(
 
 
 def _decoded(body: bytes) -> ConfigMap:
-    """Return the written object. The write has succeeded, even if the response cannot be decoded."""
+    """Return the object. A write has succeeded, even if its response cannot be decoded."""
     try:
         return msgspec.json.decode(body, type=ConfigMap)
     except msgspec.MsgspecError as error:

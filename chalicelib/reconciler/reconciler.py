@@ -191,7 +191,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
         rt.checkpoint("reconcile:observed")
         return seen
 
-    plan, snapshot = _decide_and_save(policy, look, lease, tale, rt, until)
+    plan, snapshot, before = _decide_and_save(policy, look, lease, tale, rt, until)
     rt.checkpoint("reconcile:saved")
     act = permitted(policy).act
     marks: tuple[TaintUpdate, ...] = ()
@@ -199,6 +199,11 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
     tale.plan_saved(plan, snapshot, marks, kube if act else None)
+    if not act:
+        # Imported here, because a pass that acts needs none of it.
+        from chalicelib.reconciler.shadow_pass import compare
+
+        compare(plan, snapshot, before, policy, kube, lease, rt, until)
     return plan
 
 
@@ -214,9 +219,9 @@ def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[Ta
 
 def _decide_and_save(
     policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
-) -> tuple[Plan, Snapshot]:
-    """Decide, and save memory and operations in one transaction. until: the instant after which the best plan found so
-    far is used.
+) -> tuple[Plan, Snapshot, Memory]:
+    """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
+    instant after which the best plan found so far is used.
 
     Memory is read before the cluster, never after: an operation that an executor finishes in between is then still
     under way for this pass, and its nodes count as coming. In the reverse order it would be finished in memory and not
@@ -254,7 +259,7 @@ def _decide_and_save(
             if attempt + 1 == _TRIES:
                 raise
             continue
-        return msgspec.structs.replace(plan, operations=operations), snapshot
+        return msgspec.structs.replace(plan, operations=operations), snapshot, before
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
 
 

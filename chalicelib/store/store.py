@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib import __version__
 from chalicelib.store.breaker_override import BreakerOverrides
@@ -24,6 +24,9 @@ from chalicelib.store.schema_version import Schemas
 from chalicelib.store.staged_saves import Staging
 from chalicelib.store.table_client import Table
 from chalicelib.store.tables import policy_table_of
+
+if TYPE_CHECKING:
+    from chalicelib.store.shadow_rows import ShadowRows
 
 
 class Store:
@@ -80,3 +83,11 @@ class Store:
         self.debounce = Debounce(self.table, clock)
         self.rate_limits = RateLimits(self.table, clock)
         self.cache = SharedCache(self.table, clock)
+        self._clock = clock
+
+    def shadow(self) -> ShadowRows:
+        """Return the access to comparisons with another autoscaler. Its module is imported here, because only clusters
+        in mode shadow need it."""
+        from chalicelib.store.shadow_rows import ShadowRows
+
+        return ShadowRows(self.table, self._clock)

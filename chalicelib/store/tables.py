@@ -26,6 +26,8 @@ The state table:
                           operation#<id>               OperationRow: one that is over
                           staged#<save>#<n>            BlobRow: part of a large save, not visible by itself
                           journal#<instant>#<digest>   JournalRow
+                          shadow#comparison            ShadowRow: the comparison with another autoscaler, compressed
+                          shadow#accepted              RowKey: results that an operator accepted, one attribute each
                           seen#<kind>#<digest>         SeenRow: an event that counts once
     !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
                                                        function behind the HTTP API may write
@@ -71,6 +73,7 @@ RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
 LEDGER, LEFT = "ledger", "left"
+SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
 
 
 def policy_table_of(table_name: str) -> str:
@@ -219,6 +222,13 @@ class JournalRow(RowKey):
     """One entry, compressed."""
 
     blob = BinaryAttribute(legacy_encoding=False)
+
+
+class ShadowRow(RowKey):
+    """One per cluster in mode shadow (shadow_rows.py). token: of the lease under which it was written."""
+
+    blob = BinaryAttribute(legacy_encoding=False)
+    token = NumberAttribute()
 
 
 class PolicyRow(RowKey):

@@ -1,0 +1,90 @@
+"""Compares a pass of a cluster in mode shadow with what the autoscaler did that acts there.
+
+It costs one read of the cluster (the other autoscaler's status), one read of the table, and at most one write. The
+planner is asked at most once more, for the state before a growth. A failure is logged and never fails the pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.kube import configmaps
+from chalicelib.kube.errors import ClusterError
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.record.status_configmap import ANNOTATION, KEY
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.shadow.comparison import advance, answered, postponed, worth_writing
+from chalicelib.shadow.observed import Pass
+from chalicelib.shadow.other_status import OtherStatus, read_status
+from chalicelib.shadow.rebuild import rebuild
+from chalicelib.store.leases import Lease
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import KubeClient
+
+ASKED_WITHIN = 20.0
+"""Seconds for the additional question. It waits for the next pass where fewer are left."""
+
+
+def compare(
+    plan: Plan,
+    snapshot: Snapshot,
+    before: Memory,
+    policy: Policy,
+    kube: KubeClient,
+    lease: Lease,
+    rt: Runtime,
+    until: float,
+) -> None:
+    """Record what changed since the last pass. before: the memory that the plan was made with. until: when the pass
+    must be over. Never raises."""
+    try:
+        _compare(Pass(snapshot, policy, before, plan, _status(policy, kube), lease.token), rt, until)
+    except Exception as error:
+        logger.exception("comparison not recorded", cluster=policy.name, **failure(error))
+
+
+def _compare(now: Pass, rt: Runtime, until: float) -> None:
+    rows = rt.store.shadow()
+    last = rows.load(now.policy.name)
+    step = advance(last, now)
+    ledger = step.ledger
+    if step.question is not None:
+        if until - rt.clock() < ASKED_WITHIN:
+            ledger = postponed(ledger, step.question)
+        else:
+            past = rebuild(now.snapshot, now.before, step.question, now.policy.options)
+            answer, _ = plan_cluster(
+                past.snapshot,
+                _in_time(now.policy),
+                past.memory,
+                past.snapshot.taken_at,
+                now.token,
+                clock=rt.clock,
+                within=ASKED_WITHIN,
+            )
+            ledger = answered(ledger, step.question, answer, past, now)
+    if worth_writing(last, ledger):
+        rows.save(now.policy.name, ledger, now.token)
+
+
+def _in_time(policy: Policy) -> Policy:
+    options = policy.options
+    most = min(options.max_binpacking_time, ASKED_WITHIN)
+    return msgspec.structs.replace(policy, options=msgspec.structs.replace(options, max_binpacking_time=most))
+
+
+def _status(policy: Policy, kube: KubeClient) -> OtherStatus | None:
+    """Return the other autoscaler's status; None where it cannot be read, which only makes acts less certain."""
+    try:
+        found = configmaps.get_once(kube, policy.options.namespace, policy.options.status_config_map_name)
+    except ClusterError:
+        return None
+    return read_status(found.text(KEY), found.annotation(ANNOTATION))

@@ -1,0 +1,290 @@
+"""An emulated Cluster Autoscaler beside Outscaler, on virtual time: for comparisons and for hand-overs.
+
+It decides as simply as possible and shows everything that the real one shows: its Lease, its status ConfigMap (YAML,
+or the text of releases before 1.30), events, soft and hard taints. Decisions count requests of CPU and memory only.
+
+    OtherAutoscaler(kube, clock, MachineDeploymentGroups(kube)).step()   # at most one loop every ten seconds
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.quantity import parse_amount
+from chalicelib.model.timestamps import format_time
+from chalicelib.record.status_configmap import ANNOTATION, long_time
+from infra.emulators.kube.objects import KubeObject, clone
+from infra.emulators.kube.status import ApiError
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.other_groups import GroupControl, GroupView, Room
+from infra.emulators.other_status import as_text, as_yaml
+
+EVERY = 10.0
+"""Seconds between two loops."""
+LEASE_SECONDS = 15
+STATUS, NAMESPACE, LEASE = "cluster-autoscaler-status", "kube-system", "cluster-autoscaler"
+_LEASES = "coordination.k8s.io"
+_MOST_SOFT_TAINTS = 10  # new ones per loop
+
+
+class OtherAutoscaler:
+    """One replica. dead: it does nothing, as after `kubectl scale --replicas=0`; its Lease ends by itself.
+
+    unneeded_for, delay_after_add: seconds. expander: `least-waste` or `random`. legacy: the status is the old text.
+    per_loop: how many groups grow in one loop. soft_taints: whether unneeded nodes are tainted. grown, removed: what
+    it did, in order.
+    """
+
+    def __init__(
+        self,
+        kube: ObjectStore,
+        clock: Callable[[], float],
+        control: GroupControl,
+        *,
+        unneeded_for: float = 600.0,
+        delay_after_add: float = 600.0,
+        expander: str = "least-waste",
+        legacy: bool = False,
+        per_loop: int = 1,
+        soft_taints: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self._kube, self._clock, self._control = kube, clock, control
+        self._unneeded_for, self._delay_after_add, self._expander = unneeded_for, delay_after_add, expander
+        self._legacy, self._per_loop, self._soft_taints = legacy, per_loop, soft_taints
+        self._random = random.Random(seed)
+        self.dead = False
+        self.grown: list[tuple[float, str, int]] = []
+        self.removed: list[tuple[float, str]] = []
+        self._next, self._last_add = 0.0, 0.0
+        self._unneeded: dict[str, float] = {}
+        self._deleting: dict[str, str] = {}
+        self._changed: dict[str, tuple[str, float]] = {}  # group -> scale-up status, its last transition
+
+    def restart(self) -> None:
+        """Begin anew, as after a crash: timers are lost, and taints are removed."""
+        self._unneeded, self._deleting, self._last_add = {}, {}, 0.0
+        for node in self._kube.list("nodes"):
+            for key in (DELETION_CANDIDATE, TO_BE_DELETED):
+                self._untaint(node["metadata"]["name"], key)
+
+    def step(self) -> None:
+        """Run one loop if one is due."""
+        now = self._clock()
+        if self.dead or now < self._next:
+            return
+        self._next = now + EVERY
+        self._renew_lease(now)
+        self._finish_removals()
+        groups = list(self._control.groups())
+        pending = self._pending()
+        grew = self._scale_up(groups, pending, now)
+        if not grew:
+            self._scale_down(groups, pending, now)
+        self._write_status(list(self._control.groups()), now)
+
+    # -- what it sees
+
+    def _pending(self) -> list[KubeObject]:
+        return [
+            pod
+            for pod in self._kube.list("pods")
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+        ]
+
+    def _free(self, but: frozenset[str] = frozenset()) -> dict[str, Room]:
+        """Return what is free on each node that takes pods."""
+        free = {}
+        for node in self._kube.list("nodes"):
+            name, taints = node["metadata"]["name"], node["spec"].get("taints") or ()
+            blocked = any(taint["effect"] != "PreferNoSchedule" for taint in taints)
+            if name not in but and not blocked and not node["spec"].get("unschedulable"):
+                cpu, memory = _room(node["status"]["allocatable"])
+                used = [_requests(pod) for pod in self._kube.pods_on(name)]
+                free[name] = (cpu - sum(each[0] for each in used), memory - sum(each[1] for each in used))
+        return free
+
+    def _is_leaving(self, name: str) -> bool:
+        node = self._kube.peek("nodes", name)
+        taints = (node["spec"].get("taints") or ()) if node is not None else ()
+        return any(taint["key"] == TO_BE_DELETED for taint in taints)
+
+    # -- growing
+
+    def _scale_up(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> bool:
+        free = self._free()
+        bins = list(free.values())
+        for group in groups:  # a node that takes no pods yet counts as upcoming, one being removed does not
+            arrived = sum(node in free or self._is_leaving(node) for node in group.nodes)
+            bins += [group.room] * (group.target - arrived)
+        left = [pod for pod in pending if not _take(bins, _requests(pod))]
+        for _ in range(self._per_loop):
+            options = [option for group in groups if (option := _option(group, left)) is not None]
+            if not options:
+                break
+            if self._expander == "random":
+                count, _, group, placed = self._random.choice(options)
+            else:
+                count, _, group, placed = min(options, key=lambda option: (option[1], option[2].id))
+            self._control.grow(group.id, count)
+            self.grown.append((now, group.id, count))
+            self._last_add = now
+            self._changed[group.id] = ("InProgress", now)
+            self._tell("ScaledUpGroup", f"Scale-up: setting group {group.id} size to {group.target + count} instead "
+                       f"of {group.target} (max: {group.most})", now)  # fmt: skip
+            left = [pod for pod in left if pod["metadata"]["uid"] not in placed]
+            groups = [each for each in groups if each.id != group.id]
+        return bool(self.grown) and self.grown[-1][0] == now
+
+    # -- removing
+
+    def _scale_down(self, groups: Sequence[GroupView], pending: Sequence[KubeObject], now: float) -> None:
+        found: dict[str, GroupView] = {}
+        for group in groups:
+            for node in group.nodes:
+                if node not in self._deleting and group.target > group.least and self._can_go(node):
+                    found[node] = group
+        self._unneeded = {node: self._unneeded.get(node, now) for node in found}
+        new = 0
+        for each in self._kube.list("nodes"):
+            name = each["metadata"]["name"]
+            has = any(taint["key"] == DELETION_CANDIDATE for taint in each["spec"].get("taints") or ())
+            if has and name not in found:
+                self._untaint(name, DELETION_CANDIDATE)
+            elif not has and name in found and self._soft_taints and new < _MOST_SOFT_TAINTS:
+                new += 1
+                self._taint(name, DELETION_CANDIDATE, "PreferNoSchedule", self._unneeded[name])
+        if pending or now - self._last_add < self._delay_after_add or self._deleting:
+            return
+        due = [node for node, since in sorted(self._unneeded.items()) if now - since >= self._unneeded_for]
+        for node in due[:1]:
+            self._taint(node, TO_BE_DELETED, "NoSchedule", now)
+            self._deleting[node] = found[node].id
+            self._unneeded.pop(node)
+            self.removed.append((now, node))
+            self._tell("ScaleDown", f"node removed by cluster autoscaler: {node}", now)
+
+    def _can_go(self, name: str) -> bool:
+        """Return whether less than half of the node is used and its pods fit on other nodes."""
+        node = self._kube.peek("nodes", name)
+        if node is None:
+            return False
+        cpu, memory = _room(node["status"]["allocatable"])
+        moved = [pod for pod in self._kube.pods_on(name) if not _stays(pod)]
+        used = [_requests(pod) for pod in self._kube.pods_on(name)]
+        if 2 * sum(each[0] for each in used) >= cpu or 2 * sum(each[1] for each in used) >= memory:
+            return False
+        bins = list(self._free(frozenset({name, *self._deleting})).values())
+        return all(_take(bins, _requests(pod)) for pod in moved)
+
+    def _finish_removals(self) -> None:
+        """Drain tainted nodes, and remove them once they are empty."""
+        for node, group in list(self._deleting.items()):
+            pods = [pod for pod in self._kube.pods_on(node) if not _stays(pod)]
+            for pod in pods:
+                if "deletionTimestamp" not in pod["metadata"]:
+                    with suppress(ApiError):
+                        self._kube.delete("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+            if not pods:
+                self._control.remove(group, node)
+                del self._deleting[node]
+
+    # -- what it writes
+
+    def _taint(self, name: str, key: str, effect: str, at: float) -> None:
+        found = self._kube.get("nodes", name)
+        if found is not None:
+            changed = clone(found)
+            taints = [taint for taint in changed["spec"].get("taints") or () if taint["key"] != key]
+            changed["spec"]["taints"] = [*taints, {"key": key, "value": str(int(at)), "effect": effect}]
+            self._kube.update("nodes", changed)
+
+    def _untaint(self, name: str, key: str) -> None:
+        found = self._kube.get("nodes", name)
+        taints = (found["spec"].get("taints") or ()) if found is not None else ()
+        if found is not None and any(taint["key"] == key for taint in taints):
+            changed = clone(found)
+            changed["spec"]["taints"] = [taint for taint in taints if taint["key"] != key]
+            self._kube.update("nodes", changed)
+
+    def _renew_lease(self, now: float) -> None:
+        spec = {"holderIdentity": "cluster-autoscaler-0", "leaseDurationSeconds": LEASE_SECONDS}
+        spec["renewTime"] = format_time(now).replace("Z", ".000000Z")
+        self._put("leases", LEASE, {"spec": spec}, _LEASES)
+
+    def _tell(self, reason: str, message: str, now: float) -> None:
+        involved = {"kind": "ConfigMap", "namespace": NAMESPACE, "name": STATUS, "apiVersion": "v1"}
+        self._kube.create(
+            "events",
+            {
+                "metadata": {"generateName": f"{STATUS}.", "namespace": NAMESPACE},
+                "involvedObject": involved,
+                "reason": reason,
+                "message": message,
+                "type": "Normal",
+                "source": {"component": "cluster-autoscaler"},
+                "firstTimestamp": format_time(now),
+                "lastTimestamp": format_time(now),
+                "count": 1,
+            },
+        )
+
+    def _write_status(self, groups: Sequence[GroupView], now: float) -> None:
+        for group in groups:
+            word = "InProgress" if group.target > len(group.nodes) else "NoActivity"
+            if self._changed.get(group.id, ("", 0.0))[0] != word:
+                self._changed[group.id] = (word, now)
+        written = as_text if self._legacy else as_yaml
+        text = written(groups, self._changed, len(self._unneeded), now)
+        body = {"data": {"status": text}, "metadata": {"annotations": {ANNOTATION: long_time(now)}}}
+        self._put("configmaps", STATUS, body)
+
+    def _put(self, plural: str, name: str, body: KubeObject, group: str = "") -> None:
+        """Create or replace an object of kube-system."""
+        found = self._kube.get(plural, name, NAMESPACE, group)
+        meta = {**(found or {}).get("metadata", {}), **body.get("metadata", {}), "name": name, "namespace": NAMESPACE}
+        write = self._kube.create if found is None else self._kube.update
+        write(plural, {**(found or {}), **body, "metadata": meta}, group)
+
+
+def _option(group: GroupView, pods: Sequence[KubeObject]) -> tuple[int, float, GroupView, frozenset[str]] | None:
+    """Return how many nodes of a group the pods need, their unused share, the group, and the uids of the pods that
+    fit."""
+    bins: list[Room] = []
+    placed = []
+    for pod in sorted(pods, key=lambda each: (-_requests(each)[0], each["metadata"]["name"])):
+        need = _requests(pod)
+        if not _take(bins, need):
+            if group.target + len(bins) >= group.most or need[0] > group.room[0] or need[1] > group.room[1]:
+                continue
+            bins.append((group.room[0] - need[0], group.room[1] - need[1]))
+        placed.append(str(pod["metadata"]["uid"]))
+    if not bins:
+        return None
+    waste = sum(cpu / group.room[0] + memory / group.room[1] for cpu, memory in bins) / (2 * len(bins))
+    return len(bins), waste, group, frozenset(placed)
+
+
+def _take(bins: list[Room], need: Room) -> bool:
+    """Take room from the first bin that has enough."""
+    for at, (cpu, memory) in enumerate(bins):
+        if cpu >= need[0] and memory >= need[1]:
+            bins[at] = (cpu - need[0], memory - need[1])
+            return True
+    return False
+
+
+def _requests(pod: KubeObject) -> Room:
+    found = [_room(each.get("resources", {}).get("requests", {})) for each in pod["spec"]["containers"]]
+    return sum(cpu for cpu, _ in found), sum(memory for _, memory in found)
+
+
+def _room(amounts: KubeObject) -> Room:
+    return parse_amount("cpu", str(amounts.get("cpu", "0"))), parse_amount("memory", str(amounts.get("memory", "0")))
+
+
+def _stays(pod: KubeObject) -> bool:
+    return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or ())

@@ -1,0 +1,172 @@
+"""The shadow command and `history --compare` against a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from chalicelib.cli.main import main
+from chalicelib.shadow.causes import UNKNOWN
+from chalicelib.shadow.records import GROWTH, REMOVAL, Ledger, Match, Observation, ShadowVerdict, match_id
+from chalicelib.shadow.tally import add
+from chalicelib.store import Store
+from infra.emulators.aws import create_table
+from tests.cases import each_row
+from tests.unit.policy.policy_documents import GOOD
+
+Said = pytest.CaptureFixture[str]
+NOW = 1_795_000_000.0
+DAY = 86400.0
+TABLE = "outscaler-cli"
+NAME = "prod-geneva"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        store = Store(TABLE, clock=lambda: NOW)
+        store.policies.put(NAME, GOOD, "d", None)
+        yield store
+
+
+def grew(verdict: ShadowVerdict, ours: int, theirs: int, ago: float, cause: str = "") -> Match:
+    at = NOW - ago * DAY
+    name = match_id(GROWTH, at, "web")
+    return Match(name, GROWTH, at, verdict, ours={"web": ours}, theirs={"web": theirs}, cause=cause, lead=4.0)
+
+
+def removed(verdict: ShadowVerdict, node: str, ago: float = 1.0, **more: Any) -> Match:
+    at = NOW - ago * DAY
+    return Match(match_id(REMOVAL, at, node), REMOVAL, at, verdict, node, **more)
+
+
+def compared(store: Store, *more: Match) -> None:
+    ledger = add(
+        Ledger(NOW - 9 * DAY, Observation(NOW - 30)),
+        *(grew(ShadowVerdict.SAME, 1, 1, number / 10) for number in range(20)),
+        *(removed(ShadowVerdict.SAME, f"w-{number}") for number in range(20)),
+        *more,
+    )
+    store.shadow().save(NAME, ledger, 7)
+
+
+def answer(capsys: Said, *arguments: str) -> Any:
+    """The JSON that the command prints."""
+    capsys.readouterr()
+    assert main([*arguments, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def said(capsys: Said, *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, capsys: Said) -> None:
+    danger = removed(ShadowVerdict.ONLY_OURS, "worker-17", detail="no pods to move; no soft taint", cause=UNKNOWN)
+    compared(store, grew(ShadowVerdict.FEWER, 2, 3, 0.5, "expander random"), danger)
+    text = said(capsys, "shadow", NAME)
+    assert text.startswith(f"{NAME}, 9 days: 21 growths, 20 removals by Cluster Autoscaler.   growth 0.96 (1 fewer, 20")
+    assert "only ours 1 -> look at 1" in text
+    assert text.index("ONLY OURS") < text.index("FEWER")
+    assert "Cluster Autoscaler web +3, Outscaler web +2" in text
+    assert text.endswith(f"Next: outscaler explain node worker-17, then outscaler shadow accept {NAME}/worker-17\n")
+    assert said(capsys, "shadow", "accept", f"{NAME}/worker-17") == (
+        f"{NAME}: worker-17 is accepted; outscaler shadow {NAME} shows what is left\n"
+    )
+    text = said(capsys, "shadow", NAME)
+    assert "ONLY OURS (accepted)" in text
+    assert "Next: kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0\n" in text
+    assert text.index("--replicas=0") < text.index("lease") < text.index("mode: active") < text.index("Way back")
+    [entry] = store.journal.recent(NAME)
+    assert (entry.kind, entry.facts) == ("accept", {"accepted": "worker-17"})
+
+
+def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:
+    danger = removed(ShadowVerdict.ONLY_OURS, "worker-17")
+    compared(store, danger)
+    assert answer(capsys, "shadow", NAME)["open"] is False
+    assert answer(capsys, "shadow", "accept", NAME, danger.id)["accepted"] == danger.id
+    assert answer(capsys, "shadow", NAME)["open"] is True
+
+
+def test_json_has_all_figures_and_results_and_history_shows_the_same(store: Store, capsys: Said) -> None:
+    compared(store, grew(ShadowVerdict.MISSED, 0, 2, 0.5, UNKNOWN))
+    found = answer(capsys, "shadow", NAME)
+    assert found["figures"] == {
+        "shadow_growth_agreement": 0.9091,
+        "shadow_growth_agreement_per_group": 0.9091,
+        "shadow_unneeded_overlap": None,
+        "shadow_only_ours_total": 0,
+        "shadow_missed_total": 1,
+        "shadow_lead_seconds": 4.0,
+        "shadow_cost_ratio": None,
+        "growths": {"missed": 1, "same": 20},
+        "removals": {"same": 20},
+        "comparedGrowths": 21,
+        "comparedRemovals": 20,
+        "exactGrowths": 21,
+        "onlyOursOpen": 0,
+        "missedWithoutCause": 1,
+        "days": 9.0,
+        "passes": 0,
+        "secondsWithoutTheOther": 0,
+    }
+    assert len(found["matches"]) == 41
+    assert [each["name"] for each in found["gate"] if not each["met"]] == [
+        "growth agreement",
+        "missed without a known cause",
+    ]
+    assert answer(capsys, "history", NAME, "--compare") == found
+    assert answer(capsys, "history", NAME, "--compare", "--since", "1d")["figures"]["days"] == 1.0
+
+
+def test_cluster_without_a_comparison_says_so(store: Store, capsys: Said) -> None:
+    assert "no pass has compared anything yet" in said(capsys, "shadow", NAME)
+    assert answer(capsys, "shadow", NAME)["figures"] is None
+
+
+@each_row(
+    ("line", "problem"),
+    [
+        ("shadow prod-genev", "prod-genev: no such cluster; did you mean prod-geneva?"),
+        ("shadow accept prod-geneva/worker-18", "did you mean worker-17?"),
+        ("shadow accept prod-geneva", "needs one cluster with one node or one id"),
+        ("shadow accept prod-geneva/a b", "needs one cluster with one node or one id"),
+        ("shadow prod-geneva b", "takes one cluster"),
+        ("shadow prod-geneva --since 31d", "is not a duration up to 30d"),
+        ("shadow prod-geneva --since ²d", "is not a duration up to 30d"),
+    ],
+)
+def test_shadow_command_line_mistakes_are_one_line(store: Store, capsys: Said, line: str, problem: str) -> None:
+    compared(store, removed(ShadowVerdict.ONLY_OURS, "worker-17"))
+    text = said(capsys, *line.split(), code=2)
+    assert problem in text
+    assert text.count("\n") == 1
+
+
+def test_terminal_codes_of_hostile_names_are_not_printed(store: Store, capsys: Said) -> None:
+    compared(store, removed(ShadowVerdict.ONLY_OURS, "worker\x1b[2J", detail="\x1b]0;x\x07"))
+    assert "\x1b" not in said(capsys, "shadow", NAME)
+
+
+def test_older_pass_does_not_replace_the_row_of_a_newer_one(store: Store, capsys: Said) -> None:
+    compared(store)
+    store.shadow().save(NAME, Ledger(NOW, Observation(NOW)), 6)
+    assert len(answer(capsys, "shadow", NAME)["matches"]) == 40

@@ -1,0 +1,75 @@
+"""A shadow cluster whose passes follow each other: what changed in between is told as a new cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.planner import plan_cluster
+from chalicelib.shadow.comparison import advance, answered, worth_writing
+from chalicelib.shadow.observed import Pass
+from chalicelib.shadow.other_status import GroupStatus, OtherStatus
+from chalicelib.shadow.rebuild import rebuild
+from chalicelib.shadow.records import Ledger, Match, ShadowVerdict
+from chalicelib.store.codec import decode, encode
+from tests.builders import NOW, ClusterBuilder
+
+MINUTE = 60.0
+
+
+class ShadowPasses:
+    """ledger: the row after the last pass. writes: how often it had to be written."""
+
+    def __init__(self, **options: Any) -> None:
+        self.policy = Policy(name="test", mode=Mode.SHADOW, options=msgspec.structs.replace(Options(), **options))
+        self.ledger: Ledger | None = None
+        self.memory = Memory()
+        self.token = 0
+        self.writes = 0
+
+    def look(self, built: ClusterBuilder | Snapshot, minutes: float, status: OtherStatus | None = None) -> None:
+        """Make the pass of that minute."""
+        at = NOW + minutes * MINUTE
+        snapshot = built if isinstance(built, Snapshot) else built.snapshot()
+        snapshot = msgspec.structs.replace(snapshot, taken_at=at)
+        self.token += 1
+        plan, after = plan_cluster(snapshot, self.policy, self.memory, at, self.token)
+        now = Pass(snapshot, self.policy, self.memory, plan, status, self.token)
+        step = advance(self.ledger, now)
+        ledger = step.ledger
+        if step.question is not None:
+            past = rebuild(snapshot, self.memory, step.question, self.policy.options)
+            answer, _ = plan_cluster(past.snapshot, self.policy, past.memory, past.snapshot.taken_at, self.token)
+            ledger = answered(ledger, step.question, answer, past, now)
+        if worth_writing(self.ledger, ledger):  # what is not written is lost: the next pass is another process
+            self.writes += 1
+            self.ledger = decode(encode(ledger), Ledger)
+        self.memory = after
+
+    @property
+    def matches(self) -> tuple[Match, ...]:
+        return self.ledger.matches if self.ledger else ()
+
+    @property
+    def verdicts(self) -> list[ShadowVerdict]:
+        return [match.verdict for match in self.matches]
+
+
+def status(minutes: float, *growing: str, changed: float | None = None, candidates: int | None = None) -> OtherStatus:
+    """The status of that minute; these groups grow, or did so at `changed` (minutes)."""
+    at = NOW + minutes * MINUTE
+    word, since = ("InProgress", at) if changed is None else ("NoActivity", NOW + changed * MINUTE)
+    return OtherStatus(at, GroupStatus("NoActivity"), {name: GroupStatus(word, since) for name in growing}, candidates)
+
+
+def hard(minutes: float) -> Taint:
+    return Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW + minutes * MINUTE)))
+
+
+def soft(minutes: float) -> Taint:
+    return Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW + minutes * MINUTE)))

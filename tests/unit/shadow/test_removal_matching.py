@@ -1,0 +1,124 @@
+"""Removals of the other autoscaler, compared with our timers and plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.model.node import Taint
+from chalicelib.shadow.records import ShadowVerdict
+from tests.builders import ClusterBuilder, cluster, node
+from tests.unit.shadow.passes import ShadowPasses, hard, soft, status
+
+
+def fleet(
+    *names: str,
+    empty: str = "w-1",
+    taints: dict[str, tuple[Taint, ...]] | None = None,
+    target: int | None = None,
+    cpu: str = "1500m",
+    **pod: Any,
+) -> ClusterBuilder:
+    """2-core nodes; all but `empty` have a pod that keeps them."""
+    built = cluster()
+    for name in names or ("w-0", "w-1"):
+        built.node(name, "2", group="w", taints=(taints or {}).get(name, ()))
+        if name != empty:
+            built.running(name, 1, cpu, **pod)
+    return built.group("w", template=node("template", "2"), target=target)
+
+
+def test_removal_of_a_node_that_was_unneeded_for_its_time_is_the_same() -> None:
+    shadow = ShadowPasses()
+    for minute in range(10):
+        shadow.look(fleet(), minute, status(minute, candidates=1))
+    shadow.look(fleet(taints={"w-1": (hard(9.5),)}), 10, status(10))
+    shadow.look(fleet("w-0", empty=""), 11, status(11))
+    assert [(match.verdict, match.node) for match in shadow.matches] == [(ShadowVerdict.SAME, "w-1")]
+
+
+def test_removal_before_our_timer_ends_is_later() -> None:
+    shadow = ShadowPasses()
+    for minute in range(4):
+        shadow.look(fleet(), minute, status(minute, candidates=1))
+    shadow.look(fleet("w-0", empty=""), 4, status(4, candidates=1))
+    [match] = shadow.matches
+    assert (match.verdict, match.lead) == (ShadowVerdict.LATER, -360.0)
+
+
+def test_removal_of_a_node_that_our_plan_keeps_names_the_reason() -> None:
+    shadow = ShadowPasses()
+    for minute in range(3):
+        shadow.look(
+            fleet(empty="", cpu="500m", owner="ds", kind="Custom", taints={"w-1": (soft(0),)}), minute, status(minute)
+        )
+    shadow.look(fleet("w-0", empty="", cpu="500m"), 3, status(3))
+    [match] = shadow.matches
+    assert match.verdict is ShadowVerdict.REFUSED
+    assert match.detail != "it was not unneeded at the last pass"
+
+
+def test_SHA_5_removal_after_a_restart_of_the_other_autoscaler_is_earlier_with_that_cause() -> None:
+    shadow = ShadowPasses()
+    for minute in range(13):
+        since = soft(0 if minute < 6 else 6)
+        shadow.look(fleet(taints={"w-1": (since,)}), minute, status(minute, candidates=1))
+    for minute in (13, 14, 15, 16):
+        shadow.look(fleet(taints={"w-1": (soft(6),)}), minute, status(minute, candidates=1))
+    shadow.look(fleet("w-0", empty=""), 17, status(17))
+    [match] = shadow.matches
+    assert match.verdict is ShadowVerdict.EARLIER
+    assert match.cause.startswith("Cluster Autoscaler restarted at 2027-01-15T08:06:00Z")
+
+
+def test_SHA_6_removal_without_a_sign_of_the_other_autoscaler_is_somebody_elses() -> None:
+    shadow = ShadowPasses()
+    shadow.look(fleet(), 0, status(0, candidates=0))
+    shadow.look(fleet("w-0", empty=""), 1, status(1, candidates=0))
+    assert shadow.verdicts == [ShadowVerdict.SOMEBODY]
+
+
+def test_SHA_10_spot_node_reclaimed_by_the_vendor_is_removed_by_no_autoscaler() -> None:
+    shadow = ShadowPasses()
+    shadow.look(fleet(), 0, status(0, candidates=1))
+    shadow.look(fleet("w-0", empty="", target=2), 1, status(1, candidates=1))
+    shadow.look(fleet("w-0", "w-2", empty="w-2"), 3, status(3, candidates=1))
+    assert shadow.matches == ()
+
+
+def test_node_that_only_our_plan_removes_is_told_once_after_half_an_hour() -> None:
+    shadow = ShadowPasses()
+    for minute in range(60):
+        shadow.look(fleet(), minute, status(minute, candidates=0))
+    [match] = shadow.matches
+    assert (match.verdict, match.node, match.detail) == (
+        ShadowVerdict.ONLY_OURS,
+        "w-1",
+        "no pods to move; no soft taint",
+    )
+    assert match.cause == "unknown"
+
+
+def test_node_with_the_hard_taint_is_counted_once() -> None:
+    shadow = ShadowPasses()
+    for minute in range(12):
+        shadow.look(fleet(), minute, status(minute, candidates=1))
+    for minute in (12, 13, 14):
+        shadow.look(fleet(taints={"w-1": (hard(11.5),)}), minute, status(minute))
+    shadow.look(fleet("w-0", empty=""), 15, status(15))
+    assert shadow.verdicts == [ShadowVerdict.SAME]
+
+
+def test_passes_in_which_nothing_changes_write_the_row_every_ten_minutes() -> None:
+    shadow = ShadowPasses()
+    for minute in range(31):
+        shadow.look(fleet("w-0", empty=""), minute, status(minute))
+    assert shadow.writes == 4
+
+
+def test_overlap_of_unneeded_nodes_is_sampled() -> None:
+    shadow = ShadowPasses()
+    for minute in range(25):
+        shadow.look(fleet(taints={"w-1": (soft(0),)}), minute, status(minute, candidates=1))
+    assert shadow.ledger is not None
+    [day] = shadow.ledger.days.values()
+    assert sum(day.overlap) == day.overlap[-1] == 2
