@@ -70,6 +70,7 @@ docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.tools.cce_rules_page > docs/rules.md
 	$(BIN)/python -m infra.aws.cost > docs/cost.md
 	$(BIN)/python -m infra.tools.terminal_cast > docs/images/plan.svg
+	$(BIN)/python -m tests.functional.newcomer_hour > docs/newcomer.md
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
 	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)

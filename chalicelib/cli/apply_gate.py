@@ -93,7 +93,7 @@ def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:
 def _deployed(policy: Policy) -> DoctorContext:
     """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
-    from chalicelib.cli.doctor import planned
+    from chalicelib.cli.doctor import current, planned
     from chalicelib.kube.connect import connect
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers
@@ -123,6 +123,7 @@ def _deployed(policy: Policy) -> DoctorContext:
         clock=time.time,
         read_secret=read,
         workload=kube,
+        person=current(kube),
         snapshot=snapshot,
         kubeconfig_text=read(name) if name else "",
         plan=planned(snapshot, policy, now),

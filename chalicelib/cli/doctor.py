@@ -7,6 +7,7 @@ for with them; --as-person is a wider kubeconfig for looking around.
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.cli.kubeconfig_files import read_kubeconfig
+from chalicelib.cli.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.cli.live_cluster import connected_by_file, open_cluster, secret_files
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
@@ -52,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file that replaces a secret of the policy; may be repeated",
     )
     parser.add_argument(
-        "--as-person", metavar="FILE", type=Path, help="your own kubeconfig, for leases and workloads of the cluster"
+        "--as-person",
+        metavar="FILE",
+        type=Path,
+        help="your own kubeconfig, for leases and workloads (default: your current one, if it is of the same cluster)",
     )
     parser.add_argument("--only", default="", metavar="WORDS", help="subjects or ids, such as rbac,pdb,DR07")
     parser.add_argument(
@@ -99,7 +103,7 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
     management: KubeClient | None = None
     if args.management_kubeconfig is not None:
         management = reach("management", lambda: connected_by_file(args.management_kubeconfig, ""))
-    person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else None
+    person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else current(kube)
     opened = reach("providers", lambda: open_cluster(args, policy)) if kube is not None else None
     if opened is None and kube is not None:
         opened = reach("workload", lambda: open_cluster(args, policy, providers=False))
@@ -121,6 +125,15 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
         policies=_policies(args, policy),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
     )
+
+
+def current(kube: KubeClient | None) -> KubeClient | None:
+    """Return a client of the current kubeconfig, if it is of the same cluster; None otherwise."""
+    try:
+        own = connected_by_file(kubeconfig_of(os.environ), "")
+    except OutscalerError:
+        return None
+    return own if kube is not None and own.identity == kube.identity else None
 
 
 def planned(snapshot: Snapshot, policy: Policy, now: float) -> Plan:

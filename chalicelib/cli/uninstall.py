@@ -271,12 +271,12 @@ def _remainder(args: argparse.Namespace, policy: Policy | None) -> list[str]:
 
 
 def _blocks(result: Uninstalled, rest: list[str]) -> list[Block]:
-    verb = "removed" if result.done else "would be removed"
+    title = "Removed from the cluster" if result.done else "Would be removed from the cluster"
     blocks: list[Block] = [
         Table(
             ("kind", "name", "what"),
             tuple((each.kind, each.name, ", ".join(each.what)) for each in result.cluster),
-            title=f"In the cluster, {verb}",
+            title=title,
             empty="nothing of Outscaler is in the cluster",
         )
     ]

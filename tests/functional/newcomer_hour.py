@@ -28,6 +28,8 @@ from infra.emulators.aws import LocalAws
 from infra.emulators.controllers import objects
 from infra.emulators.kube.auth import RbacRule, User
 from infra.emulators.local_world import LocalWorld
+from infra.emulators.other_autoscaler import OtherAutoscaler
+from infra.emulators.other_groups import MachineDeploymentGroups
 from tests.functional.doctor_cases import ACCOUNT, rules_of
 
 TOKEN = "token-of-the-account"
@@ -40,6 +42,8 @@ _TOKEN_SECRET = {
 }
 _CHANGING = (
     (re.compile(r"\d\.\d{3} s\b"), "0.010 s"),
+    (re.compile(r"#[0-9a-f]{32}#"), "#63782e3fa2bce32eadb88abd587fb7f4#"),
+    (re.compile(r"decision [0-9a-f]{16}"), "decision 729bb72febc58dc5"),
     (re.compile(r"https://127\.0\.0\.1:\d+"), "https://10.0.0.1:6443"),
 )
 
@@ -54,12 +58,27 @@ class HourStep(msgspec.Struct, frozen=True):
     code: int = 0
 
 
+class SharedWorld(LocalWorld):
+    """A world in which Cluster Autoscaler acts, too."""
+
+    def __init__(self, aws: LocalAws) -> None:
+        super().__init__(aws, name="shop")
+        groups = MachineDeploymentGroups(self.kube)
+        self.other = OtherAutoscaler(self.kube, self.clock, groups, unneeded_for=300.0)
+
+    def settle(self) -> None:
+        """See LocalWorld."""
+        super().settle()
+        self.other.step()
+        super().settle()
+
+
 class Hour:
     """The world of the newcomer: a cluster, its Cluster Autoscaler, and an AWS account. folder: of the newcomer."""
 
     def __init__(self, aws: LocalAws, folder: Path) -> None:
         self.aws, self.folder = aws, folder
-        self.world = LocalWorld(aws, name="shop")
+        self.world = SharedWorld(aws)
 
     def begin(self) -> None:
         """Fill the cluster: two groups, a web shop with pods that wait, and Cluster Autoscaler."""
@@ -94,6 +113,33 @@ class Hour:
     def store_secret(self) -> None:
         """Store the kubeconfig for the functions."""
         self.world.put_secret("outscaler/shop/kubeconfig", (self.folder / "kubeconfig.outscaler").read_text())
+
+    def pass_time(self) -> None:
+        """Two hours with more and fewer pods, in which Cluster Autoscaler acts."""
+        for replicas in (12, 2, 14, 1):
+            self.scale("checkout", replicas)
+            self.world.step(30 * 60)
+
+    def scale(self, name: str, replicas: int, namespace: str = "default") -> None:
+        """Change the number of replicas of a Deployment, as `kubectl scale` does."""
+        found = self.world.kube.get("deployments", name, namespace, "apps")
+        assert found is not None
+        spec = {**found["spec"], "replicas": replicas}
+        self.world.kube.update("deployments", {**found, "spec": spec}, "apps")
+        self.world.settle()
+
+    def stop_autoscaler(self) -> None:
+        """`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, and a wait for its lease."""
+        self.world.other.dead = True
+        self.scale("cluster-autoscaler", 0, "kube-system")
+        self.world.step(180)
+
+    def run_active(self) -> None:
+        """A quarter of an hour in mode active, with more pods and then fewer."""
+        self.scale("checkout", 9)
+        self.world.step(660)
+        self.scale("checkout", 2)
+        self.world.step(240)
 
     def make_active(self) -> None:
         """Change the mode in the policy file."""
@@ -174,6 +220,30 @@ STEPS = (
         "outscaler apply shop.yaml",
         Hour.store_secret,
     ),
+    HourStep(
+        "Two hours later, with more and fewer pods in between: what Cluster Autoscaler did, and what Outscaler would "
+        "have done. For a decision the gate wants a week.",
+        "outscaler shadow shop",
+        Hour.pass_time,
+    ),
+    HourStep(
+        "The newcomer writes `mode: active` into the policy. It is refused while Cluster Autoscaler holds its lease.",
+        "outscaler apply shop.yaml --kubeconfig kubeconfig.outscaler --vpc",
+        Hour.make_active,
+        code=2,
+    ),
+    HourStep(
+        "`kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0`, three minutes, and the same again.",
+        "outscaler apply shop.yaml --kubeconfig kubeconfig.outscaler --vpc",
+        Hour.stop_autoscaler,
+    ),
+    HourStep(
+        "A quarter of an hour in mode `active`, with more pods and then fewer:",
+        "outscaler history shop --limit 8",
+        Hour.run_active,
+    ),
+    HourStep("What an uninstall would remove from the cluster:", "outscaler uninstall shop"),
+    HourStep("The uninstall itself:", "outscaler uninstall shop --yes"),
 )
 
 
@@ -214,7 +284,11 @@ def _prepared() -> Iterator[Hour]:
             }
             before = Path.cwd()
             logging.disable(logging.CRITICAL)  # the log of the functions
-            with mock.patch.dict(os.environ, environment), mock.patch("time.time", world.clock):
+            with (
+                mock.patch.dict(os.environ, environment),
+                mock.patch("time.time", world.clock),
+                mock.patch("time.sleep", world.step),
+            ):
                 os.chdir(folder)
                 try:
                     hour.begin()
