@@ -79,7 +79,7 @@ def test_a_webhook_that_cannot_be_asked_is_unknown_or_an_error() -> None:
     assert told(check_webhook, asked("http://127.0.0.1:9", policy=ACTIVE)) == ["DR28 error"]
 
 
-class Account:
+class AccountWithQuota:
     """A provider that knows its quota."""
 
     name = "exoscale"
@@ -100,14 +100,14 @@ def group(name: str, **fields: Any) -> NodeGroup:
 @each_row("left, expected", [(None, []), (12, []), (11, ["DR13 warn"]), (0, ["DR13 warn"])])
 def test_DOC_24_growth_is_compared_with_the_quota(left: int | None, expected: list[str]) -> None:
     snapshot = Snapshot("prod", NOW, groups=(group("a"), group("b"), group("c", error="unreadable")))
-    given = asked("", snapshot=snapshot, providers=(("exoscale", Account(left)),))
+    given = asked("", snapshot=snapshot, providers=(("exoscale", AccountWithQuota(left)),))
     assert told(check_quotas, given) == expected
 
 
 def test_DOC_24_a_quota_that_may_not_be_read_is_unknown() -> None:
     from chalicelib.doctor.registry import examine
 
-    given = asked("", snapshot=Snapshot("prod", NOW), providers=(("exoscale", Account(1, readable=False)),))
+    given = asked("", snapshot=Snapshot("prod", NOW), providers=(("exoscale", AccountWithQuota(1, readable=False)),))
     assert [str(each.severity) for each in examine(given, ["quota"])] == ["unknown"]
 
 
