@@ -12,7 +12,7 @@ import msgspec
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.model.errors import MALFORMED
-from chalicelib.model.pod import Pod
+from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Snapshot
 
 _PATH = "/apis/policy/v1/poddisruptionbudgets"
@@ -84,10 +84,10 @@ def check_budgets(context: DoctorContext) -> Sequence[Finding]:
 def check_overlaps(context: DoctorContext) -> Sequence[Finding]:
     """DR19: pods under several budgets, which the eviction API never evicts."""
     snapshot = context.seen
+    of_class = [_budgets_of(snapshot, cls) for cls in snapshot.classes]  # pods are many, classes are few
     pairs: dict[tuple[str, ...], list[Pod]] = {}
     for pod in snapshot.pods:
-        names = _budgets_of(snapshot, pod)
-        if pod.node and len(names) > 1:
+        if pod.node and len(names := of_class[pod.cls]) > 1:
             pairs.setdefault(names, []).append(pod)
     return [
         Finding(
@@ -103,12 +103,11 @@ def check_overlaps(context: DoctorContext) -> Sequence[Finding]:
     ]
 
 
-def _budgets_of(snapshot: Snapshot, pod: Pod) -> tuple[str, ...]:
-    labels = snapshot.cls(pod).labels
+def _budgets_of(snapshot: Snapshot, cls: PodClass) -> tuple[str, ...]:
     return tuple(
         f"{each.namespace}/{each.name}"
         for each in snapshot.budgets
-        if each.namespace == pod.namespace and each.selector is not None and each.selector.matches(labels)
+        if each.namespace == cls.namespace and each.selector is not None and each.selector.matches(cls.labels)
     )
 
 

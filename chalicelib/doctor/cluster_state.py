@@ -79,8 +79,8 @@ def check_provider_ids(context: DoctorContext) -> Sequence[Finding]:
 def check_startup_taints(context: DoctorContext) -> Sequence[Finding]:
     """DR25: taints that only young nodes carry, and that the policy does not know as startup taints."""
     now, nodes = context.clock(), context.seen.nodes
-    young = [node for node in nodes if node.created and now - node.created < YOUNG]
-    old = [node for node in nodes if node not in young]
+    young = [node for node in nodes if _is_young(node, now)]
+    old = [node for node in nodes if not _is_young(node, now)]
     known = (*context.policy.options.startup_taint, *context.policy.options.startup_taint_prefix, *_OWN_TAINTS)
     carried = {taint.key for node in old for taint in node.taints}
     fresh = sorted({taint.key for node in young for taint in node.taints} - carried)
@@ -164,6 +164,10 @@ def check_removals(context: DoctorContext) -> Sequence[Finding]:
             evidence={"nodes": nodes, "later": waiting},
         ),
     )
+
+
+def _is_young(node: Node, now: float) -> bool:
+    return bool(node.created) and now - node.created < YOUNG
 
 
 def _has_accelerator(node: Node) -> bool:

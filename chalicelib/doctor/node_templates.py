@@ -23,6 +23,7 @@ def check_templates(context: DoctorContext) -> Sequence[Finding]:
     """DR15: templates that differ from their nodes. DR16: groups that can never grow from zero."""
     snapshot = context.seen
     nodes = {node.name: node for node in snapshot.nodes}
+    selected = frozenset(key for cls in snapshot.classes for key in selected_labels(cls))
     found: list[Finding] = []
     for group in snapshot.groups:
         real = [nodes[each.node] for each in group.instances if each.node in nodes]
@@ -30,7 +31,7 @@ def check_templates(context: DoctorContext) -> Sequence[Finding]:
             found.append(_none(group))
         elif real and group.template is not None:
             found.extend(_resources(group, group.template, real))
-            found.extend(_labels(snapshot, group, group.template, real))
+            found.extend(_labels(selected, group, group.template, real))
     return found
 
 
@@ -79,11 +80,11 @@ def _resources(group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterat
         )
 
 
-def _labels(snapshot: Snapshot, group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterator[Finding]:
+def _labels(selected: frozenset[str], group: NodeGroup, template: Node, real: Sequence[Node]) -> Iterator[Finding]:
     """Labels that all real nodes have and the template lacks count only where a workload selects by them."""
     common = set.intersection(*(set(node.labels.items()) for node in real))
     lacking = {key for key, value in common if template.labels.get(key) != value} - _OF_ONE_NODE
-    used = sorted(lacking & {key for cls in snapshot.classes for key in selected_labels(cls)})
+    used = sorted(lacking & selected)
     if used:
         yield Finding(
             id="DR15",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 
 import msgspec
 
@@ -203,7 +204,7 @@ def _dr07(context: DoctorContext, what: str, how: str, workloads: Sequence[Runni
         severity=severity,
         subject="autoscaler",
         message=f"{what}: another autoscaler is at work {groups}",
-        fix=f"kubectl -n {namespace} scale deploy {name} --replicas=0" if same else "nothing to do",
+        fix=f"kubectl -n {quote(namespace)} scale deploy {quote(name)} --replicas=0" if same else "nothing to do",
         evidence={"by": how, "workloads": [each.place for each in workloads]},
     )
 
