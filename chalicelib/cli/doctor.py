@@ -194,11 +194,23 @@ def _blocks(found: Sequence[Finding], file: str) -> list[Block]:
     if fixes:
         blocks.append("\n".join(["What to do:", *(f"{id_}  {_indented(fix)}" for fix, id_ in fixes.items())]))
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
-    said = ", ".join(f"{number} {word}" for word, number in counts.items() if number) or "no findings"
+    said = ", ".join(_counted(number, _WORDS[word]) for word, number in counts.items() if number) or "no findings"
     errors = counts[Severity.ERROR]
     next_ = f"outscaler doctor --policy {file} … again" if errors else f"outscaler apply {file}"
     blocks.append(f"{said}. Next: {'correct the errors, then ' if errors else ''}{next_}")
     return blocks
+
+
+_WORDS = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.INFO: "note",
+    Severity.UNASKED: "unknown",
+}
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 or word == "unknown" else f"{number} {word}s"
 
 
 def _indented(text: str) -> str:

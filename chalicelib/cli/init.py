@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.policy_files import load_document
+from chalicelib.cli.policy_files import here, load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.value_types import DNS_LABEL
@@ -57,11 +57,12 @@ STARTS = {
 }
 
 
+_OF_DEPLOYMENT = "the deployment's"
 QUESTIONS = (
     InitQuestion("name", "Name of the cluster (small letters, digits, dashes)"),
     InitQuestion("provider", f"Provider ({', '.join(STARTS)})"),
     InitQuestion("location", ""),
-    InitQuestion("secret_prefix", "Prefix of the deployment's secrets", "outscaler/"),
+    InitQuestion("secret_prefix", "Prefix of the deployment's secrets", _OF_DEPLOYMENT),
     InitQuestion("max_nodes", "Most nodes that the cluster may have in all (0: no limit)", "0"),
 )
 
@@ -144,15 +145,16 @@ def _answers(args: argparse.Namespace, ask: Callable[[str], str] | None) -> dict
 def _answer(question: InitQuestion, given: str | None, before: dict[str, str], ask: Callable[[str], str] | None) -> str:
     text = question.text or STARTS[before["provider"]].prompt
     place = f"--{question.argument.replace('_', '-')}"
+    default = here().secret_prefix if question.default == _OF_DEPLOYMENT else question.default
     if given is None and ask is None:
-        if question.default:
-            return question.default
+        if default:
+            return default
         raise BadInput(place, "is not given, and standard input is not a terminal", f"give it: {text}")
     for _ in range(_TRIES):
         answer = given
         if answer is None:
             assert ask is not None
-            answer = ask(f"{text}{f' [{question.default}]' if question.default else ''}: ") or question.default
+            answer = ask(f"{text}{f' [{default}]' if default else ''}: ") or default
         try:
             _check(question.argument, answer, before, place)
         except BadInput as error:

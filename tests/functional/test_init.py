@@ -75,6 +75,13 @@ def test_init_refuses_answers_that_cannot_be_used(arguments: tuple[str, ...], sa
     assert says in heard.getvalue()
 
 
+def test_init_names_secrets_of_the_deployment(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
+    assert main(["init", "--name", "prod", "--provider", "exoscale", "--location", "ch-gva-2"]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    assert made["spec"]["kubernetes"] == {"kubeconfigSecret": "outscaler/dev/prod/kubeconfig"}
+
+
 def test_init_does_not_replace_a_file(tmp_path: Path, capsys: Said) -> None:
     policy = tmp_path / "prod.yaml"
     policy.write_text("mine")
