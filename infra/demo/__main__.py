@@ -39,6 +39,7 @@ from infra.demo.scenario import (
     play,
 )
 from infra.demo.summary import figures, verdicts
+from infra.emulators.aws_region import REGION
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.emulation import ROOT, TABLE, Emulation, Setting
 from infra.emulators.live.lambda_processes import Result
@@ -225,7 +226,7 @@ def _stay(console: Console, emulation: Emulation) -> None:
 Everything stays up; Ctrl-C ends it.
   the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
-  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint}, any credentials; table {TABLE}
+  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint} AWS_DEFAULT_REGION={REGION}, any credentials; OUTSCALER_TABLE={TABLE}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,
