@@ -226,7 +226,8 @@ def _stay(console: Console, emulation: Emulation) -> None:
 Everything stays up; Ctrl-C ends it.
   the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
-  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint} AWS_DEFAULT_REGION={REGION}, any credentials; OUTSCALER_TABLE={TABLE}
+  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint} AWS_DEFAULT_REGION={REGION}, any credentials
+  its table       OUTSCALER_TABLE={TABLE}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,
