@@ -164,8 +164,8 @@ no other choice could stand for its answer.
 
 The priority expander reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace that the option
 namespace names. Its key `priorities` is a YAML mapping of whole numbers to lists of regular expressions, as upstream's.
-Where the cluster has no such ConfigMap, the priorities under nodeGroups count. Patterns are Go's (RE2), found anywhere in
-the group's id, at most 1,000 characters long.
+Where the cluster has no such ConfigMap, the priorities under nodeGroups count. Patterns are Go's (RE2), found anywhere
+in the group's id, at most 1,000 characters long.
 """
 
 
