@@ -56,7 +56,7 @@ COMMANDS = (
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
-    Command("release", "chalicelib.cli.resume", "resume removals after a review of a tripped disruption limit"),
+    Command("release", "chalicelib.cli.release", "resume removals after a review of a tripped disruption limit"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
     Command("completion", "chalicelib.cli.completion", "a script for the shell that completes commands and arguments"),

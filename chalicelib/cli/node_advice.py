@@ -107,6 +107,7 @@ _ADVICE: Mapping[ReasonCode, _Advice] = MappingProxyType(
         ReasonCode.DISRUPTION_LIMIT: _more,
         ReasonCode.DISRUPTION_BRAKE: _release,
         ReasonCode.OUTSIDE_WINDOW: _always("nothing but time; spec.maintenanceWindows says when"),
+        ReasonCode.PAUSED: _always("end the pause: outscaler resume; it ends by itself, too"),
         ReasonCode.GROUP_GROWING: _always("nothing but a moment: its group is being made larger"),
         ReasonCode.REMOVAL_FAILED: _always(
             "mend what is named; it is tried again later, and the later the more often it failed"

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.pause import of_growth, of_removals, whole
 from chalicelib.model.policy import Mode, Policy
+from chalicelib.model.timestamps import format_time
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for display only."""
+    """plan: read and explain. act: change the cluster and its infrastructure. word: the mode, for display only.
+    paused: the cluster would act, but an operator has paused it."""
 
     plan: bool
     act: bool
     word: str
+    paused: bool = False
 
 
 _PERMISSIONS = {
@@ -27,5 +32,18 @@ _PERMISSIONS = {
 
 
 def permitted(policy: Policy) -> Permission:
-    """Return what this policy permits now."""
-    return _PERMISSIONS[policy.mode]
+    """Return what this policy permits now. A pause of the whole cluster permits what mode shadow does."""
+    permission = _PERMISSIONS[policy.mode]
+    if permission.act and whole(policy.pauses) is not None:
+        return msgspec.structs.replace(permission, act=False, paused=True)
+    return permission
+
+
+def refusal(policy: Policy, kind: OperationKind, group: str) -> str:
+    """Return why an operation of this kind on this group must not go on; "" where it may."""
+    permission = permitted(policy)
+    if not permission.act and not permission.paused:
+        return f"the cluster's mode is {permission.word}"
+    of_kind = of_growth if kind is OperationKind.SCALE_UP else of_removals
+    pause = whole(policy.pauses) or of_kind(policy.pauses, group)
+    return f"paused until {format_time(pause.until)}: {pause.reason}" if pause is not None else ""

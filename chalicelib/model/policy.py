@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chalicelib.model.pause import Pause
 from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
 
@@ -182,7 +183,8 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One cluster's policy in force. providers: each provider's own settings as validated text values."""
+    """One cluster's policy in force. providers: each provider's own settings as validated text values. pauses: what an
+    operator has paused now; never part of a document."""
 
     name: str
     mode: Mode = Mode.SHADOW
@@ -201,6 +203,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     scale_up: ScaleUp = ScaleUp()
     metrics: Metrics = Metrics.SUMMARY
     version: int = 0
+    pauses: tuple[Pause, ...] = ()
 
 
 def in_mode(policy: Policy, word: str) -> Policy:

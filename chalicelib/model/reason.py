@@ -119,6 +119,7 @@ class ReasonCode(StrEnum):
     DISRUPTION_LIMIT = "MaxDisruption"  # what, limit, until
     DISRUPTION_BRAKE = "DisruptionBrake"  # nodes, of, share
     OUTSIDE_WINDOW = "MaintenanceWindow"  # window, until
+    PAUSED = "Paused"  # what, until, detail; for groups that do not scale up, too
     GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"  # until, detail
     NOT_STARTED = "NotStarted"

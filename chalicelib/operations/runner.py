@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_act, encode
-from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.dispatch.mode_guard import permitted, refusal
 from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, OperationState
@@ -138,8 +138,7 @@ def _task(operation: Operation, rt: Runtime) -> _Task:
     except BadInput as error:
         policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
     if policy is not None:
-        permission = permitted(policy)
-        why_not = "" if permission.act else f"the cluster's mode is {permission.word}"
+        why_not = refusal(policy, operation.spec.kind, operation.spec.group)
         return _Task(operation.spec.cluster, policy, why_not, OperationClients(operation, policy, rt))
     old = _last_readable(operation.spec.cluster, rt)
     return _Task(operation.spec.cluster, old, why_not, OperationClients(operation, old, rt) if old else None)

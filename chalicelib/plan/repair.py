@@ -89,7 +89,7 @@ def wrong_size(facts: NodeGroupState, now: float) -> tuple[float, tuple[int, int
 
 def _of(facts: NodeGroupState, state: ClusterState, doubt: _Doubt) -> Repair | None:
     group = facts.group
-    if group.error or group.scale_down_held or facts.memory.repair_after > state.now:
+    if group.error or group.scale_down_held or facts.removals_paused or facts.memory.repair_after > state.now:
         return None
     open_kinds = {op.spec.kind for op in _open(facts.id, state)}
     for row in _ROWS:

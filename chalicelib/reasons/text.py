@@ -292,6 +292,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         _fixed("maintenance windows forbid removals now"),
         lambda r: _p(r, "window") + (f", until {format_time(_n(r, 'until'))}" if "until" in r.params else ""),
     ),
+    ReasonCode.PAUSED: (
+        lambda r: f"an operator has paused {_p(r, 'what')} (outscaler resume ends it)",
+        lambda r: f"until {format_time(_n(r, 'until'))}: {_p(r, 'detail')}",
+    ),
     ReasonCode.GROUP_GROWING: (_fixed("its node group is being grown just now"), None),
     ReasonCode.REMOVAL_FAILED: (
         _fixed("its removal failed"),

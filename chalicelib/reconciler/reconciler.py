@@ -193,13 +193,14 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
 
     plan, snapshot, before = _decide_and_save(policy, look, lease, tale, rt, until)
     rt.checkpoint("reconcile:saved")
-    act = permitted(policy).act
+    permission = permitted(policy)
+    act = permission.act
     marks: tuple[TaintUpdate, ...] = ()
     if act:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
     tale.plan_saved(plan, snapshot, marks, kube if act else None)
-    if not act:
+    if not act and not permission.paused:
         # Imported here, because a pass that acts needs none of it.
         from chalicelib.reconciler.shadow_pass import compare
 

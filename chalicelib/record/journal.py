@@ -25,6 +25,8 @@ from chalicelib.store.journal import CounterTotals, JournalEntry
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"
+REPEATED = 86400.0
+"""Seconds after which an unchanged decision is written again: entries expire, and the last decision must not."""
 RULES = "rules"
 """Keys of the rules that request nodes: in a decision, and in a scale-up if Operation.data has them."""
 
@@ -113,15 +115,17 @@ def recovered(failure: PassFailure, began: float, now: float) -> JournalEntry:
     )
 
 
-def append_if_new(journal: Journal, plan: Plan, last: str) -> str:
-    """Write the plan's entry unless the last decision was the same. last: its digest, "" where none is known.
+def append_if_new(journal: Journal, plan: Plan, last: str, at: float = 0.0) -> tuple[str, float]:
+    """Write the plan's entry unless the last decision was the same and is not older than REPEATED. last, at: its digest
+    and its instant (epoch seconds), "" and 0.0 where none is known.
 
-    Returns the digest to store for the next pass. No read, at most one write. Raises StoreError.
+    Returns the digest and the instant to store for the next pass. No read, at most one write. Raises StoreError.
     """
     new = decision(plan)
-    if new != last:
-        journal.append(plan.cluster, of_plan(plan))
-    return new
+    if new == last and plan.at - at < REPEATED:
+        return last, at
+    journal.append(plan.cluster, of_plan(plan))
+    return new, plan.at
 
 
 def decision(plan: Plan) -> str:

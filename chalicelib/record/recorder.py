@@ -83,12 +83,12 @@ def record_plan(
     from chalicelib.record import pass_events, pass_facts  # of passes only: executors report the results of operations
 
     trouble: list[str] = []
-    decision = last
+    decision, decided = last, before.decided
     try:
-        decision = journal.append_if_new(recorder.journal, plan, last)
+        decision, decided = journal.append_if_new(recorder.journal, plan, last, before.decided)
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
-    left = _measured(plan, snapshot, recorder, before, seconds)
+    left = msgspec.structs.replace(_measured(plan, snapshot, recorder, before, seconds), decided=decided)
     if recorder.board is None:
         return RecordResult(left, decision, tuple(trouble))
     if recorder.options.write_status_configmap:

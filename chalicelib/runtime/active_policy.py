@@ -93,6 +93,10 @@ def _from_text(text: str, name: str, version: int, deployment: Deployment) -> Po
 
 
 def current(name: str, rt: PolicySource) -> Policy | None:
-    """Return the policy of a cluster in force now, None if there is no such cluster; raises InputErrors, StoreError."""
+    """Return the policy of a cluster in force now, with the pauses in force, None if there is no such cluster; raises
+    InputErrors, StoreError."""
     stored = rt.store.policies.current(name)
-    return in_force(stored, rt.clock(), rt.deployment) if stored else None
+    if stored is None:
+        return None
+    policy, pauses = in_force(stored, rt.clock(), rt.deployment), rt.store.pauses.current(name)
+    return msgspec.structs.replace(policy, pauses=pauses) if pauses else policy

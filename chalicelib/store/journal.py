@@ -79,6 +79,11 @@ class Journal:
         entries = (decode(unpack((row.blob,)), JournalEntry) for row in rows)
         return tuple(entry for entry in entries if entry.at > oldest)
 
+    def at(self, cluster: str, at: float) -> tuple[JournalEntry, ...]:
+        """Return the entries of this instant (epoch seconds), to the microsecond. One read."""
+        rows = (JournalRow.from_raw_data(raw) for raw in self._table.query(cluster, f"{_first_at(at)}#"))
+        return tuple(decode(unpack((row.blob,)), JournalEntry) for row in rows)
+
     # --- the ledger
 
     def ledger(self, cluster: str) -> CounterTotals:

@@ -16,6 +16,7 @@ from chalicelib.store.journal import KEPT, Journal
 from chalicelib.store.leases import Leases
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.operations import Operations
+from chalicelib.store.pauses import Pauses
 from chalicelib.store.policies import Policies
 from chalicelib.store.policy_migration import Moving
 from chalicelib.store.rate_limits import RateLimits
@@ -73,6 +74,7 @@ class Store:
         self.operations = Operations(self.table, staging, clock)
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.policy_table, clock)
+        self.pauses = Pauses(self.policy_table, clock)
         self.moving = Moving(self.table, self.policy_table)
         self.breaker_overrides = BreakerOverrides(self.table)
         self.group_ownership = GroupOwnership(

@@ -41,6 +41,7 @@ The policy table:
     <cluster>             policy#<version>             PolicyRow
     !policies             <cluster>                    PolicyRow: the version in force
     !webhooks             <cluster>                    WebhookRow: the webhook's part of it
+    !pauses               <cluster>                    PauseRow: what an operator has paused
 
 Releases before the policy table kept PolicyRows in the state table under the same keys (policy_migration.py).
 
@@ -60,6 +61,7 @@ PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
 POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
 WEBHOOKS, WEB = "!webhooks", "!web"
+PAUSES = "!pauses"
 SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
@@ -248,6 +250,13 @@ class WebhookRow(RowKey):
 
     version = NumberAttribute()
     secret = UnicodeAttribute(null=True)
+
+
+class PauseRow(RowKey):
+    """The pauses of one cluster, as JSON (pauses.py). version: the fingerprint of text."""
+
+    text = UnicodeAttribute()
+    version = UnicodeAttribute()
 
 
 class ClaimRow(RowKey):

@@ -24,6 +24,7 @@ from chalicelib.plan.scale_down.cooldown import cooldown, group_cooldown, young
 from chalicelib.plan.scale_down.parallelism import Parallelism
 from chalicelib.plan.scale_up.scaling_rules.removal_guard import RuleRemovalGuard
 from chalicelib.plan.state.cluster_state import ClusterState
+from chalicelib.plan.state.pauses import removals_pause
 from chalicelib.plan.state.pools import at_minimum, spares
 from chalicelib.plan.state.readiness import Bucket
 from chalicelib.schedules.maintenance_windows import outside
@@ -108,6 +109,7 @@ def _pause(state: ClusterState, hold: Reason | None) -> Reason | None:
             else Reason.of(ReasonCode.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
         ),
         lambda: hold,
+        lambda: removals_pause(state.policy.pauses),
         lambda: outside(state.policy.maintenance_windows, state.now),
         lambda: cooldown(state.memory, state.options, state.now),
     )
@@ -268,8 +270,7 @@ def _metric_rules(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
 
 
 def _paused(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:
-    del candidate
-    return sieve.pause
+    return sieve.pause or sieve.state.groups[candidate.group].removals_paused
 
 
 def _group_cooldown(sieve: _Sieve, candidate: RemovalCandidate) -> Reason | None:

@@ -145,7 +145,7 @@ def _skip(facts: NodeGroupState, ledger: ResourceLimiter) -> Reason | None:
         (facts.target >= facts.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)),
         (facts.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
     )
-    failed = next((reason for fails, reason in checks if fails), None)
+    failed = facts.growth_paused or next((reason for fails, reason in checks if fails), None)
     if failed is not None:
         return failed
     allowance = ledger.allowance(facts, 0)

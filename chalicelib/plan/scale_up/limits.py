@@ -46,12 +46,13 @@ class Allowance(msgspec.Struct, frozen=True):
 
 def may_grow(facts: NodeGroupState) -> bool:
     """Return whether a group may be changed at all: readable, healthy, not backed off, not scaling up by an earlier
-    plan, and its nodes known. Sizes are not checked."""
+    plan, not paused, and its nodes known. Sizes are not checked."""
     return (
         not facts.group.error
         and facts.healthy
         and not facts.backed_off
         and not facts.growing
+        and facts.growth_paused is None
         and facts.template is not None
     )
 

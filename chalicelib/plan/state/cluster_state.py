@@ -24,6 +24,7 @@ from chalicelib.plan.state.group_membership import Shares, shares, trusted
 from chalicelib.plan.state.health import frozen, health_of, sick_zones, zone_of
 from chalicelib.plan.state.node_identity import contested, some
 from chalicelib.plan.state.node_templates import Template, templates
+from chalicelib.plan.state.pauses import growth_pause, removals_pause
 from chalicelib.plan.state.pods_by_node import Occupancy
 from chalicelib.plan.state.readiness import Bucket, bucket, is_ready
 
@@ -51,6 +52,8 @@ class NodeGroupState(msgspec.Struct, frozen=True):
     # instances that exist but whose Node cannot be determined (plan/state/node_identity.py)
     contested: tuple[str, ...] = ()
     zone: str = ""  # the zone of all its nodes, if there is only one
+    growth_paused: Reason | None = None  # by an operator
+    removals_paused: Reason | None = None
     held: Mapping[str, str] = {}  # instance id or node name -> why the provider currently refuses to remove it
 
     def held_back(self, node: Node) -> str:
@@ -121,7 +124,7 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
             members.setdefault(owners[node.name], []).append(node)
     made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
-    maker = _Facts(memory, options, now, buckets, zones, frozenset(doubtful))
+    maker = _Facts(memory, policy, now, buckets, zones, frozenset(doubtful))
     facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
     return ClusterState(
         snapshot=snapshot,
@@ -214,13 +217,13 @@ class _Facts:
     def __init__(
         self,
         memory: Memory,
-        options: Options,
+        policy: Policy,
         now: float,
         buckets: Mapping[str, Bucket],
         zones: Mapping[str, str],
         doubtful: frozenset[str],
     ) -> None:
-        self.memory, self.options, self.now = memory, options, now
+        self.memory, self.options, self.pauses, self.now = memory, policy.options, policy.pauses, now
         self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
 
     def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> NodeGroupState:
@@ -266,6 +269,8 @@ class _Facts:
             healthy=unhealthy is None,
             frozen=unhealthy,
             zone=zone,
+            growth_paused=growth_pause(self.pauses, group.id),
+            removals_paused=removals_pause(self.pauses, group.id),
             held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
         )
 
