@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import time
 from typing import TYPE_CHECKING
 
 from chalicelib.cli import apply_gate
+from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.store_access import add_table_argument, open_store, table_name
@@ -39,21 +39,36 @@ def run(args: argparse.Namespace) -> int:
     policy, warnings = load_document(text, place_of(args.file), Purpose.STORED)
     for warning in warnings:
         warn(warning)
-    from chalicelib.store import JournalEntry
-    from chalicelib.store.errors import PolicyChanged, StoreError
-
     store = open_store(args)
     current = store.policies.current(policy.name)
     before = current.version if current else None
     if current is not None and current.digest == digest(text):
         if not args.dry_run:
             _compile_again(store, current, policy, text)
-        _switch_on(args, policy)
+            _switch_on(args, policy)
         return _say(args, policy.name, "unchanged", current.version)
     if args.dry_run:
         diff = _difference(current.text if current else "", text, policy.name, before)
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
+    version = _store(args, store, policy, text, current)
+    return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> int:
+    """Store a changed text of a policy as its next version and return the number, without output. args: of a command
+    with the arguments of apply_gate. Raises BadInput as `run` does."""
+    policy, _ = load_document(text, place, Purpose.STORED)
+    current = store.policies.current(policy.name)
+    if current is not None and current.digest == digest(text):
+        return current.version
+    return _store(args, store, policy, text, current)
+
+
+def _store(args: argparse.Namespace, store: Store, policy: Policy, text: str, current: StoredPolicy | None) -> int:
+    from chalicelib.store.errors import PolicyChanged
+
     accepted = apply_gate.check(args, policy, _readable(current))
+    before = current.version if current else None
     try:
         version = store.policies.put(
             policy.name, text, digest(text), before, webhook=policy.webhook.secret, compiled=compiled(policy, text)
@@ -64,15 +79,12 @@ def run(args: argparse.Namespace) -> int:
             f"another version was stored in the meantime ({error})",
             "review it with outscaler get policy, then apply again",
         ) from None
-    try:
-        facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
-        if accepted.reason:
-            facts |= {"accepted": ", ".join(accepted.findings), "reason": accepted.reason}
-        store.journal.append(policy.name, JournalEntry(at=time.time(), kind="policy", facts=facts))
-    except StoreError as error:
-        warn(f"{policy.name}: version {version} is in force, but the journal could not be written: {error}")
+    facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
+    if accepted.reason:
+        facts |= {"accepted": ", ".join(accepted.findings), "reason": accepted.reason}
+    note(store, policy.name, "policy", facts)
     _switch_on(args, policy)
-    return _say(args, policy.name, "changed" if current else "created", version)
+    return version
 
 
 def _readable(current: StoredPolicy | None) -> Policy | None:
@@ -104,8 +116,6 @@ def _compile_again(store: Store, current: StoredPolicy, policy: Policy, text: st
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
     """Enable the functions of the policy's providers, where the deployment disables unused ones."""
-    if args.dry_run:
-        return
     from chalicelib.dispatch.event_sources import switch_on
 
     for problem in switch_on(table_name(args), policy.providers):

@@ -44,7 +44,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
         )
     group = next((each for each in snapshot.groups if owned_by(each, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
-    says, data = _fate(scene, node)
+    says, data = fate(scene, node.name)
     if expected:
         says = (*says, f"{len(expected)} pending pods are expected on it.")
     to: dict[str, str] = data.get("destinations", {})
@@ -69,9 +69,9 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
     )
 
 
-def _fate(scene: ExplainContext, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
+def fate(scene: ExplainContext, name: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Say whether the node is removed, could be removed, or stays."""
-    plan, name = scene.plan, node.name
+    plan = scene.plan
     removal = next((each for each in plan.removals if each.node == name), None)
     if removal is not None:
         evicting = len(removal.evict)

@@ -15,7 +15,7 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.reasons.text import sentence, text
 
 
-class _Part(msgspec.Struct, frozen=True):
+class PodPart(msgspec.Struct, frozen=True):
     """One part of an explanation."""
 
     says: str
@@ -40,9 +40,11 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
             )
     pod = namespaced(name, known, "explain pod", "pod")
     cls = snapshot.cls(pod)
-    parts = [part for part in (_runs(scene, pod, cls), _becomes(scene, pod)) if part is not None]
+    parts = [
+        part for part in (_runs(scene, pod, cls), pending(scene, pod.key, bound=bool(pod.node))) if part is not None
+    ]
     if not parts:
-        parts = [_Part(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
+        parts = [PodPart(f"Pod {pod.key} is not mentioned in the plan.", {"verdict": "unknown"})]
     data: dict[str, Any] = {}
     for part in reversed(parts):  # the part about a running pod comes first and takes precedence
         data.update(part.data)
@@ -63,7 +65,7 @@ def answer(scene: ExplainContext, name: str) -> Explanation:
 # -- a bound pod -------------------------------------------------------------------------------------------------------
 
 
-def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> _Part | None:
+def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> PodPart | None:
     """Say where the pod runs and what happens to its node."""
     if not pod.node:
         return None
@@ -73,7 +75,7 @@ def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> _Part | None:
     removal = next((each for each in plan.removals if each.node == node), None)
     if removal is not None:
         goes, to = _goes(removal, pod, cls)
-        return _Part(
+        return PodPart(
             f"{says}. The node would be removed now ({removal.kind}): {goes}.",
             {**data, "nodeVerdict": "removed", **({"destination": to} if to else {})},
         )
@@ -81,12 +83,12 @@ def _runs(scene: ExplainContext, pod: Pod, cls: PodClass) -> _Part | None:
     unneeded = node in plan.unneeded
     data["nodeVerdict"] = "unneeded" if unneeded else "stays"
     if stays is None:
-        return _Part(f"{says}.", data)
+        return PodPart(f"{says}.", data)
     data["nodeReason"] = coded(stays.reason) | ({"pod": stays.pod} if stays.pod else {})
     if unneeded:
-        return _Part(f"{says}. The node is unneeded and stays for now: {sentence(stays.reason)}.", data)
+        return PodPart(f"{says}. The node is unneeded and stays for now: {sentence(stays.reason)}.", data)
     why = "because of this pod: " if stays.pod == pod.key else ""
-    return _Part(f"{says}. The node stays: {why}{sentence(stays.reason)}.", data)
+    return PodPart(f"{says}. The node stays: {why}{sentence(stays.reason)}.", data)
 
 
 def _goes(removal: Removal, pod: Pod, cls: PodClass) -> tuple[str, str]:
@@ -99,33 +101,34 @@ def _goes(removal: Removal, pod: Pod, cls: PodClass) -> tuple[str, str]:
 # -- a pending pod -----------------------------------------------------------------------------------------------------
 
 
-def _becomes(scene: ExplainContext, pod: Pod) -> _Part | None:
-    """Return what the scale-up part of the plan says about the pod, from the first of these sources that knows it."""
+def pending(scene: ExplainContext, key: str, *, bound: bool) -> PodPart | None:
+    """Return what the scale-up part of the plan says about the pod `namespace/name`, from the first of these sources
+    that knows it. bound: whether it runs on a node."""
     plan = scene.plan
-    subject = f"Pod {pod.key}" if not pod.node else "It will want another node, and"
-    ignored = next((each for each in plan.ignored if pod.key in each.pods), None)
+    subject = f"Pod {key}" if not bound else "It will want another node, and"
+    ignored = next((each for each in plan.ignored if key in each.pods), None)
     if ignored is not None:
-        return _Part(
+        return PodPart(
             f"{subject} is not looked at: {sentence(ignored.reason)}.",
             {"verdict": "notLookedAt", "reason": coded(ignored.reason)},
         )
-    left = next((each for each in plan.unschedulable if pod.key in each.pods), None)
+    left = next((each for each in plan.unschedulable if key in each.pods), None)
     if left is not None:
         return _nowhere(plan, left, subject)
-    return _promised(scene, pod, subject)
+    return _promised(scene, key, subject)
 
 
-def _promised(scene: ExplainContext, pod: Pod, subject: str) -> _Part | None:
+def _promised(scene: ExplainContext, key: str, subject: str) -> PodPart | None:
     plan = scene.plan
-    promise = by_pod(plan).get(pod.key)
-    grown = next((each for each in plan.scale_ups if pod.key in each.pods), None)
+    promise = by_pod(plan).get(key)
+    grown = next((each for each in plan.scale_ups if key in each.pods), None)
     contest = competing(promise.one_place_among) if promise is not None else ""
     sure = sureness(promise) if promise is not None else {}
     if grown is not None:
         number = promise.number if promise is not None else 0
         which = f"new node {number}" if number else "a new node"
         growth = {"group": grown.group, "from": grown.from_size, "to": grown.to_size, "max": grown.max}
-        return _Part(
+        return PodPart(
             f"{subject} is expected on {which} of group {grown.group}, which grows "
             f"{grown.from_size} -> {grown.to_size} (max {grown.max}).{contest}",
             {
@@ -137,12 +140,12 @@ def _promised(scene: ExplainContext, pod: Pod, subject: str) -> _Part | None:
             },
             (_could_have_been(plan, grown.group),),
         )
-    if pod.key in plan.fits_existing:
+    if key in plan.fits_existing:
         node = promise.node if promise is not None else ""
         there = any(each.name == node for each in scene.case.snapshot.nodes)
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not there else ""
-        return _Part(
+        return PodPart(
             f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}",
             {**sure, "verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not there} if node else {})},
         )
@@ -166,7 +169,7 @@ def _could_have_been(plan: Plan, chosen: str) -> Table:
     return Table(("group", "best option, or why not"), rows, title="Other groups")
 
 
-def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:
+def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> PodPart:
     by_reason: dict[str, list[str]] = {}
     for group, reasons in left.reasons.items():
         by_reason.setdefault(sentences(reasons), []).append(group)
@@ -174,7 +177,7 @@ def _nowhere(plan: Plan, left: UnschedulablePods, subject: str) -> _Part:
     others = f", like {alike} other{'' if alike == 1 else 's'} of its class" if alike else ""
     skipped = {each.group: coded(each.skipped) for each in plan.groups if each.skipped is not None}
     why = "" if left.reasons else ": there are no node groups"
-    return _Part(
+    return PodPart(
         f"{subject} gets no node{others}{why}.",
         {
             "verdict": "unschedulable",

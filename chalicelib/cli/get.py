@@ -1,5 +1,5 @@
-"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | brake NAME]`: shows the stored
-state.
+"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | nodes NAME | pods NAME | brake
+NAME]`: shows the stored state.
 
 Nothing is computed here; `outscaler plan` says what would happen next.
 """
@@ -12,8 +12,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.cli import get_decision
 from chalicelib.cli.breaker_view import brake_data, brake_line
 from chalicelib.cli.output import emit, warn
+from chalicelib.cli.pause import pause_line, pauses_data
 from chalicelib.cli.store_access import add_table_argument, not_moved, open_store, stored_policy
 from chalicelib.cli.tables import Table
 from chalicelib.dispatch.mode_guard import permitted
@@ -39,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(_THINGS),
         default="clusters",
         help="clusters (default), "
-        "claims on node groups, or the policy, open operations, remembered groups or the circuit breaker of one "
-        "cluster",
+        "claims on node groups, or the policy, open operations, remembered groups, nodes and waiting pods of the last "
+        "decision, or the circuit breaker of one cluster",
     )
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters and claims")
     add_table_argument(parser)
@@ -77,7 +79,7 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     if left := not_moved(store):
         warn(left)
     now = time.time()
-    passes = [store.scan_states.due(each.name) for each in policies]
+    passes, pauses = [store.scan_states.due(each.name) for each in policies], store.pauses.all_current()
     data = [
         {
             "name": each.name,
@@ -86,6 +88,7 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
             "digest": each.digest,
             **results(pace),
             "health": _health(each, pace, now),
+            "pauses": pauses_data(pauses.get(each.name, ())),
         }
         for each, pace in zip(policies, passes, strict=True)
     ]
@@ -104,12 +107,13 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
         args.output,
         data,
         lambda: [
+            *(f"{each.name}: {pause_line(one)}" for each in policies for one in pauses.get(each.name, ())),
             Table(
                 ("cluster", "version", "stored", "digest", "last pass", "health"),
                 rows,
                 right=frozenset({1}),
                 empty="no cluster has a policy yet",
-            )
+            ),
         ],
     )
 
@@ -304,6 +308,8 @@ _THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
     "policy": _policy,
     "operations": _operations,
     "groups": _groups,
+    "nodes": get_decision.nodes,
+    "pods": get_decision.pods,
     "brake": _brake,
     "claims": _claims,
 }

@@ -49,14 +49,18 @@ class PlannedCase(msgspec.Struct, frozen=True):
     timings: dict[str, float]
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False) -> None:
+def add_arguments(parser: argparse.ArgumentParser, *, folder: bool = False, stored: bool = False) -> None:
     """Add the input arguments and the what-if arguments. folder: whether a positional `folder` may replace
-    --snapshot."""
+    --snapshot. stored: whether --cluster may name a cluster of the table instead."""
     source = parser.add_mutually_exclusive_group(required=True)
     if folder:
         source.add_argument("folder", metavar="DIR", nargs="?", type=Path, help="the same as --snapshot DIR")
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+    if stored:
+        source.add_argument(
+            "--cluster", metavar="NAME", help="the last decision about this cluster, from the deployment's table"
+        )
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument(
         "--management-kubeconfig",

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.cli.breaker_view import brake_data
-from chalicelib.cli.output import emit, warn
+from chalicelib.cli.operator_journal import Facts, note
+from chalicelib.cli.output import emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration, parse_duration
@@ -52,9 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Store the override and return 0; it applies from the next pass on."""
-    from chalicelib.store import JournalEntry
-    from chalicelib.store.errors import StoreError
-
     store = open_store(args)
     if args.claim:
         return _give_back(store, args)
@@ -63,11 +61,7 @@ def run(args: argparse.Namespace) -> int:
     until = now + args.lasts
     store.breaker_overrides.release(args.name, until)
     was_on = brake_data(memory, now)["on"]
-    try:
-        facts: dict[str, str | int | float | bool] = {"until": format_time(until), "was_on": was_on}
-        store.journal.append(args.name, JournalEntry(at=now, kind="release", facts=facts))
-    except StoreError as error:
-        warn(f"{args.name}: the circuit breaker is released, but the journal could not be written: {error}")
+    note(store, args.name, "release", {"until": format_time(until), "was_on": was_on})
     data = {
         "name": args.name,
         "wasOn": was_on,
@@ -89,8 +83,6 @@ def run(args: argparse.Namespace) -> int:
 def _give_back(store: Store, args: argparse.Namespace) -> int:
     """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
     it."""
-    from chalicelib.store import JournalEntry
-
     place = f"--claim {args.claim}"
     every = store.group_ownership.all()
     found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
@@ -108,14 +100,8 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
     claim = found[0]
     if why_not := store.group_ownership.give_back(args.name, (claim.provider, claim.key)):
         raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
-    store.journal.append(
-        args.name,
-        JournalEntry(
-            at=time.time(),
-            kind="claim-released",
-            facts={"claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)},
-        ),
-    )
+    facts: Facts = {"claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
+    note(store, args.name, "claim-released", facts)
     data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
     emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
     return 0

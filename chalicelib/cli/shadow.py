@@ -11,7 +11,8 @@ import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from chalicelib.cli.output import emit, warn
+from chalicelib.cli.operator_journal import note
+from chalicelib.cli.output import emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_duration
@@ -82,8 +83,6 @@ def _named(words: list[str]) -> tuple[str, str]:
 
 def _accept(args: argparse.Namespace, name: str, what: str) -> int:
     from chalicelib.shadow.records import ShadowVerdict
-    from chalicelib.store import JournalEntry
-    from chalicelib.store.errors import StoreError
 
     store = open_store(args)
     stored_policy(store, name)
@@ -102,10 +101,7 @@ def _accept(args: argparse.Namespace, name: str, what: str) -> int:
     if len(rows.accepted(name)) >= MOST_ACCEPTED:
         raise BadInput(name, f"has {MOST_ACCEPTED} accepted results", "find their common cause instead")
     rows.accept(name, what, now)
-    try:
-        store.journal.append(name, JournalEntry(at=now, kind=ACCEPT, facts={"accepted": what}))
-    except StoreError as error:
-        warn(f"{name}: {what} is accepted, but the journal could not be written: {error}")
+    note(store, name, ACCEPT, {"accepted": what}, at=now)
     data = {"name": name, "accepted": what, "at": format_time(now)}
     emit(args.output, data, lambda: [f"{name}: {what} is accepted; outscaler shadow {name} shows what is left"])
     return 0

@@ -13,6 +13,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import state_table
 
 if TYPE_CHECKING:
+    from chalicelib.cli.login_profile import Login
     from chalicelib.store import Store, StoredPolicy
 
 
@@ -42,7 +43,11 @@ def open_store(args: argparse.Namespace) -> Store:
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
+    login = _kept(args)
     policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
+    if login is not None:
+        policy_table = args.policy_table or login.policy_table
+        _use_region(login.region)
     store = Store(table, clock=time.time, policy_table=policy_table)
     try:
         store.schema.check()
@@ -55,14 +60,31 @@ def open_store(args: argparse.Namespace) -> Store:
 
 def table_name(args: argparse.Namespace) -> str:
     """Return the state table's name; raises BadInput if it is not configured."""
-    table = str(args.table) or state_table(os.environ)
+    login = _kept(args)
+    table = str(args.table) or state_table(os.environ) or (login.table if login is not None else "")
     if not table:
         raise BadInput(
             "--table",
             "is not given, and OUTSCALER_TABLE is not set",
-            "name the deployment's DynamoDB table, or set OUTSCALER_PREFIX as make deploy prints it",
+            "name the deployment's DynamoDB table, set OUTSCALER_PREFIX as make deploy prints it, "
+            "or run outscaler login STACK once",
         )
     return table
+
+
+def _kept(args: argparse.Namespace) -> Login | None:
+    """Return the deployment of `outscaler login`; None where the arguments or the environment name a table."""
+    if args.table or state_table(os.environ):
+        return None
+    from chalicelib.cli.login_profile import load_login
+
+    return load_login()
+
+
+def _use_region(region: str) -> None:
+    """Use the deployment's region where the environment names none."""
+    if region and not any(os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION")):
+        os.environ["AWS_DEFAULT_REGION"] = region
 
 
 def not_moved(store: Store) -> str:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
+from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store
@@ -238,13 +239,8 @@ def _release_claims(store: Store, name: str) -> tuple[str, ...]:
 
 
 def _write_down(store: Store, name: str, now: float, removed: tuple[Leftover, ...]) -> None:
-    from chalicelib.store import JournalEntry
-    from chalicelib.store.errors import StoreError
-
-    try:
-        store.journal.append(name, JournalEntry(at=now, kind="uninstalled", facts={"objects": len(removed)}))
-    except StoreError as error:
-        warn(f"{name}: the journal could not be written: {error}")
+    store.pauses.change(name, lambda _: ())
+    note(store, name, "uninstalled", {"objects": len(removed)}, at=now)
 
 
 def _print(args: argparse.Namespace, result: Uninstalled, policy: Policy | None) -> int:

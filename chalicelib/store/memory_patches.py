@@ -43,6 +43,8 @@ class Patches:
         for _ in range(TRIES):
             about_group = self._group(cluster, group, group_patch) if group_patch else []
             patches = about_group + self._head(cluster, memory_patch, count=bool(about_group))
+            if not writes and not patches:
+                return
             try:
                 self._send([*writes, *patches])
             except TransactionCancelled as cancelled:

@@ -147,6 +147,20 @@ class Operations:
             return False
         return True
 
+    def hasten(self, cluster: str, operation: str) -> Operation:
+        """Make the next step of a waiting operation due now; attempts and data stay. Raises OperationClaimed where a
+        step runs, OperationFinished where it is over or not known."""
+        now = self._clock()
+        it_waits = OperationRow.state.is_in(OperationState.PLANNED.value, OperationState.WAITING.value)
+        soon = self._table.update(cluster, OPEN + operation, [OperationRow.due_at.set(now)], it_waits)
+        try:
+            return to_operation(self._table.write(soon))
+        except ConditionFailed as refused:
+            found = to_operation(refused.old) if refused.old else self.get(cluster, operation)
+            if found is None:
+                raise OperationFinished("unknown") from None
+            raise _in_the_way(found) from None
+
     # --- refusals
 
     def _claim_elsewhere(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:

@@ -27,6 +27,7 @@ from chalicelib.store.table_client import Table
 from chalicelib.store.tables import policy_table_of
 
 if TYPE_CHECKING:
+    from chalicelib.store.retries import Retries
     from chalicelib.store.shadow_rows import ShadowRows
 
 
@@ -80,12 +81,20 @@ class Store:
         self.group_ownership = GroupOwnership(
             self.table, clock, staging, lambda name: self.policies.current(name) is not None
         )
+        self._staging = staging
         self.scan_states = ScanStates(self.table, clock)
         self.schema = Schemas(self.table, clock, __version__)
         self.debounce = Debounce(self.table, clock)
         self.rate_limits = RateLimits(self.table, clock)
         self.cache = SharedCache(self.table, clock)
         self._clock = clock
+
+    def retries(self) -> Retries:
+        """Return the access to waits that an operator ends. Its module is imported here, because only a command needs
+        it."""
+        from chalicelib.store.retries import Retries
+
+        return Retries(self.table, self._staging, self._clock)
 
     def shadow(self) -> ShadowRows:
         """Return the access to comparisons with another autoscaler. Its module is imported here, because only clusters

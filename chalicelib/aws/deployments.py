@@ -1,0 +1,80 @@
+"""Finds the tables of a deployment by the name of its stack, for `outscaler login`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.aws import session
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import prefix_for, state_table_of
+
+
+class FoundDeployment(msgspec.Struct, frozen=True):
+    """The tables of a deployment. policy_table: "" where its name follows from the other one."""
+
+    table: str
+    policy_table: str
+    region: str
+
+
+def find_deployment(stack: str, region: str) -> FoundDeployment:
+    """Find the tables of a stage of `make deploy`, otherwise of a CloudFormation stack of this name. region: "" for the
+    environment's. Raises BadInput where neither exists or AWS refuses."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    config: dict[str, Any] = {
+        "connect_timeout": 3,
+        "read_timeout": 10,
+        "retries": {"mode": "standard", "total_max_attempts": 3},
+    }
+    try:
+        tables = session.client("dynamodb", region=region or None, **config)
+        here = str(tables.meta.region_name)
+        table = _stage_table(stack)
+        if table and _exists(tables, table):
+            return FoundDeployment(table=table, policy_table="", region=here)
+        outputs = _outputs(session.client("cloudformation", region=region or None, **config), stack)
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "ClientError")
+        raise BadInput(stack, f"AWS refuses the request ({code})", "use credentials that may read the table") from None
+    except BotoCoreError as error:
+        raise BadInput(stack, f"AWS cannot be asked ({error})", "set AWS_PROFILE and AWS_REGION, or --region") from None
+    if "TableName" not in outputs:
+        wanted = f"no table {table}, and " if table else ""
+        raise BadInput(
+            stack, f"{wanted}no stack of this name with an output TableName in {here}", "check the name and --region"
+        )
+    return FoundDeployment(table=outputs["TableName"], policy_table=outputs.get("PolicyTableName", ""), region=here)
+
+
+def _stage_table(stack: str) -> str:
+    try:
+        return state_table_of(prefix_for(stack.removeprefix("outscaler-")))
+    except BadInput:
+        return ""
+
+
+def _exists(client: Any, table: str) -> bool:
+    from botocore.exceptions import ClientError
+
+    try:
+        client.describe_table(TableName=table)
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") == "ResourceNotFoundException":
+            return False
+        raise
+    return True
+
+
+def _outputs(client: Any, stack: str) -> dict[str, str]:
+    from botocore.exceptions import ClientError
+
+    try:
+        stacks = client.describe_stacks(StackName=stack)["Stacks"]
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") == "ValidationError":  # CloudFormation's word for "not found"
+            return {}
+        raise
+    return {each["OutputKey"]: each["OutputValue"] for each in stacks[0].get("Outputs", ())}
