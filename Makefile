@@ -15,7 +15,7 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs run test test-fast test-slow test-strict lint types contracts unused unit package release bench clean lock
+.PHONY: help docs screenshots run test test-fast test-slow test-strict lint types contracts unused unit package release bench clean lock
 .PHONY: deploy prepare finish check undeploy
 
 help:
@@ -71,6 +71,9 @@ docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.aws.cost > docs/cost.md
 	$(BIN)/python -m infra.tools.terminal_cast > docs/images/plan.svg
 	$(BIN)/python -m tests.functional.newcomer_hour > docs/newcomer.md
+
+screenshots: $(STAMP) ## the pictures of docs/page.md, by headless Chromium
+	$(BIN)/python -m infra.tools.screenshots
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
 	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)

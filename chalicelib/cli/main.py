@@ -62,6 +62,7 @@ COMMANDS = (
     Command("retry", "chalicelib.cli.retry", "end a back-off or a wait now, after its cause is removed"),
     Command("release", "chalicelib.cli.release", "resume removals after a review of a tripped disruption limit"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
+    Command("ui", "chalicelib.cli.ui", "the status page of all clusters, on this machine's loopback address"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
     Command("completion", "chalicelib.cli.completion", "a script for the shell that completes commands and arguments"),
     Command("shadow", "chalicelib.cli.shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),

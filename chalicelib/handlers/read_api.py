@@ -16,12 +16,12 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
-from chalicelib.handlers.redaction import without_secrets
 from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.timestamps import parse_time
 from chalicelib.record.cluster_health import health, results
+from chalicelib.record.redaction import without_secrets
 from chalicelib.runtime.active_policy import in_force
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.policy_migration import not_used

@@ -114,6 +114,7 @@ class PassRecorder:
             options=self._policy.options,
             emit=self._rt.emit,
             metrics=self._policy.metrics,
+            ring=self._rt.store.gauge_rings,
         )
 
     def _timed(self) -> dict[str, float]:

@@ -15,6 +15,7 @@ import msgspec
 
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.errors import published_name
+from chalicelib.model.gauge_ring import EVERY
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate
@@ -43,10 +44,18 @@ class WritableRecord(events.EventApi, status_configmap.ConfigMapApi, Protocol):
     """The cluster's API for writing events and the ConfigMap."""
 
 
+class GaugeRing(Protocol):
+    """The method of the store's rings that is used here."""
+
+    def add(self, cluster: str, at: float, nodes: int, pending: int) -> None:
+        """Store a point."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """Destinations of a report. board None: nothing is written to the cluster (a cluster in shadow mode is never
-    written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch."""
+    written to). clock: epoch seconds. emit: writes one line of metrics. metrics: what is written for CloudWatch. ring:
+    the points of the page's charts, None to store none."""
 
     journal: journal.Journal
     board: WritableRecord | None
@@ -54,6 +63,7 @@ class Recorder:
     options: Options
     emit: Callable[[str], None] = metrics.to_stdout
     metrics: Metrics = Metrics.SUMMARY
+    ring: GaugeRing | None = None
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -89,6 +99,7 @@ def record_plan(
     except StoreError as error:
         trouble.append(f"journal: {published_name(error)}: {error}")
     left = msgspec.structs.replace(_measured(plan, snapshot, recorder, before, seconds), decided=decided)
+    left = _with_point(plan, recorder, left, trouble)
     if recorder.board is None:
         return RecordResult(left, decision, tuple(trouble))
     if recorder.options.write_status_configmap:
@@ -140,6 +151,18 @@ def record_outcome(
 
 
 # -- metrics
+
+
+def _with_point(plan: Plan, recorder: Recorder, left: CarryOver, trouble: list[str]) -> CarryOver:
+    """Store a point of the charts every five minutes; `left` has the instant of the last one."""
+    if recorder.ring is None or plan.at // EVERY == left.ring_at // EVERY:
+        return left
+    pending = sum(len(each.pods) for each in plan.unschedulable) + sum(len(each.pods) for each in plan.scale_ups)
+    try:
+        recorder.ring.add(plan.cluster, plan.at, plan.health.registered, pending)
+    except StoreError as error:
+        trouble.append(f"chart: {published_name(error)}: {error}")
+    return msgspec.structs.replace(left, ring_at=plan.at)
 
 
 def _measured(

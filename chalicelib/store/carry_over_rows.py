@@ -12,8 +12,6 @@ the counts of one pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import LEFT, LeftRow
 
@@ -62,12 +60,6 @@ def read(table: Table, cluster: str) -> bytes:
     """Return the row's content, b"" where there is none."""
     row = table.get(LeftRow, cluster, LEFT)
     return (row.left or b"") if row is not None else b""
-
-
-def read_many(table: Table, clusters: Sequence[str]) -> dict[str, bytes]:
-    """Return the content for several clusters, in one read for a hundred of them; those without a row are omitted."""
-    rows = table.get_many([(cluster, LEFT) for cluster in clusters]) if clusters else {}
-    return {cluster: LeftRow.from_raw_data(raw).left or b"" for (cluster, _), raw in rows.items()}
 
 
 def write(table: Table, cluster: str, left: bytes, token: int) -> None:

@@ -63,6 +63,18 @@ class MemoryStore:
                 raise _unreadable(cluster, error) from error
         raise StoreError(f"{cluster}: memory changes faster than it can be read")
 
+    def glance(self, cluster: str) -> Memory:
+        """Return the memory in one request, for pages. While a large save is being applied, parts of it may be missing.
+        Raises StoreError."""
+        for _ in range(TRIES):
+            try:
+                return to_memory(self._table.query(cluster, MEMORY))[0]
+            except IncompleteRows:
+                continue
+            except (ValueError, zlib.error) as error:
+                raise _unreadable(cluster, error) from error
+        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+
     def save(self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease) -> None:
         """Write the difference and make the new operations visible.
 

@@ -13,8 +13,9 @@ import msgspec
 from chalicelib.model.pause import MOST, Pause, in_force
 from chalicelib.store.codec import encode, fingerprint
 from chalicelib.store.errors import StaleWrite, StoreError
+from chalicelib.store.policies import StoredPolicy, stored
 from chalicelib.store.table_client import ConditionFailed, Raw, Table
-from chalicelib.store.tables import PAUSES, PauseRow
+from chalicelib.store.tables import PAUSES, POLICIES, PauseRow
 
 TIDY_AFTER = 86400  # seconds after the last end that the row may be deleted by DynamoDB
 _TRIES = 5
@@ -33,6 +34,13 @@ class Pauses:
         cannot be read: to act in spite of a pause would be worse than not to act."""
         row = self._table.get(PauseRow, PAUSES, cluster)
         return in_force(_pauses(cluster, row), self._clock()) if row is not None else ()
+
+    def with_policy(self, cluster: str) -> tuple[StoredPolicy | None, tuple[Pause, ...]]:
+        """Return the version in force and the pauses in force; one read."""
+        rows = self._table.get_many([(POLICIES, cluster), (PAUSES, cluster)])
+        policy, pauses = rows.get((POLICIES, cluster)), rows.get((PAUSES, cluster))
+        found = _pauses(cluster, PauseRow.from_raw_data(pauses)) if pauses is not None else ()
+        return (stored(policy) if policy is not None else None), in_force(found, self._clock())
 
     def all_current(self) -> dict[str, tuple[Pause, ...]]:
         """Return the pauses in force of every cluster that has some; one query, eventually consistent, for display."""

@@ -14,15 +14,16 @@ an idle pass nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from chalicelib.model.gauge_ring import GaugePoint, unpacked
 from chalicelib.model.pass_footprint import PassMemory
 from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
 from chalicelib.store.failure_streak import PassFailure
-from chalicelib.store.table_client import ConditionFailed, Table
-from chalicelib.store.tables import LEASE, LeaseRow
+from chalicelib.store.table_client import ConditionFailed, Raw, Table
+from chalicelib.store.tables import GAUGES, LEASE, LEFT, GaugesRow, LeaseRow, LeftRow
 
 
 class ScanState(msgspec.Struct, frozen=True):
@@ -40,10 +41,12 @@ class ScanState(msgspec.Struct, frozen=True):
 
 class Passed(msgspec.Struct, frozen=True):
     """The last pass for display: its instant (epoch seconds, 0.0: none yet) and the bytes of record/carry_over.py,
-    empty where it has none."""
+    empty where it has none. state: all of the scan state. points: of the charts, where they were requested."""
 
     last_pass: float = 0.0
     left: bytes = b""
+    state: ScanState = ScanState()
+    points: tuple[GaugePoint, ...] = ()
 
 
 class ScanStates:
@@ -55,30 +58,18 @@ class ScanStates:
     def due(self, cluster: str) -> ScanState:
         """Return a cluster's state for `ScanState.is_due`."""
         row = self._table.get(LeaseRow, cluster, LEASE)
-        if row is None:
-            return ScanState()
-        return ScanState(
-            row.last_pass or 0.0,
-            row.queued_until or 0.0,
-            row.until or 0.0,
-            row.last_success or 0.0,
-            failure_streak.read(row),
-            pass_footprint.read(row),
-        )
+        return _state(row) if row is not None else ScanState()
 
     def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
-        """Return the last pass of each of these clusters; two reads for a hundred of them at most. Those without a pass
-        are omitted."""
-        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
-        rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
-        inside = {cluster: row.left or b"" for cluster, row in rows.items()}
-        apart = carry_over_rows.read_many(
-            self._table, [one for one, left in inside.items() if carry_over_rows.needs_both(left)]
-        )
-        return {
-            cluster: Passed(row.last_pass or 0.0, carry_over_rows.whole(inside[cluster], apart.get(cluster, b"")))
-            for cluster, row in rows.items()
-        }
+        """Return the last pass of each of these clusters; one read for fifty of them. Those without a pass are
+        omitted."""
+        raws = self._table.get_many([(cluster, item) for cluster in clusters for item in (LEASE, LEFT)])
+        return {cluster: _passed(raws, cluster) for cluster in clusters if (cluster, LEASE) in raws}
+
+    def shown(self, cluster: str) -> Passed:
+        """Return the last pass of one cluster with the points of its charts, in one read."""
+        raws = self._table.get_many([(cluster, LEASE), (cluster, LEFT), (cluster, GAUGES)])
+        return _passed(raws, cluster) if (cluster, LEASE) in raws else Passed()
 
     def mark_queued(self, cluster: str, until: float) -> bool:
         """Announce a message. True: send it. False: one is under way already, until its own marker expires."""
@@ -105,3 +96,26 @@ class ScanStates:
     def passed(self, cluster: str, at: float) -> None:
         """Record a pass that was made without releasing a lease; `leases.release` records it itself."""
         self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))
+
+
+def _state(row: LeaseRow) -> ScanState:
+    return ScanState(
+        row.last_pass or 0.0,
+        row.queued_until or 0.0,
+        row.until or 0.0,
+        row.last_success or 0.0,
+        failure_streak.read(row),
+        pass_footprint.read(row),
+    )
+
+
+def _passed(raws: Mapping[tuple[str, str], Raw], cluster: str) -> Passed:
+    row, left = LeaseRow.from_raw_data(raws[cluster, LEASE]), raws.get((cluster, LEFT))
+    apart = LeftRow.from_raw_data(left).left or b"" if left is not None else b""
+    points = raws.get((cluster, GAUGES))
+    return Passed(
+        row.last_pass or 0.0,
+        carry_over_rows.whole(row.left or b"", apart),
+        _state(row),
+        unpacked(GaugesRow.from_raw_data(points).blob) if points is not None else (),
+    )

@@ -11,6 +11,7 @@ from chalicelib import __version__
 from chalicelib.store.breaker_override import BreakerOverrides
 from chalicelib.store.cache import SharedCache
 from chalicelib.store.debounce import Debounce
+from chalicelib.store.gauge_rings import GaugeRings
 from chalicelib.store.group_ownership import GroupOwnership
 from chalicelib.store.journal import KEPT, Journal
 from chalicelib.store.leases import Leases
@@ -81,6 +82,7 @@ class Store:
         self.group_ownership = GroupOwnership(
             self.table, clock, staging, lambda name: self.policies.current(name) is not None
         )
+        self.gauge_rings = GaugeRings(self.table)
         self._staging = staging
         self.scan_states = ScanStates(self.table, clock)
         self.schema = Schemas(self.table, clock, __version__)

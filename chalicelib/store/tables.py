@@ -28,6 +28,7 @@ The state table:
                           journal#<instant>#<digest>   JournalRow
                           shadow#comparison            ShadowRow: the comparison with another autoscaler, compressed
                           shadow#accepted              RowKey: results that an operator accepted, one attribute each
+                          gauges                       GaugesRow: nodes and waiting pods of the last 24 hours
                           seen#<kind>#<digest>         SeenRow: an event that counts once
     !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
                                                        function behind the HTTP API may write
@@ -75,6 +76,7 @@ RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
 LEDGER, LEFT = "ledger", "left"
+GAUGES = "gauges"
 SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
 
 
@@ -231,6 +233,12 @@ class ShadowRow(RowKey):
 
     blob = BinaryAttribute(legacy_encoding=False)
     token = NumberAttribute()
+
+
+class GaugesRow(RowKey):
+    """The ring of points of one cluster (gauge_rings.py)."""
+
+    blob = BinaryAttribute(legacy_encoding=False)
 
 
 class PolicyRow(RowKey):

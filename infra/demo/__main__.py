@@ -38,6 +38,7 @@ from infra.demo.scenario import (
     chapters,
     play,
 )
+from infra.demo.status_page import status_page
 from infra.demo.summary import figures, verdicts
 from infra.emulators.aws_region import REGION
 from infra.emulators.lambda_events import Json
@@ -184,7 +185,8 @@ def tell(
         code = 0 if all(each.met for each in found) else 1
         _say_verdict(console, code, emulation)
         if stay:
-            _stay(console, emulation)
+            with status_page(emulation.store, emulation.clock) as page:
+                _stay(console, emulation, page)
     return code
 
 
@@ -220,7 +222,7 @@ def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
     )
 
 
-def _stay(console: Console, emulation: Emulation) -> None:
+def _stay(console: Console, emulation: Emulation, page: str) -> None:
     console.print(
         f"""
 Everything stays up; Ctrl-C ends it.
@@ -228,6 +230,7 @@ Everything stays up; Ctrl-C ends it.
   its API         {emulation.server.url}
   AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint} AWS_DEFAULT_REGION={REGION}, any credentials
   its table       OUTSCALER_TABLE={TABLE}
+  the page        {page}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,

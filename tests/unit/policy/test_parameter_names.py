@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.redaction import without_secrets
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy_permissions import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
 from chalicelib.model.secret import parameter_name, place_of
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
+from chalicelib.record.redaction import without_secrets
 from infra.emulators import deployed_functions as deployed
 from infra.emulators.iam import arn, roles
 from tests.cases import each_row

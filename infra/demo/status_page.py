@@ -1,0 +1,26 @@
+"""The status page of the demonstration, while `make run ARGS=--stay` keeps everything up.
+
+It is the page of `outscaler ui`, with the clock of the emulation: time runs faster there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from chalicelib.cli.ui_server import PageServer
+from chalicelib.page.links import Links
+from chalicelib.page.pages import respond
+from chalicelib.store import Store
+
+
+@contextmanager
+def status_page(store: Store, clock: Callable[[], float]) -> Iterator[str]:
+    """Serve the page and yield the address that opens it, once."""
+    links = Links()
+    with PageServer(0, lambda request: respond(store, request, clock(), links), time.monotonic) as server:
+        threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True).start()
+        yield server.address

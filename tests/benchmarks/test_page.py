@@ -1,0 +1,38 @@
+"""Milliseconds and bytes of the status page, for the example and for a cluster of 200 groups and 5,000 nodes."""
+
+from __future__ import annotations
+
+import gzip
+import time
+
+from chalicelib.page.links import Links
+from chalicelib.page.pages import PageAnswer, PageRequest, respond
+from chalicelib.store import Store
+from infra.emulators.example_clusters import NOW, as_many, example
+
+LIMIT = 0.100  # seconds
+
+
+def test_page_of_200_groups_and_5000_nodes_takes_less_than_100_ms() -> None:
+    small, large = example(), as_many(200, 5000)
+    base, _ = _best(small, "/")
+    print(f"\n{'page':<28}{'bytes':>9}{'gzip':>8}{'ms':>8}{'x list':>8}")
+    for name, store, path in (
+        ("list, 5 clusters", small, "/"),
+        ("cluster, 4 groups", small, "/clusters/prod"),
+        ("cluster, 200 groups", large, "/clusters/large"),
+        ("5,000 nodes", large, "/clusters/large/nodes"),
+    ):
+        took, answer = _best(store, path)
+        size = len(answer.body), len(gzip.compress(answer.body))
+        print(f"{name:<28}{size[0]:>9}{size[1]:>8}{took * 1000:>8.1f}{took / base:>8.1f}")
+        assert took < LIMIT
+
+
+def _best(store: Store, path: str) -> tuple[float, PageAnswer]:
+    found = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        answer = respond(store, PageRequest(path, {}), NOW, Links())
+        found.append((time.perf_counter() - begun, answer))
+    return min(found, key=lambda each: each[0])
