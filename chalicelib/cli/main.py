@@ -61,6 +61,7 @@ COMMANDS = (
     Command("resume", "chalicelib.cli.resume", "end pauses before their time"),
     Command("retry", "chalicelib.cli.retry", "end a back-off or a wait now, after its cause is removed"),
     Command("release", "chalicelib.cli.release", "resume removals after a review of a tripped disruption limit"),
+    Command("notify", "chalicelib.cli.notify", "send a test notification; show open conditions and lost messages"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
     Command("ui", "chalicelib.cli.ui", "the status page of all clusters, on this machine's loopback address"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),

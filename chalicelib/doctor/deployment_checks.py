@@ -9,7 +9,7 @@ from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.doctor.webhook import check_webhook
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.policy.secret_names import KUBECONFIG, named_in
+from chalicelib.policy.secret_names import KUBECONFIG, named_in, notice_secret
 
 MONTH = 30 * 86400.0
 POD, NODE = 7_900, 25_000
@@ -31,7 +31,7 @@ def _secrets(context: DoctorContext) -> Iterator[Finding]:
         "in_cluster_kubeconfig_secret": policy.kubernetes.in_cluster_kubeconfig_secret,
     }
     webhook = {"secret": policy.webhook.secret}
-    for path, name, use in named_in(kubernetes, policy.providers, webhook):
+    for path, name, use in named_in(kubernetes, policy.providers, webhook, notice_secret(policy)):
         try:
             text = context.read_secret(name)
         except BadInput as error:

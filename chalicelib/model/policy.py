@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
+from chalicelib.model.notification import Notifications
 from chalicelib.model.pause import Pause
 from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
@@ -202,6 +203,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     headroom: tuple[Headroom, ...] = ()
     scale_up: ScaleUp = ScaleUp()
     metrics: Metrics = Metrics.SUMMARY
+    notifications: Notifications | None = None
     version: int = 0
     pauses: tuple[Pause, ...] = ()
 

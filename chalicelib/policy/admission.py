@@ -70,7 +70,11 @@ def _secrets(draft: PartialPolicy, cluster: str, admission: Admission, report: D
         return  # a command reads files instead of secrets
     deployment = admission.deployment
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
-    for below, name, use in named_in(draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}):
+    notice = (draft.spec.get("notifications") or {}).get("webhook") or {}
+    named = named_in(
+        draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}, notice.get("secret", "")
+    )
+    for below, name, use in named:
         path, uses = (*SPEC, *below), (use,)
         what = problem(name, cluster, uses, deployment) if cluster else never(name, uses)
         instead = remedy(cluster or "CLUSTER", uses, deployment)

@@ -25,11 +25,12 @@ from typing import Any, get_args
 import msgspec
 
 import chalicelib
+from chalicelib.model.notification import QuietHours
 from chalicelib.model.policy import Policy, Window
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.scaling_rules import Rule, Schedule
 from chalicelib.model.vendor_hosts import mistakes
-from chalicelib.policy.secret_names import named_in, problem
+from chalicelib.policy.secret_names import named_in, notice_secret, problem
 
 FORMAT = 1
 """Increase it when the same bytes mean something else although no type has changed."""
@@ -150,10 +151,11 @@ def _numbers(value: Any, name: str) -> Iterator[tuple[str, float]]:
 
 def _no_clock(policy: Policy) -> str:
     """Whether a cron or a time zone is not known on this machine; empty if all are."""
-    timed: tuple[Window | Rule | Schedule, ...] = (
+    timed: tuple[Window | Rule | Schedule | QuietHours, ...] = (
         *policy.maintenance_windows,
         *(rule for rule in policy.rules if rule.cron),
         *policy.schedules,
+        *(policy.notifications.quiet_hours if policy.notifications is not None else ()),
     )
     zones = {one.time_zone for one in (*timed, *policy.rules)} | {policy.scale_up.cron_time_zone}
     if not timed and zones <= {"UTC"}:
@@ -180,6 +182,5 @@ def _permitted(policy: Policy, cluster: str, deployment: Deployment) -> bool:
         if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, on_the_way)):
             return False
     kubernetes, webhook = msgspec.structs.asdict(policy.kubernetes), {"secret": policy.webhook.secret}
-    return not any(
-        problem(name, cluster, (use,), deployment) for _, name, use in named_in(kubernetes, policy.providers, webhook)
-    )
+    named = named_in(kubernetes, policy.providers, webhook, notice_secret(policy))
+    return not any(problem(name, cluster, (use,), deployment) for _, name, use in named)

@@ -10,6 +10,7 @@ from chalicelib.policy.headroom import HEADROOMS
 from chalicelib.policy.list_sections import entries
 from chalicelib.policy.maintenance_windows import WINDOWS
 from chalicelib.policy.max_disruption import MAX_DISRUPTION
+from chalicelib.policy.notifications import NOTIFICATIONS
 from chalicelib.policy.options import options_form, read_options
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, provider_name, providers_form, read_providers
@@ -199,6 +200,12 @@ SPEC = Section(
             nested(WEBHOOK),
             "webhook",
             "Authentication of events that request a pass; none are accepted if not given.",
+        ),
+        Field(
+            "notifications",
+            nested(NOTIFICATIONS),
+            "notifications",
+            "Where messages about conditions of the cluster go; none are sent if not given.",
         ),
         Field(
             "metrics",

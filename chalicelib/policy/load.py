@@ -24,6 +24,7 @@ from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 from chalicelib.policy.admission import Admission, check_admission
 from chalicelib.policy.diagnostics import Diagnostics
 from chalicelib.policy.document import ROOT
+from chalicelib.policy.notifications import read_notifications
 from chalicelib.policy.options import Read
 from chalicelib.policy.partial_policy import PartialPolicy
 from chalicelib.policy.provider_validation import Ask, asked, further
@@ -88,6 +89,7 @@ def _policy(found: dict[str, Any]) -> Policy:
         "rules": tuple(Rule(**rule) for rule in spec.pop("rules", ())),
         "schedules": tuple(Schedule(**schedule) for schedule in spec.pop("schedules", ())),
         "headroom": tuple(Headroom(**headroom) for headroom in spec.pop("headroom", ())),
+        "notifications": read_notifications(spec.pop("notifications", None)),
         "prices": NodePrices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
     }
     return Policy(name=found["metadata"]["name"], **spec, **made)

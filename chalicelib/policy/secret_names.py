@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import SECRET_PREFIX, SHARED_SECRETS, Deployment
 from chalicelib.model.secret import PARAMETER, place_of
 from chalicelib.model.vendor_hosts import VENDORS
 
-KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
-USES = (KUBECONFIG, WEBHOOK, *VENDORS)
+KUBECONFIG, WEBHOOK, NOTIFICATIONS = "kubeconfig", "webhook", "notifications"
+USES = (KUBECONFIG, WEBHOOK, NOTIFICATIONS, *VENDORS)
 """Uses of a role: the first words of the patterns in the functions' policies."""
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")  # no slash, so a name cannot extend into another one
@@ -109,11 +110,20 @@ class ClusterSecrets:
             raise BadInput(place_of(name), why, remedy(self._cluster, self._uses, self._deployment))
 
 
+def notice_secret(policy: Policy) -> str:
+    """Return the name of the secret of spec.notifications.webhook, "" where there is none."""
+    webhook = policy.notifications.webhook if policy.notifications is not None else None
+    return webhook.secret if webhook is not None else ""
+
+
 def named_in(
-    kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]], webhook: Mapping[str, Any]
+    kubernetes: Mapping[str, Any],
+    providers: Mapping[str, Mapping[str, str]],
+    webhook: Mapping[str, Any],
+    notice_secret: str = "",
 ) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Return (path below spec, name, use) of each secret that a policy names. kubernetes, webhook: attribute ->
-    value."""
+    value. notice_secret: of spec.notifications.webhook."""
     for attribute, key in (
         ("kubeconfig_secret", "kubeconfigSecret"),
         ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret"),
@@ -126,3 +136,5 @@ def named_in(
                 yield ("providers", provider, key), name, provider
     if name := webhook.get("secret"):
         yield ("webhook", "secret"), name, WEBHOOK
+    if notice_secret:
+        yield ("notifications", "webhook", "secret"), notice_secret, NOTIFICATIONS

@@ -11,8 +11,10 @@ from typing import Any
 
 import yaml
 
+from chalicelib.model.notification import Notifications
 from chalicelib.model.policy import Metrics, NodePrices, Options, Policy
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
+from chalicelib.policy.notifications import NOTIFICATIONS
 from chalicelib.policy.option_definitions import Status
 from chalicelib.policy.options import ROWS, attribute
 from chalicelib.policy.prices import PRICES
@@ -59,12 +61,17 @@ def _settings(name: str, settings: dict[str, str]) -> dict[str, Any]:
     return {key: shows.get(key, str)(value) for key, value in settings.items()}
 
 
+def _notifications(settings: Notifications | None) -> dict[str, Any]:
+    return show_section(NOTIFICATIONS, settings) if settings is not None else {}
+
+
 def _metrics(metrics: Metrics) -> str:
     return "" if metrics is Metrics.SUMMARY else metrics.value
 
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "metrics": _metrics,
+    "notifications": _notifications,
     "options": _options,
     "prices": _prices,
     "providers": _providers,

@@ -82,7 +82,18 @@ def run(rt: Runtime) -> Report:
             swept.extend(resend_operations(stored.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
+    with _contained("", "notifications", set()):
+        _notify(policies, rt)
     return report
+
+
+def _notify(policies: Sequence[Policy], rt: Runtime) -> None:
+    """Send notifications, after the messages that passes wait for. The code is loaded where a policy has some."""
+    if any(policy.notifications is not None for policy in policies):
+        from chalicelib.notify.channels import channels_of
+        from chalicelib.notify.run import notify
+
+        notify(policies, rt.store, channels_of(rt), rt.clock)
 
 
 def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:

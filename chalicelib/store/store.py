@@ -28,6 +28,7 @@ from chalicelib.store.table_client import Table
 from chalicelib.store.tables import policy_table_of
 
 if TYPE_CHECKING:
+    from chalicelib.store.notice_rows import NoticeRows
     from chalicelib.store.retries import Retries
     from chalicelib.store.shadow_rows import ShadowRows
 
@@ -90,6 +91,13 @@ class Store:
         self.rate_limits = RateLimits(self.table, clock)
         self.cache = SharedCache(self.table, clock)
         self._clock = clock
+
+    def notices(self) -> NoticeRows:
+        """Return the access to the state of notifications. Its module is imported here, because only deployments with
+        notifications need it."""
+        from chalicelib.store.notice_rows import NoticeRows
+
+        return NoticeRows(self.table)
 
     def retries(self) -> Retries:
         """Return the access to waits that an operator ends. Its module is imported here, because only a command needs

@@ -29,6 +29,7 @@ The state table:
                           shadow#comparison            ShadowRow: the comparison with another autoscaler, compressed
                           shadow#accepted              RowKey: results that an operator accepted, one attribute each
                           gauges                       GaugesRow: nodes and waiting pods of the last 24 hours
+                          notices                      NoticesRow: the state of notifications, and unsent messages
                           seen#<kind>#<digest>         SeenRow: an event that counts once
     !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
                                                        function behind the HTTP API may write
@@ -76,7 +77,7 @@ RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
 LEDGER, LEFT = "ledger", "left"
-GAUGES = "gauges"
+GAUGES, NOTICES = "gauges", "notices"
 SHADOW, SHADOW_ACCEPTED = "shadow#comparison", "shadow#accepted"
 
 
@@ -239,6 +240,13 @@ class GaugesRow(RowKey):
     """The ring of points of one cluster (gauge_rings.py)."""
 
     blob = BinaryAttribute(legacy_encoding=False)
+
+
+class NoticesRow(RowKey):
+    """The state of a cluster's notifications, compressed (notice_rows.py). version: the fingerprint of its content."""
+
+    blob = BinaryAttribute(null=True, legacy_encoding=False)
+    version = UnicodeAttribute(null=True)
 
 
 class PolicyRow(RowKey):

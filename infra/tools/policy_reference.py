@@ -13,6 +13,7 @@ from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, S
 from chalicelib.policy.headroom import HEADROOM
 from chalicelib.policy.maintenance_windows import WINDOW
 from chalicelib.policy.max_disruption import MAX_DISRUPTION
+from chalicelib.policy.notifications import NOTICE_WEBHOOK, NOTIFICATIONS, QUIET_HOURS
 from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, OptionDefinition
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.prices import PRICES
@@ -169,6 +170,12 @@ in the group's id, at most 1,000 characters long.
 """
 
 
+_NOTIFICATIONS_NOTE = """\
+Messages about conditions of the cluster: [notifications](notifications.md). At least one destination is needed for any to
+be sent. The names of topics begin with `outscaler-`, because the deployment may publish to no others.\
+"""
+
+
 def reference() -> str:
     """Return the whole page."""
     parts = [
@@ -190,6 +197,9 @@ def reference() -> str:
         _fields("spec.schedules[]", SCHEDULE, _SCHEDULES_NOTE),
         _fields("spec.headroom[]", HEADROOM, _HEADROOM_NOTE),
         _fields("spec.webhook", WEBHOOK),
+        _fields("spec.notifications", NOTIFICATIONS, _NOTIFICATIONS_NOTE),
+        _fields("spec.notifications.webhook", NOTICE_WEBHOOK, level="###"),
+        _fields("spec.notifications.quietHours[]", QUIET_HOURS, level="###"),
         "## spec.providers\n\nAt least one.\n",
         *(_provider(table) for table in PROVIDERS.values()),
         _OPTIONS_HEAD,

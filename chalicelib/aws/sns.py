@@ -1,0 +1,45 @@
+"""Publishes to SNS topics, for notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.aws import session
+from chalicelib.model.errors import OutscalerError
+
+
+class NotPublished(OutscalerError):
+    """SNS did not accept the message."""
+
+
+class TopicPublisher:
+    """Publishes messages. client: instead of one that is made with the first message. A publisher makes one client per
+    region."""
+
+    def __init__(self, client: Any = None) -> None:
+        self._client, self._by_region = client, dict[str, Any]()
+
+    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
+        """Return when SNS has accepted the message. topic: an ARN. Raises NotPublished."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        values = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items() if value}
+        try:
+            client = self._client or self._of_region(topic.split(":")[3])
+            client.publish(TopicArn=topic, Message=text, MessageAttributes=values)
+        except ClientError as error:
+            raise NotPublished(str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
+        except BotoCoreError as error:
+            raise NotPublished(type(error).__name__) from error
+
+    def _of_region(self, region: str) -> Any:
+        if region not in self._by_region:
+            self._by_region[region] = session.client(
+                "sns",
+                region=region,
+                connect_timeout=2,
+                read_timeout=5,
+                retries={"mode": "standard", "total_max_attempts": 2},
+            )
+        return self._by_region[region]

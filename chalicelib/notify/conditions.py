@@ -1,0 +1,302 @@
+"""Conditions that are worth a notification, from what the tables say about one cluster. Pure.
+
+An ordered table has a function per type. Each returns what applies now; since when, and whether a message is due, is
+decided in notices.py. Everything is read from the tables, so a dead pass is noticed like a failing one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.notification import NoticeSeverity
+from chalicelib.model.pause import Pause
+from chalicelib.model.plan import Plan, UnschedulablePods
+from chalicelib.model.policy import Policy
+from chalicelib.model.reason import ReasonCode
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import sentence
+from chalicelib.record.cluster_health import LATE_AFTER
+from chalicelib.record.metrics import Values, key
+from chalicelib.store.scan_state import ScanState
+
+INFO, WARNING, CRITICAL = NoticeSeverity.INFO, NoticeSeverity.WARNING, NoticeSeverity.CRITICAL
+IN_A_ROW = 3
+"""Passes or removals that must fail before it is reported."""
+CLASSES = 5
+"""Classes of pods without a node that are reported at a time, the largest first."""
+_STUCK_AFTER = 1800.0  # seconds, for operations without a deadline
+_MINUTES = 60.0
+_PODS = 5
+_UNAUTHORIZED = re.compile(r"(?i)unauthori|forbidden|accessdenied|credential|signature|\b40[13]\b")
+_THROTTLED = re.compile(r"(?i)throttl|too many requests|rate.?limit|\b429\b")
+_GENERATED = re.compile(r"(-[a-z0-9]{6,10})?-[a-z0-9]{5}\Z|-[0-9]{1,6}\Z")
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that applies now. key: identifies it among the cluster's. opens_after: seconds for which it must apply
+    before it is reported; closes_after: for which it must not apply before its end is. command: the next one to type.
+    """
+
+    type: str
+    key: str
+    severity: NoticeSeverity
+    message: str
+    subject: str = ""
+    group: str = ""
+    node: str = ""
+    pods: tuple[str, ...] = ()
+    code: str = ""
+    cls: str = ""
+    plan: str = ""
+    operation: str = ""
+    command: str = ""
+    opens_after: float = 0.0
+    closes_after: float = 0.0
+
+
+class ClusterFacts(msgspec.Struct, frozen=True):
+    """What the tables say. plan: the last decision, None where there is none. gauges: of the last pass. plans, acts:
+    what the mode permits."""
+
+    name: str
+    now: float
+    policy: Policy
+    plans: bool
+    acts: bool
+    state: ScanState
+    gauges: Values
+    memory: Memory
+    pauses: tuple[Pause, ...]
+    plan: Plan | None
+
+
+def conditions(facts: ClusterFacts) -> tuple[Condition, ...]:
+    """Return every condition that applies now, in the order of the table."""
+    return tuple(condition for rule in _RULES for condition in rule(facts))
+
+
+def _late(facts: ClusterFacts) -> Iterator[Condition]:
+    late = facts.state.last_pass and facts.now - facts.state.last_pass > facts.policy.scan_interval + LATE_AFTER
+    if facts.plans and late:
+        yield Condition(
+            "cluster.late",
+            "cluster.late",
+            CRITICAL,
+            f"no pass since {format_time(facts.state.last_pass)}",
+            command="outscaler get clusters",
+        )
+
+
+def _failing(facts: ClusterFacts) -> Iterator[Condition]:
+    failure = facts.state.failure
+    if failure is None or failure.count < IN_A_ROW:
+        return
+    unauthorized = bool(_UNAUTHORIZED.search(f"{failure.cls} {failure.message}"))
+    kind = "cluster.unauthorized" if unauthorized else "cluster.unreachable"
+    yield Condition(
+        kind,
+        kind,
+        CRITICAL,
+        f"{failure.count} passes in a row failed: {failure.cls}: {failure.message}",
+        cls=failure.cls,
+        command=f"outscaler doctor --cluster {facts.name}",
+    )
+
+
+def _unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
+    if facts.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0:
+        yield Condition(
+            "cluster.unhealthy",
+            "cluster.unhealthy",
+            CRITICAL,
+            "too many nodes are not ready; nothing is scaled",
+            command=f"outscaler get nodes {facts.name}",
+            opens_after=10 * _MINUTES,
+            closes_after=5 * _MINUTES,
+        )
+
+
+def _groups_unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
+    for group in facts.plan.groups if facts.plan else ():
+        if not group.healthy:
+            yield Condition(
+                "group.unhealthy",
+                f"group.unhealthy/{group.group}",
+                WARNING,
+                f"nodes of group {group.group} are not ready or missing",
+                group=group.group,
+                command=f"outscaler explain group {group.group} --cluster {facts.name}",
+                opens_after=10 * _MINUTES,
+                closes_after=5 * _MINUTES,
+            )
+
+
+def _groups_failed(facts: ClusterFacts) -> Iterator[Condition]:
+    """A back-off that has ended counts until growth succeeds, or for half an hour: the group may fail again."""
+    helped = facts.plan is not None and not facts.plan.unschedulable
+    for name, memory in sorted(facts.memory.groups.items()):
+        backoff = memory.backoff
+        if backoff is None:
+            continue
+        if facts.now > backoff.until + 30 * _MINUTES or memory.last_add > backoff.last_failed:
+            continue
+        out_of_stock = backoff.cls == "OutOfStock" and helped
+        yield Condition(
+            "group.failed",
+            f"group.failed/{name}/{backoff.cls}",
+            INFO if out_of_stock else WARNING,
+            f"group {name} cannot grow: {backoff.cls} {backoff.code} {backoff.message}".strip(),
+            group=name,
+            cls=backoff.cls,
+            code=backoff.code,
+            command=f"outscaler explain group {name} --cluster {facts.name}",
+        )
+
+
+def _groups_at_max(facts: ClusterFacts) -> Iterator[Condition]:
+    refused = {
+        group
+        for left in (facts.plan.unschedulable if facts.plan else ())
+        for group, reasons in left.reasons.items()
+        if any(reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE) for reason in reasons)
+    }
+    for group in sorted(refused):
+        yield Condition(
+            "group.at-max",
+            f"group.at-max/{group}",
+            INFO,
+            f"group {group} is at its maximum, and pods wait",
+            group=group,
+            command=f"outscaler explain group {group} --cluster {facts.name}",
+            opens_after=30 * _MINUTES,
+        )
+
+
+def _pods_unhelped(facts: ClusterFacts) -> Iterator[Condition]:
+    if facts.plan is None:
+        return
+    classes: Counter[str] = Counter()
+    examples: dict[str, UnschedulablePods] = {}
+    for left in facts.plan.unschedulable:
+        name = workload(left.pods[0]) if left.pods else ""
+        classes[name] += len(left.pods)
+        examples.setdefault(name, left)
+    for name, count in classes.most_common(CLASSES):
+        left = examples[name]
+        why = next((sentence(reasons[0]) for _, reasons in sorted(left.reasons.items()) if reasons), "no node group")
+        yield Condition(
+            "pods.unhelped",
+            f"pods.unhelped/{name}",
+            WARNING,
+            f"{count} pods of {name} get no node: {why}",
+            pods=left.pods[:_PODS],
+            command=f"outscaler explain pod {left.pods[0]} --cluster {facts.name}" if left.pods else "",
+            opens_after=10 * _MINUTES,
+        )
+
+
+def workload(pod: str) -> str:
+    """Return `namespace/name` without the generated end of a pod's name: pods of one controller are reported
+    together, and their replacements, too."""
+    return _GENERATED.sub("", pod)
+
+
+def _removals_blocked(facts: ClusterFacts) -> Iterator[Condition]:
+    for group, memory in sorted(facts.memory.groups.items()):
+        for node, failed in sorted(memory.failed_removals.items()):
+            if failed.times >= IN_A_ROW:
+                yield Condition(
+                    "removal.blocked",
+                    f"removal.blocked/{node}",
+                    WARNING,
+                    f"node {node} could not be removed {failed.times} times: {failed.why}",
+                    group=group,
+                    node=node,
+                    command=f"outscaler explain node {node} --cluster {facts.name}",
+                )
+
+
+def _brake(facts: ClusterFacts) -> Iterator[Condition]:
+    breaker = facts.memory.breaker
+    if breaker.tripped_at and facts.memory.released_until <= facts.now:
+        yield Condition(
+            "brake.pulled",
+            "brake.pulled",
+            CRITICAL,
+            f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until they are released",
+            command=f"outscaler release {facts.name}",
+        )
+
+
+def _operations_stuck(facts: ClusterFacts) -> Iterator[Condition]:
+    for operation in facts.memory.operations:
+        begun, deadline = operation.spec.created_at, operation.spec.deadline
+        if facts.now <= (deadline or begun + _STUCK_AFTER):
+            continue
+        yield Condition(
+            "operation.stuck",
+            f"operation.stuck/{operation.spec.id}",
+            WARNING,
+            f"operation {operation.spec.id} is open since {format_time(begun)}, at step {operation.status.step or '-'}",
+            group=operation.spec.group,
+            operation=operation.spec.id,
+            command=f"outscaler get operations {facts.name}",
+        )
+
+
+def _providers(facts: ClusterFacts) -> Iterator[Condition]:
+    for gap in facts.plan.gaps if facts.plan else ():
+        name = gap.kind.removeprefix("provider/")
+        if name == gap.kind:
+            continue
+        kinds: tuple[tuple[bool, str, NoticeSeverity, float, float], ...] = (
+            (bool(_THROTTLED.search(gap.detail)), "provider.throttled", WARNING, 10 * _MINUTES, 3 * _MINUTES),
+            (bool(_UNAUTHORIZED.search(gap.detail)), "provider.unauthorized", CRITICAL, _MINUTES, 3 * _MINUTES),
+            (True, "provider.unreadable", WARNING, 10 * _MINUTES, 3 * _MINUTES),
+        )
+        _, kind, severity, opens, closes = next(row for row in kinds if row[0])
+        yield Condition(
+            kind,
+            f"{kind}/{name}",
+            severity,
+            f"{name} cannot be read: {gap.detail}",
+            cls=kind.partition(".")[2],
+            command=f"outscaler doctor --cluster {facts.name}",
+            opens_after=opens,
+            closes_after=closes,
+        )
+
+
+def _paused(facts: ClusterFacts) -> Iterator[Condition]:
+    for pause in facts.pauses:
+        scope = f"{pause.part.value}/{pause.group}"
+        what = f"group {pause.group} ({pause.part.value})" if pause.group else pause.part.value
+        yield Condition(
+            "paused",
+            f"paused/{scope}/{pause.since:.0f}",
+            INFO,
+            f"{what} paused until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}",
+            group=pause.group,
+            command=f"outscaler resume {facts.name}",
+        )
+
+
+_RULES: tuple[Callable[[ClusterFacts], Iterator[Condition]], ...] = (
+    _late,
+    _failing,
+    _brake,
+    _providers,
+    _unhealthy,
+    _groups_unhealthy,
+    _groups_failed,
+    _pods_unhelped,
+    _groups_at_max,
+    _removals_blocked,
+    _operations_stuck,
+    _paused,
+)

@@ -1,0 +1,223 @@
+"""Decides which messages are due: one when a condition opens, one when it closes, a reminder each day. Pure.
+
+A message that is due becomes part of the state, so it is stored before it is sent, and is sent until it has arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.notification import IN_EVERY_MODE, ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.notify.conditions import Condition
+
+REMINDED_EVERY = 86400.0
+AN_HOUR = 3600.0
+OPENINGS_AN_HOUR = 20
+"""Openings of a cluster that are sent in an hour; the rest is counted in one message."""
+MOST_NOTICES, MOST_MESSAGES = 200, 300
+"""Conditions and messages that are kept of a cluster."""
+LONGEST_MESSAGE = 500
+OPEN, REMINDER, CLOSED, ONCE = "open", "reminder", "closed", "once"
+
+
+class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A condition over time. since: when it began to apply; opened_at: when it was reported, 0.0: not yet; gone_since:
+    since when it does not apply, 0.0: it does. Epoch seconds."""
+
+    condition: Condition
+    since: float
+    opened_at: float = 0.0
+    reminded_at: float = 0.0
+    gone_since: float = 0.0
+    unsent: bool = False
+
+
+class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message that is to be sent. id: the same for every attempt. left: destinations that have not got it. attempts,
+    next_at: of the delivery."""
+
+    id: str
+    at: float
+    state: str
+    condition: Condition
+    since: float
+    left: tuple[str, ...]
+    attempts: int = 0
+    next_at: float = 0.0
+
+
+class NoticeState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is remembered of a cluster. version, mode: of the policy that was seen last, 0 before the first. opened:
+    instants of the openings of the last hour. suppressed: openings beyond the limit. journal_at: the newest entry that
+    was looked at. dead: messages that could not be delivered, the newest first."""
+
+    notices: dict[str, Notice] = {}
+    messages: tuple[NoticeMessage, ...] = ()
+    opened: tuple[float, ...] = ()
+    suppressed: int = 0
+    version: int = 0
+    mode: str = ""
+    journal_at: float = 0.0
+    dead: tuple[NoticeMessage, ...] = ()
+
+
+class NoticeRules(msgspec.Struct, frozen=True):
+    """What is sent. acts: the cluster is active. quiet: quiet hours apply now."""
+
+    cluster: str
+    settings: Notifications
+    acts: bool = True
+    quiet: bool = False
+
+    def wants(self, condition: Condition) -> bool:
+        """Return whether the policy wants messages of this type and severity."""
+        kind, types = condition.type, self.settings.types
+        if types:
+            named = kind in types
+        else:
+            named = kind not in ONLY_WHERE_NAMED and condition.severity.rank >= self.settings.min_severity.rank
+        return named and (self.acts or kind.startswith(IN_EVERY_MODE))
+
+    def holds(self, condition: Condition) -> bool:
+        """Return whether a message waits for the end of quiet hours."""
+        return self.quiet and condition.severity is NoticeSeverity.INFO
+
+
+def decide(
+    state: NoticeState, applying: Iterable[Condition], once: Iterable[Condition], rules: NoticeRules, now: float
+) -> NoticeState:
+    """Return the next state, with the messages that are due. applying: conditions at `now`; once: single events, which
+    open and have no end. The same input gives the same ids, so a repeated decision sends nothing new."""
+    step = _Step(state, rules, now)
+    current = {each.key: _short(each) for each in applying if rules.wants(each)}
+    for name, condition in current.items():
+        step.applies(name, condition)
+    for name in sorted(state.notices.keys() - current.keys()):
+        step.gone(name)
+    for event in once:
+        if rules.wants(event):
+            step.send(_short(event), ONCE, now)
+    return step.state()
+
+
+class _Step:
+    def __init__(self, state: NoticeState, rules: NoticeRules, now: float) -> None:
+        self._before, self._rules, self._now = state, rules, now
+        self._notices = dict(state.notices)
+        self._messages = list(state.messages)
+        self._opened = [at for at in state.opened if now - at < AN_HOUR]
+        self._suppressed = state.suppressed
+
+    def applies(self, name: str, condition: Condition) -> None:
+        notice = self._notices.get(name)
+        if notice is None:
+            if len(self._notices) >= MOST_NOTICES:
+                return
+            notice = Notice(condition, self._now)
+        notice = msgspec.structs.replace(notice, gone_since=0.0)
+        if not notice.opened_at:
+            notice = self._opening(notice, condition)
+        elif not notice.unsent and self._now - notice.reminded_at >= REMINDED_EVERY:
+            notice = msgspec.structs.replace(notice, reminded_at=self._now, condition=condition)
+            self.send(condition, REMINDER, notice.since, notice.opened_at)
+        self._notices[name] = notice
+
+    def _opening(self, notice: Notice, condition: Condition) -> Notice:
+        if self._now - notice.since < condition.opens_after or self._rules.holds(condition):
+            return notice
+        unsent = len(self._opened) >= OPENINGS_AN_HOUR
+        if unsent:
+            self._suppressed += 1
+        else:
+            self._opened.append(self._now)
+            self.send(condition, OPEN, notice.since)
+        return msgspec.structs.replace(
+            notice, condition=condition, opened_at=self._now, reminded_at=self._now, unsent=unsent
+        )
+
+    def gone(self, name: str) -> None:
+        notice = self._notices[name]
+        gone_since = notice.gone_since or self._now
+        if not notice.opened_at or self._now - gone_since >= notice.condition.closes_after:
+            del self._notices[name]
+            if notice.opened_at and not notice.unsent:
+                self.send(notice.condition, CLOSED, notice.since, notice.opened_at)
+            return
+        self._notices[name] = msgspec.structs.replace(notice, gone_since=gone_since)
+
+    def send(self, condition: Condition, state: str, since: float, opened_at: float = 0.0) -> None:
+        if len(self._messages) >= MOST_MESSAGES:
+            return
+        again = {REMINDER: self._now, ONCE: opened_at}.get(state, opened_at or self._now)
+        text = f"{self._rules.cluster}\n{condition.key}\n{state}\n{again:.3f}"
+        self._messages.append(
+            NoticeMessage(
+                id=hashlib.sha256(text.encode()).hexdigest()[:32],
+                at=self._now,
+                state=state,
+                condition=condition,
+                since=since,
+                left=self._rules.settings.destinations,
+                next_at=self._now,
+            )
+        )
+
+    def state(self) -> NoticeState:
+        if self._suppressed and len(self._opened) < OPENINGS_AN_HOUR:
+            self.send(_more(self._suppressed), ONCE, self._now, self._now)
+            self._suppressed = 0
+        return msgspec.structs.replace(
+            self._before,
+            notices=self._notices,
+            messages=tuple(self._messages),
+            opened=tuple(self._opened),
+            suppressed=self._suppressed,
+        )
+
+
+def _more(count: int) -> Condition:
+    return Condition(
+        "notifications.suppressed",
+        "notifications.suppressed",
+        NoticeSeverity.WARNING,
+        f"{count} more conditions opened within an hour and were not sent one by one",
+        command="outscaler ui",
+    )
+
+
+def _short(condition: Condition) -> Condition:
+    if len(condition.message) <= LONGEST_MESSAGE and len(condition.key) <= LONGEST_MESSAGE:
+        return condition
+    return msgspec.structs.replace(
+        condition, message=condition.message[:LONGEST_MESSAGE], key=condition.key[:LONGEST_MESSAGE]
+    )
+
+
+def delivered(
+    state: NoticeState, results: Mapping[str, Mapping[str, bool]], now: float, *, attempts: int, backoff: float
+) -> NoticeState:
+    """Return the state after an attempt. results: by message id, for each destination whether it has the message now.
+
+    A message that no attempt of `attempts` delivers goes to the dead ones; each attempt waits twice as long as the one
+    before, beginning with `backoff` seconds.
+    """
+    left: list[NoticeMessage] = []
+    dead = list(state.dead)
+    for message in state.messages:
+        result = results.get(message.id)
+        if result is None:
+            left.append(message)
+            continue
+        missing = tuple(each for each in message.left if not result.get(each, False))
+        tries = message.attempts + 1
+        after = msgspec.structs.replace(
+            message, left=missing, attempts=tries, next_at=now + backoff * 2 ** min(tries - 1, 12)
+        )
+        if missing and tries < attempts:
+            left.append(after)
+        elif missing:
+            dead.insert(0, after)
+    return msgspec.structs.replace(state, messages=tuple(left), dead=tuple(dead[:20]))

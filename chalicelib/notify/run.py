@@ -1,0 +1,212 @@
+"""Notifications of one tick: for each cluster whose policy has destinations, decide, save, send, and save again.
+
+Messages are saved before they are sent. A function that is killed in between sends them once more, with the same ids.
+A quiet tick writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
+from chalicelib.model.policy import Policy, Window
+from chalicelib.notify.conditions import ClusterFacts, Condition, conditions
+from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
+from chalicelib.notify.notices import NoticeRules, NoticeState, decide, delivered
+from chalicelib.record import carry_over
+from chalicelib.record.last_decision import DecisionUnreadable, last_decision
+from chalicelib.runtime.log import failure, logger
+from chalicelib.store import Store
+from chalicelib.store.codec import encode
+
+WITHIN = 15.0
+"""Seconds for all deliveries of a tick."""
+AT_ONCE = 50
+"""Messages of one cluster that are tried in a tick."""
+_ENTRIES = 100
+
+MakeChannels = Callable[[str], Channels]
+
+
+def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clock: Callable[[], float]) -> int:
+    """Send what is due for these clusters (schedules applied, pauses not). Returns the number of delivered messages.
+    Raises nothing: a cluster that fails is logged, and the next one follows."""
+    wanted = [policy for policy in policies if policy.notifications and policy.notifications.destinations]
+    if not wanted:
+        return 0
+    until, sent = clock() + WITHIN, 0
+    pauses = {}
+    with _contained("notifications", ""):
+        pauses = store.pauses.all_current()
+    for policy in wanted:
+        with _contained("notifications", policy.name):
+            paused = msgspec.structs.replace(policy, pauses=pauses.get(policy.name, ()))
+            sent += _cluster(paused, store, channels, clock, until)
+    return sent
+
+
+def _cluster(policy: Policy, store: Store, channels: MakeChannels, clock: Callable[[], float], until: float) -> int:
+    assert policy.notifications is not None
+    data, version = store.notices().load(policy.name)
+    before, now = load_state(data), clock()
+    facts = _facts(policy, store, now)
+    rules = NoticeRules(policy.name, policy.notifications, facts.acts, _is_quiet(policy.notifications, now))
+    state = decide(before, conditions(facts), _events(before, facts, store), rules, now)
+    state = msgspec.structs.replace(
+        state, version=policy.version, mode=_word(policy), journal_at=_journal_at(state, policy.notifications, now)
+    )
+    if state != before:
+        version = store.notices().save(policy.name, encode(state), version)
+        if not version:
+            return 0  # another tick works on it
+    after, count = _sent(state, policy, channels(policy.name), clock, until)
+    if after != state:
+        store.notices().save(policy.name, encode(after), version)
+    return count
+
+
+def _sent(
+    state: NoticeState, policy: Policy, channels: Channels, clock: Callable[[], float], until: float
+) -> tuple[NoticeState, int]:
+    assert policy.notifications is not None
+    results: dict[str, dict[str, bool]] = {}
+    for message in state.messages:
+        now = clock()
+        if now >= until or len(results) >= AT_ONCE:
+            break
+        if message.next_at > now:
+            continue
+        results[message.id], problems = attempt(message, policy.notifications, channels, now)
+        for destination, problem in problems.items():
+            logger.warning(
+                "notification not delivered",
+                cluster=policy.name,
+                destination=destination,
+                notification=message.condition.type,
+                attempt=message.attempts + 1,
+                detail=problem,
+            )
+    after = delivered(state, results, clock(), attempts=ATTEMPTS, backoff=BACKOFF)
+    lost = len(after.dead) - len(state.dead)
+    if lost > 0:
+        logger.error("notifications are lost", cluster=policy.name, count=lost, remedy="outscaler notify dead")
+    return after, sum(all(done.values()) for done in results.values())
+
+
+def load_state(data: bytes) -> NoticeState:
+    """Return the stored state; an empty one where it cannot be read: then conditions are reported once more."""
+    if not data:
+        return NoticeState()
+    try:
+        return msgspec.json.decode(data, type=NoticeState)
+    except (msgspec.MsgspecError, ValueError):
+        return NoticeState()
+
+
+def _facts(policy: Policy, store: Store, now: float) -> ClusterFacts:
+    passed = store.scan_states.passed_by([policy.name]).get(policy.name)
+    permission = permitted(msgspec.structs.replace(policy, pauses=()))
+    plan = None
+    if passed is not None and permission.plan:
+        try:
+            found = last_decision(policy.name, passed, store.journal)
+            plan = found.plan if found is not None else None
+        except DecisionUnreadable as error:
+            logger.warning("decision not readable for notifications", cluster=policy.name, detail=str(error))
+    state = passed.state if passed is not None else None
+    return ClusterFacts(
+        name=policy.name,
+        now=now,
+        policy=policy,
+        plans=permission.plan,
+        acts=permission.act,
+        state=state if state is not None else store.scan_states.due(policy.name),
+        gauges=carry_over.read(passed.left).gauges if passed is not None else {},
+        memory=store.memory.glance(policy.name),
+        pauses=policy.pauses,
+        plan=plan,
+    )
+
+
+def _word(policy: Policy) -> str:
+    return permitted(policy).word
+
+
+def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Condition]:
+    """Return what happened since the last tick and has no end: another policy, another mode, finished operations."""
+    found: list[Condition] = []
+    policy, word = facts.policy, _word(facts.policy)
+    if before.version and policy.version != before.version:
+        found.append(
+            Condition(
+                "policy.changed",
+                f"policy.changed/{policy.version}",
+                NoticeSeverity.INFO,
+                f"version {policy.version} of the policy is in force, after version {before.version}",
+                command=f"outscaler history {facts.name}",
+            )
+        )
+    if before.mode and word != before.mode:
+        found.append(
+            Condition(
+                "mode.changed",
+                f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}",
+                NoticeSeverity.INFO,
+                f"the mode is {word}, after {before.mode}",
+                command=f"outscaler history {facts.name}",
+            )
+        )
+    settings = policy.notifications
+    if settings is not None and before.journal_at and ONLY_WHERE_NAMED & set(settings.types):
+        found += _operations(store, facts.name, before.journal_at)
+    return found
+
+
+_OPERATIONS = {"grow": ("scaled.up", "grew"), "remove": ("scaled.down", "lost nodes")}
+
+
+def _operations(store: Store, name: str, since: float) -> Iterator[Condition]:
+    for entry in reversed(store.journal.recent(name, _ENTRIES)):
+        kind = _OPERATIONS.get(str(entry.facts.get("kind", "")))
+        if entry.kind != "operation" or entry.at <= since or kind is None or entry.facts.get("state") != "succeeded":
+            continue
+        yield Condition(
+            kind[0],
+            f"{kind[0]}/{entry.operation}",
+            NoticeSeverity.INFO,
+            f"group {entry.group} {kind[1]}",
+            group=entry.group,
+            operation=entry.operation,
+            plan=entry.plan,
+            command=f"outscaler history {name}",
+        )
+
+
+def _journal_at(state: NoticeState, settings: Notifications, now: float) -> float:
+    """Return the instant up to which the journal was read; it changes in each tick only where operations are sent."""
+    return now if ONLY_WHERE_NAMED & set(settings.types) else state.journal_at
+
+
+def _is_quiet(settings: Notifications, now: float) -> bool:
+    if not settings.quiet_hours:
+        return False
+    from chalicelib.schedules.maintenance_windows import is_open
+
+    return any(
+        is_open(Window(each.cron, each.duration, time_zone=each.time_zone), now) for each in settings.quiet_hours
+    )
+
+
+@contextmanager
+def _contained(what: str, cluster: str) -> Iterator[None]:
+    try:
+        yield
+    except OutscalerError as error:
+        logger.error(f"{what} failed", cluster=cluster, **failure(error))
+    except Exception:
+        logger.exception(f"{what} failed unexpectedly", cluster=cluster)

@@ -1,0 +1,341 @@
+"""Notifications of a tick: delivered at least once, to every destination by itself, and without harm to passes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import boto3
+import msgspec
+import pytest
+from moto import mock_aws
+
+from chalicelib.aws.sns import NotPublished, TopicPublisher
+from chalicelib.cli.main import main
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.notification import NoticeSeverity, NoticeWebhook, Notifications
+from chalicelib.model.policy import Policy, in_mode
+from chalicelib.notify.delivery import Channels
+from chalicelib.notify.run import load_state, notify
+from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted, signature
+from chalicelib.policy.load import load
+from chalicelib.policy.serialize import dump
+from chalicelib.store import Store
+from infra.emulators.aws import create_table
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.memory_table import MemoryAccount
+from tests.unit.policy.policy_documents import GOOD, with_spec
+
+NOW = 1_795_000_000.0
+NAME = "prod-geneva"
+TOPIC = "arn:aws:sns:eu-central-2:123456789012:outscaler-events"
+CHAT = "arn:aws:sns:eu-central-2:123456789012:outscaler-chat"
+HOOK = NoticeWebhook("https://hooks.example.org/x", "outscaler/prod-geneva/notifications")
+EVERYWHERE = Notifications(topic=TOPIC, chat_topic=CHAT, webhook=HOOK, min_severity=NoticeSeverity.INFO)
+
+
+class Outbox:
+    """Records what is published and posted; names in `down` are refused."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.down: set[str] = set()
+        self.attributes: list[dict[str, str]] = []
+
+    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
+        if topic in self.down:
+            raise NotPublished("InternalError")
+        self.sent.append((topic, json.loads(text)))
+        self.attributes.append(dict(attributes))
+
+    def post(self, url: str, secret: str, message_id: str, now: float, body: bytes) -> None:
+        if url in self.down:
+            raise NotAccepted("no answer (ConnectTimeout)")
+        assert secret == f"text of {HOOK.secret}"
+        self.sent.append((url, json.loads(body)))
+
+    def states(self, destination: str = TOPIC) -> list[tuple[str, str]]:
+        return [(each["type"], each["state"]) for where, each in self.sent if where == destination]
+
+
+class Stage:
+    """A cluster with a failing group, ticks, and an outbox."""
+
+    def __init__(self, settings: Notifications = EVERYWHERE) -> None:
+        self.clock, self.outbox = ManualClock(NOW), Outbox()
+        self.store = MemoryAccount().store("t", clock=self.clock)
+        self.policy = msgspec.structs.replace(in_mode(Policy(name=NAME), "active"), notifications=settings, version=1)
+
+    def remember(self, memory: Memory) -> None:
+        lease = self.store.leases.acquire(NAME, "pass", 60)
+        self.store.memory.save(NAME, self.store.memory.load(NAME), memory, (), lease)
+        self.store.leases.release(lease, passed_at=self.clock())
+
+    def fail(self) -> None:
+        backoff = Backoff(300.0, self.clock() + 300, self.clock(), "OutOfStock", "SoldOut", "none left")
+        self.remember(Memory(groups={"gpu": GroupMemory(backoff=backoff)}))
+
+    def recover(self) -> None:
+        self.remember(Memory(groups={"gpu": GroupMemory(last_add=self.clock())}))
+
+    def tick(self, advance: float = 60.0) -> int:
+        def channels(cluster: str) -> Channels:
+            return Channels(cluster, "outscaler-dev", self.outbox, self.outbox, lambda name: f"text of {name}")
+
+        count = notify([self.policy], self.store, channels, self.clock)
+        self.clock.advance(advance)
+        return count
+
+
+def test_condition_is_told_once_when_it_opens_and_once_when_it_ends() -> None:
+    stage = Stage()
+    assert stage.tick() == 0
+    stage.fail()
+    for _ in range(4):
+        stage.tick()
+    stage.recover()
+    for _ in range(3):
+        stage.tick()
+    expected = [("dev.outscaler.group.failed", "open"), ("dev.outscaler.group.failed", "closed")]
+    assert stage.outbox.states(TOPIC) == stage.outbox.states(HOOK.url) == expected
+    assert len([each for each in stage.outbox.sent if each[0] == CHAT]) == 2
+
+
+def test_event_is_a_cloud_event_with_attributes_for_filters() -> None:
+    stage = Stage()
+    stage.fail()
+    stage.tick()
+    event = next(each for where, each in stage.outbox.sent if where == TOPIC)
+    assert {name: event[name] for name in ("specversion", "source", "type", "subject", "severity", "state")} == {
+        "specversion": "1.0",
+        "source": f"//outscaler/outscaler-dev/clusters/{NAME}",
+        "type": "dev.outscaler.group.failed",
+        "subject": "groups/gpu",
+        "severity": "info",
+        "state": "open",
+    }
+    assert event["data"]["class"] == "OutOfStock"
+    assert event["data"]["command"] == f"outscaler explain group gpu --cluster {NAME}"
+    assert all(name.isalnum() and name == name.lower() for name in event)
+    assert stage.outbox.attributes[0] == {
+        "cluster": NAME,
+        "type": "group.failed",
+        "severity": "info",
+        "state": "open",
+    }
+    chat = next(each for where, each in stage.outbox.sent if where == CHAT)
+    assert (chat["version"], chat["source"], chat["metadata"]["threadId"]) == ("1.0", "custom", event["dedupkey"])
+
+
+def test_quiet_tick_writes_nothing() -> None:
+    stage = Stage()
+    stage.tick()
+    before = stage.store.notices().load(NAME)
+    for _ in range(5):
+        stage.tick()
+    assert stage.store.notices().load(NAME) == before
+
+
+def test_destination_that_is_down_gets_the_message_later_and_delays_no_other() -> None:
+    stage = Stage()
+    stage.outbox.down = {HOOK.url}
+    stage.fail()
+    stage.tick()
+    assert (len(stage.outbox.states(TOPIC)), len(stage.outbox.states(HOOK.url))) == (1, 0)
+    for _ in range(3):
+        stage.tick()
+    stage.outbox.down.clear()
+    for _ in range(10):
+        stage.tick()
+    assert (len(stage.outbox.states(TOPIC)), len(stage.outbox.states(HOOK.url))) == (1, 1)
+
+
+def test_OPS_7_sender_killed_after_sending_sends_the_same_id_again() -> None:
+    stage = Stage(msgspec.structs.replace(EVERYWHERE, webhook=None, chat_topic=""))
+    stage.fail()
+    save, calls = stage.store.notices().save, []
+
+    class KilledAfterSending:
+        def load(self, cluster: str) -> tuple[bytes, str]:
+            return stage.store.__class__.notices(stage.store).load(cluster)
+
+        def save(self, cluster: str, data: bytes, expected: str) -> str:
+            calls.append(cluster)
+            if len(calls) == 2:
+                raise SystemExit
+            return save(cluster, data, expected)
+
+    killed = KilledAfterSending()
+    stage.store.notices = lambda: killed  # type: ignore[method-assign,return-value,assignment]
+    with pytest.raises(SystemExit):
+        stage.tick()
+    del stage.store.notices
+    stage.clock.advance(60)
+    stage.tick()
+    stage.tick()
+    assert len(stage.outbox.sent) == 2
+    assert stage.outbox.sent[0][1]["id"] == stage.outbox.sent[1][1]["id"]
+
+
+def test_two_ticks_at_the_same_time_lose_nothing() -> None:
+    stage = Stage()
+    stage.fail()
+    data, version = stage.store.notices().load(NAME)
+    stage.tick()
+    assert stage.store.notices().save(NAME, b"{}", version) == ""  # the slower tick does not overwrite
+    assert load_state(stage.store.notices().load(NAME)[0]).notices
+    assert data == b""
+
+
+def test_message_that_nobody_accepts_is_kept_as_lost() -> None:
+    stage = Stage(msgspec.structs.replace(EVERYWHERE, webhook=None, chat_topic=""))
+    stage.outbox.down = {TOPIC}
+    stage.fail()
+    for _ in range(13):
+        stage.tick(2**17)
+    state = load_state(stage.store.notices().load(NAME)[0])
+    assert [each.condition.type for each in state.dead][:1] == ["group.failed"]
+
+
+def test_state_that_cannot_be_read_reports_again_and_stops_nothing() -> None:
+    stage = Stage()
+    stage.store.notices().save(NAME, b"rubbish", "")
+    stage.fail()
+    assert stage.tick() == 1
+
+
+def test_policy_and_mode_changes_are_single_events() -> None:
+    stage = Stage()
+    stage.tick()
+    stage.policy = msgspec.structs.replace(in_mode(stage.policy, "shadow"), version=2)
+    stage.tick()
+    stage.tick()
+    assert stage.outbox.states(TOPIC) == [
+        ("dev.outscaler.policy.changed", "once"),
+        ("dev.outscaler.mode.changed", "once"),
+    ]
+
+
+def test_vendors_text_stays_text_in_every_form() -> None:
+    stage = Stage()
+    words = "<!channel> [x](https://evil.example) \u202e\x00 " + "y" * 9000
+    backoff = Backoff(300.0, NOW + 300, NOW, words[:40], words[:40], words)
+    stage.remember(Memory(groups={"gpu": GroupMemory(backoff=backoff)}))
+    stage.tick()
+    for _, event in stage.outbox.sent:
+        text = json.dumps(event, ensure_ascii=False)
+        assert not any(mark in text for mark in ("\u202e", "\\u0000"))
+        assert len(text) < 8000
+    chat = next(each for where, each in stage.outbox.sent if where == CHAT)
+    assert "[x](" not in chat["content"]["description"]
+
+
+# -- the clients
+
+
+def test_signature_is_that_of_standard_webhooks() -> None:
+    key = base64.b64encode(b"k" * 24).decode()
+    made = signature(f"whsec_{key}", "msg-1", "1700000000", b"{}")
+    expected = hmac.new(b"k" * 24, b"msg-1.1700000000.{}", hashlib.sha256).digest()
+    assert made == "v1," + base64.b64encode(expected).decode()
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:9/x", "https://169.254.169.254/latest", "https://[::1]:9/"])
+def test_addresses_of_the_machine_are_never_reached(url: str) -> None:
+    with pytest.raises(NotAccepted, match="no answer"):
+        WebhookSender(permitted(loopback=False)).post(url, "0123456789abcdef", "id", NOW, b"{}")
+
+
+def test_published_message_arrives_at_a_subscriber_with_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-2")
+    with mock_aws():
+        topic = boto3.client("sns").create_topic(Name="outscaler-events")["TopicArn"]
+        queue = boto3.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+        arn = boto3.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        boto3.client("sns").subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        TopicPublisher().publish(topic, '{"a": 1}', {"severity": "warning", "group": ""})
+        body = json.loads(boto3.client("sqs").receive_message(QueueUrl=queue)["Messages"][0]["Body"])
+        assert (body["Message"], body["MessageAttributes"]["severity"]["Value"]) == ('{"a": 1}', "warning")
+        with pytest.raises(NotPublished, match="NotFound"):
+            TopicPublisher().publish(topic + "-gone", "x", {})
+
+
+# -- the policy and the command
+
+
+def test_policy_reads_and_dumps_every_key_of_notifications() -> None:
+    text = with_spec(
+        f"notifications:\n  topic: {TOPIC}\n  chatTopic: {CHAT}\n  minSeverity: info\n  types: [paused, scaled.up]\n"
+        f"  webhook: {{url: '{HOOK.url}', secret: {HOOK.secret}}}\n"
+        '  quietHours: [{cron: "0 20 * * *", duration: 10h, timeZone: Europe/Zurich}]'
+    )
+    policy, warnings = load(text, place="policy.yaml")
+    assert (warnings, policy.notifications and policy.notifications.destinations) == (
+        (),
+        ("topic", "chatTopic", "webhook"),
+    )
+    assert load(dump(policy), place="dump")[0].notifications == policy.notifications
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("topic: events", "is not the ARN of an SNS topic whose name begins with outscaler-"),
+        ("topic: arn:aws:sns:eu-central-2:123456789012:other", "whose name begins with outscaler-"),
+        ("webhook: {url: 'http://x.example', secret: outscaler/prod-geneva/notifications}", "is not an HTTPS address"),
+        (
+            "webhook: {url: 'https://u:p@x.example', secret: outscaler/prod-geneva/notifications}",
+            "is not an HTTPS address",
+        ),
+        ("webhook: {url: 'https://x.example'}", "secret: is missing"),
+        ("types: [group.fialed]", "did you mean group.failed?"),
+        ("minSeverity: high", "info, warning or critical"),
+    ],
+)
+def test_mistake_in_notifications_is_named_with_its_remedy(lines: str, says: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        load(with_spec(f"notifications:\n  {lines}"), place="policy.yaml")
+    assert says in str(caught.value)
+    assert "notifications" in str(caught.value)
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": "outscaler-dev-state",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), "outscaler-dev-state")
+        yield Store("outscaler-dev-state", clock=lambda: NOW)
+
+
+def test_notify_test_shows_each_destination_and_fails_if_one_does(
+    table: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table.policies.put(NAME, with_spec(f"notifications: {{topic: {TOPIC}, chatTopic: {CHAT}}}"), "d", None)
+    boto3.client("sns").create_topic(Name="outscaler-events")
+    assert main(["notify", "test", NAME, "-o", "json"]) == 1
+    found = json.loads(capsys.readouterr().out)["destinations"]
+    assert (found["topic"], "NotFound" in found["chatTopic"]) == (None, True)
+    boto3.client("sns").create_topic(Name="outscaler-chat")
+    assert main(["notify", "test", NAME]) == 0
+    assert main(["notify", "open", NAME]) == 0
+    assert main(["notify", "dead", NAME]) == 0
+    assert "no message is lost" in capsys.readouterr().out
+
+
+def test_notify_test_without_destinations_says_what_to_write(table: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    table.policies.put(NAME, GOOD, "d", None)
+    assert main(["notify", "test", NAME]) == 2
+    assert "its policy has no destinations; write spec.notifications" in capsys.readouterr().err

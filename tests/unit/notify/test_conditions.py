@@ -1,0 +1,142 @@
+"""Conditions of a cluster from what the tables say (docs/notifications.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Backoff, BreakerState, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
+from chalicelib.model.operation import OperationKind
+from chalicelib.model.pause import Pause
+from chalicelib.model.plan import GroupVerdict, Plan, UnschedulablePods
+from chalicelib.model.policy import Policy
+from chalicelib.model.reason import Reason, ReasonCode
+from chalicelib.model.snapshot import MissingData
+from chalicelib.notify.conditions import ClusterFacts, conditions, workload
+from chalicelib.record.metrics import key
+from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.scan_state import ScanState
+from tests.operations import new_operation
+
+NOW = 1_795_000_000.0
+PASSED = ScanState(last_pass=NOW - 20, last_success=NOW - 20)
+
+
+def facts(**changes: Any) -> ClusterFacts:
+    given: dict[str, Any] = {
+        "name": "prod",
+        "now": NOW,
+        "policy": Policy(name="prod"),
+        "plans": True,
+        "acts": True,
+        "state": PASSED,
+        "gauges": {},
+        "memory": Memory(),
+        "pauses": (),
+        "plan": Plan("p", "prod", NOW - 20),
+    }
+    return ClusterFacts(**given | changes)
+
+
+def plan(**changes: Any) -> Plan:
+    return Plan("p", "prod", NOW - 20, **changes)
+
+
+def failing(cls: str, message: str = "", count: int = 3) -> ScanState:
+    return msgspec.structs.replace(PASSED, failure=PassFailure(cls, message, NOW - 200, NOW - 20, count))
+
+
+MAX = {"web": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5),)}
+OUT_OF_STOCK = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
+LEFT = UnschedulablePods(("ml/train-7d9f8b6c5d-abcde", "ml/train-7d9f8b6c5d-fghij"), MAX, 3)
+CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "quiet": ({}, []),
+    "late": ({"state": ScanState(last_pass=NOW - 241)}, ["cluster.late"]),
+    "late-in-mode-off": ({"state": ScanState(last_pass=NOW - 241), "plans": False}, []),
+    "never-passed": ({"state": ScanState()}, []),
+    "two-failures": ({"state": failing("Unavailable", count=2)}, []),
+    "unreachable": ({"state": failing("Unavailable", "no route")}, ["cluster.unreachable"]),
+    "unauthorized": ({"state": failing("Unauthorized")}, ["cluster.unauthorized"]),
+    "unhealthy": ({"gauges": {key("cluster_safe_to_autoscale"): 0.0}}, ["cluster.unhealthy"]),
+    "group-unhealthy": (
+        {"plan": plan(groups=(GroupVerdict("g", "x", 0, 5, 1, healthy=False),))},
+        ["group.unhealthy/g"],
+    ),
+    "backoff": ({"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK)})}, ["group.failed/g/OutOfStock"]),
+    "backoff-over-but-recent": (
+        {"memory": Memory(groups={"g": GroupMemory(backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 600))})},
+        ["group.failed/g/OutOfStock"],
+    ),
+    "backoff-long-over": (
+        {"memory": Memory(groups={"g": GroupMemory(backoff=msgspec.structs.replace(OUT_OF_STOCK, until=NOW - 1900))})},
+        [],
+    ),
+    "grew-since": ({"memory": Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK, last_add=NOW - 5)})}, []),
+    "pods-at-max": ({"plan": plan(unschedulable=(LEFT,))}, ["pods.unhelped/ml/train", "group.at-max/web"]),
+    "removal-blocked": (
+        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 3, "stuck")})})},
+        ["removal.blocked/n"],
+    ),
+    "removal-failed-twice": (
+        {"memory": Memory(groups={"g": GroupMemory(failed_removals={"n": FailedRemoval(NOW, 2)})})},
+        [],
+    ),
+    "brake": ({"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60, wanted=9))}, ["brake.pulled"]),
+    "brake-released": (
+        {"memory": Memory(breaker=BreakerState(tripped_at=NOW - 60), released_until=NOW + 60)},
+        [],
+    ),
+    "provider-throttled": (
+        {"plan": plan(gaps=(MissingData("provider/exoscale", "", "429 Too Many Requests"),))},
+        ["provider.throttled/exoscale"],
+    ),
+    "provider-unauthorized": (
+        {"plan": plan(gaps=(MissingData("provider/exoscale", "", "Forbidden: wrong key"),))},
+        ["provider.unauthorized/exoscale"],
+    ),
+    "provider-down": ({"plan": plan(gaps=(MissingData("provider/x", "", "no answer"),))}, ["provider.unreadable/x"]),
+    "paused": ({"pauses": (Pause(NOW + 60, NOW - 60, reason="r"),)}, [f"paused/all//{NOW - 60:.0f}"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_condition_applies_exactly_where_its_rule_says(name: str) -> None:
+    changes, expected = CASES[name]
+    assert [each.key for each in conditions(facts(**changes))] == expected
+
+
+def test_operation_past_its_deadline_is_stuck() -> None:
+    def one(created: float, **more: Any) -> Memory:
+        made = new_operation("o", "prod", "x", "g", OperationKind.SCALE_UP, "p", created, **more)
+        return Memory(operations=(made,))
+
+    assert [each.key for each in conditions(facts(memory=one(NOW - 1801)))] == ["operation.stuck/o"]
+    assert not conditions(facts(memory=one(NOW - 1700)))
+    assert not conditions(facts(memory=one(NOW - 9000, deadline=NOW + 10)))
+
+
+def test_group_out_of_stock_is_information_while_others_take_the_pods() -> None:
+    memory = Memory(groups={"g": GroupMemory(backoff=OUT_OF_STOCK)})
+    helped = conditions(facts(memory=memory))[0]
+    waiting = next(
+        each for each in conditions(facts(memory=memory, plan=plan(unschedulable=(LEFT,)))) if each.group == "g"
+    )
+    assert (helped.severity, waiting.severity) == (NoticeSeverity.INFO, NoticeSeverity.WARNING)
+
+
+def test_pods_of_one_controller_are_one_condition_and_five_are_reported() -> None:
+    lefts = tuple(UnschedulablePods((f"ns/app{at}-{at}",) * (at + 1), MAX, 1) for at in range(9))
+    found = [each for each in conditions(facts(plan=plan(unschedulable=lefts))) if each.type == "pods.unhelped"]
+    assert [each.key for each in found] == [f"pods.unhelped/ns/app{at}" for at in (8, 7, 6, 5, 4)]
+    assert workload("a/web-7d9f8b6c5d-x2x4k") == workload("a/web-6c5d7d9f8b-aaaaa") == "a/web"
+    assert workload("a/db-0") == "a/db"
+
+
+def test_every_condition_has_a_known_type_and_a_next_command() -> None:
+    for changes, _ in CASES.values():
+        for each in conditions(facts(**changes)):
+            assert each.type in NOTICE_TYPES
+            assert each.command.startswith("outscaler ")
