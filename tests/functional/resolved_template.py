@@ -79,7 +79,7 @@ class _Resolver:
         own = self._value(more)
         given = self._values | own
         texts = {name: value.get("Fn::Sub") if isinstance(value, dict) else value for name, value in given.items()}
-        names = {name: value for name, value in texts.items() if isinstance(value, str)}
+        names = {name: str(value) for name, value in texts.items() if isinstance(value, str | int)}
         made = re.sub(r"\$\{([^}!]+)\}", lambda found: names.get(found[1], found[0]), text)
         left = {name: value for name, value in own.items() if name not in names}
         return made if "${" not in made else {"Fn::Sub": [made, left] if left else made}
