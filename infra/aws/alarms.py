@@ -24,7 +24,7 @@ DEAD_LETTERS = ("tick", *QUEUES)
 """Queues that have a dead-letter queue, by their internal names; the tick's are undelivered events."""
 
 _MINUTE, FIVE_MINUTES = 60, 300  # seconds
-_LAMBDA, SQS = "AWS/Lambda", "AWS/SQS"
+LAMBDA, SQS = "AWS/Lambda", "AWS/SQS"
 LOGGED = "logged"
 """Stands for the namespace of the metrics that the metric filters make."""
 _STORE_CALLS = ("GetItem", "Query", "UpdateItem", "TransactWriteItems")
@@ -80,7 +80,7 @@ def _each(prefix: str, metric: str, functions: tuple[str, ...]) -> tuple[Source,
     return tuple(
         Source(
             f"{prefix}_{function}",
-            _LAMBDA,
+            LAMBDA,
             metric,
             "Sum",
             f"function:{function}",
@@ -115,7 +115,7 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "TickMissing",
         "The tick does not run, so no cluster is looked at",
-        (Source("ticks", _LAMBDA, "Invocations", "Sum", "function:tick"),),
+        (Source("ticks", LAMBDA, "Invocations", "Sum", "function:tick"),),
         threshold=1,
         breaching=4,
         periods=5,
@@ -125,7 +125,7 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "TickErrors",
         "The tick ends with an error",
-        (Source("errors", _LAMBDA, "Errors", "Sum", "function:tick"),),
+        (Source("errors", LAMBDA, "Errors", "Sum", "function:tick"),),
         threshold=0,
         breaching=3,
         periods=5,
@@ -157,7 +157,7 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "PassSlow",
         "Passes need more than 80 % of the time that a function has",
-        tuple(Source(f"length_{name}", _LAMBDA, "Duration", "p95", f"function:{name}") for name in PASSES),
+        tuple(Source(f"length_{name}", LAMBDA, "Duration", "p95", f"function:{name}") for name in PASSES),
         expression='MAX(FILL(METRICS("length"), 0))',
         threshold=96_000,
         breaching=3,
@@ -238,7 +238,7 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "Concurrency",
         "The account's concurrent executions are nearly used up",
-        (Source("claimed", _LAMBDA, "ClaimedAccountConcurrency", "Maximum"),),
+        (Source("claimed", LAMBDA, "ClaimedAccountConcurrency", "Maximum"),),
         expression="100 * claimed / {concurrency}",
         threshold=90,
         breaching=3,

@@ -80,9 +80,10 @@ class LocalWorld:
     clouds: vendors' accounts attached to the cluster, served on loopback while the world exists.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
-    Attributes for tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster,
-    queues, store, services (the emulated account), line (the connection to the API server of a quick world: `line.ask`
-    injects faults into requests), invocations, metrics (lines that the functions emit).
+    Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of each pass that ends,
+    None: not measured), clock, kube, server, cluster, queues, store, services (the emulated account), line (the
+    connection to the API server of a quick world: `line.ask` injects faults into requests), invocations, metrics (lines
+    that the functions emit).
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class LocalWorld:
         self.queues = VirtualQueues(
             self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
         )
+        self.scheduled = True
         self.takes: Reading | None = None
         self.metrics: list[Json] = []
         self.judge = (
@@ -250,7 +252,8 @@ class LocalWorld:
             self.settle()
             if self._next_tick <= self.clock():
                 self._next_tick += MINUTE
-                self.tick()
+                if self.scheduled:
+                    self.tick()
             elif message_at <= self.clock():
                 self.deliver()
         else:
@@ -294,6 +297,11 @@ class LocalWorld:
     def invocations(self) -> list[Invocation]:
         """Return every invocation so far, oldest first."""
         return self._invoker.made
+
+    @property
+    def running(self) -> str:
+        """Return the function that runs now, "" between invocations."""
+        return self._invoker.current
 
     def invoke(self, function: str, event: Json) -> Invocation:
         """Invoke a function with any event, as Lambda would."""
