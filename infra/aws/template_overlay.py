@@ -17,6 +17,7 @@ from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
+from infra.aws.dashboard import dashboard_resource
 from infra.aws.permissions import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
 from infra.aws.resources import QUEUES, Resources, logical_id, resources
 
@@ -150,6 +151,8 @@ def _all_resources() -> Resources:
         rights |= own_log(function_id(each.name), f"{logical_id(each.name)}Role", f"{logical_id(each.name)}LogGroup")
     alarms = alarm_resources({"Ref": "AlarmTopicArn"}, NAMES) | filter_resources(NAMES)
     conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
+    dashboard = dashboard_resource({"Ref": "AWS::StackName"}, NAMES)
+    conditional |= {name: {"Condition": "WithDashboard"} | one for name, one in dashboard.items()}
     return (
         tagged(encrypted(shared), _STAGE)
         | rights

@@ -24,8 +24,13 @@ CREATED = {
     "AWS::SQS::Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
     "AWS::SQS::QueuePolicy": ("sqs:SetQueueAttributes",),
     "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:DescribeAlarms"),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch:GetDashboard"),
 }
-DELETED = {"AWS::SQS::Queue": ("sqs:DeleteQueue",), "AWS::CloudWatch::Alarm": ("cloudwatch:DeleteAlarms",)}
+DELETED = {
+    "AWS::SQS::Queue": ("sqs:DeleteQueue",),
+    "AWS::CloudWatch::Alarm": ("cloudwatch:DeleteAlarms",),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:DeleteDashboards",),
+}
 _WITHOUT_ARN = {"lambda:CreateEventSourceMapping", "lambda:ListEventSourceMappings"}
 
 
@@ -138,6 +143,8 @@ def _of_resource(resource: Mapping[str, Any]) -> str:
     properties = resource["Properties"]
     if resource["Type"] == "AWS::CloudWatch::Alarm":
         return arn("cloudwatch", "alarm:outscaler-any")  # CloudFormation derives its name from the stack's
+    if resource["Type"] == "AWS::CloudWatch::Dashboard":
+        return f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{properties['DashboardName']}"
     if "TableName" in properties:
         return arn("dynamodb", f"table/{properties['TableName']}")
     return arn("sqs", properties.get("QueueName", "outscaler-any"))  # a policy names its queues by reference

@@ -14,6 +14,7 @@ VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "Securi
 EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
+    "Dashboard": "on",
     "Tracing": "on",
     "Reserve": "on",
 }

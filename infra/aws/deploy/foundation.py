@@ -17,6 +17,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store.tables import definition, policy_table_of
 from infra.aws.alarm_resources import Names, alarm_resources
+from infra.aws.dashboard import dashboard_resource
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
 from infra.aws.resources import dead_letters, resources
@@ -43,6 +44,8 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
     made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
     if stage.options.alarm_topic_arn:
         made |= alarm_resources(stage.options.alarm_topic_arn, names(stage))
+    if stage.options.dashboard:
+        made |= dashboard_resource(stage.prefix, names(stage))
     for resource in made.values():
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
