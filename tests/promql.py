@@ -35,14 +35,14 @@ class Selector(NamedTuple):
     labels: dict[str, tuple[str, str]]
 
 
-class Expression(NamedTuple):
+class PromQuery(NamedTuple):
     """selectors: in order. grouped: labels that the expression groups or joins by."""
 
     selectors: tuple[Selector, ...]
     grouped: frozenset[str]
 
 
-def read(text: str) -> Expression:
+def read(text: str) -> PromQuery:
     """Reads an expression. Raises NotPromQL."""
     tokens = list(_tokens(text))
     _check_pairs(tokens, text)
@@ -72,7 +72,7 @@ def read(text: str) -> Expression:
             selectors.append(Selector(word, labels))
     if not selectors:
         raise NotPromQL(f"{text}: no metric")
-    return Expression(tuple(selectors), frozenset(grouped))
+    return PromQuery(tuple(selectors), frozenset(grouped))
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:

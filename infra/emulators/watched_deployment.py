@@ -99,6 +99,6 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See logging.Handler."""
-        function = self._watched.world.running
+        function = self._watched.world.invoker.current
         if function:
             self._watched.line(function, self.format(record))
