@@ -8,22 +8,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from chalicelib.cli.get import ago, instant
+from chalicelib.cli.journal_lines import JournalFilter, entry_data, entry_row, selected
 from chalicelib.cli.output import emit
 from chalicelib.cli.shadow import add_since_argument, show
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.cli.tables import Table
-
-if TYPE_CHECKING:
-    from chalicelib.store import JournalEntry, Store
-
-SEARCHED = 10_000
-"""Entries of the journal that a filter searches at most."""
-_PAGE = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,52 +83,3 @@ def _limit(text: str) -> int:
     if text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= 1000:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1000")
-
-
-class JournalFilter(msgspec.Struct, frozen=True):
-    """Which lines are shown. since: epoch seconds; the rest: "" and () select all."""
-
-    kinds: tuple[str, ...] = ()
-    group: str = ""
-    operation: str = ""
-    since: float = 0.0
-
-    def __call__(self, entry: JournalEntry) -> bool:
-        """Return whether the line is shown."""
-        return (
-            entry.at >= self.since
-            and (not self.kinds or entry.kind in self.kinds)
-            and self.group in ("", entry.group)
-            and self.operation in ("", entry.operation)
-        )
-
-
-def selected(store: Store, name: str, chosen: JournalFilter, limit: int) -> tuple[JournalEntry, ...]:
-    """Return the newest entries that the filter selects, newest first, at most `limit`. SEARCHED entries are read at
-    most."""
-    found: list[JournalEntry] = []
-    before: float | None = None
-    for _ in range(SEARCHED // _PAGE):
-        page = store.journal.recent(name, _PAGE if before is not None else max(limit, 1), before=before)
-        found += [entry for entry in page if chosen(entry)]
-        if len(found) >= limit or not page or page[-1].at < chosen.since:
-            break
-        before = page[-1].at
-    return tuple(found[:limit])
-
-
-def entry_row(entry: JournalEntry) -> tuple[str, ...]:
-    """Return kind, group and facts as text."""
-    return entry.kind, entry.group, ", ".join(f"{name} {value}" for name, value in entry.facts.items())
-
-
-def entry_data(entry: JournalEntry) -> dict[str, Any]:
-    """Return the entry under stable keys."""
-    return {
-        "at": instant(entry.at),
-        "kind": entry.kind,
-        "group": entry.group,
-        "plan": entry.plan,
-        "operation": entry.operation,
-        "facts": dict(entry.facts),
-    }

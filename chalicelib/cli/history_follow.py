@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chalicelib.cli.history import JournalFilter, entry_data, entry_row, selected
+import msgspec
+
+from chalicelib.cli.journal_lines import JournalFilter, entry_data, entry_row, selected
 from chalicelib.cli.output import warn
 from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.timestamps import format_time
@@ -38,28 +40,22 @@ def follow(
     """Print the last `limit` lines, oldest first, then each new one. output: `json` prints one object per line. rounds:
     how often the table is read; None: until the process is interrupted. Returns 0."""
     shown: set[bytes] = set()
-    newest, first = 0.0, True
+    since, first = chosen.since, True
     while rounds is None or rounds > 0:
+        wanted = msgspec.structs.replace(chosen, since=since)
         try:
-            since = chosen.since if first else max(chosen.since, newest - _OVERLAP)
-            entries = selected(
-                store,
-                name,
-                JournalFilter(chosen.kinds, chosen.group, chosen.operation, since),
-                limit if first else _AT_ONCE,
-            )
+            entries = selected(store, name, wanted, limit if first else _AT_ONCE)
         except StoreError as error:
             warn(f"{name}: the journal cannot be read now, trying again: {error}")
             entries = ()
-        kept: set[bytes] = set()
         for entry in reversed(entries):
-            key = _key(entry)
-            kept.add(key)
-            if key not in shown:
+            if _key(entry) not in shown:
                 _print(entry, output)
-            newest = max(newest, entry.at)
-        shown = kept | {key for key in shown if not entries}
-        first = first and not entries
+        if entries:
+            shown = {_key(entry) for entry in entries}
+            # Entries before the first one that was shown are not shown later, either.
+            since = max(entries[-1].at if first else since, entries[0].at - _OVERLAP)
+            first = False
         if rounds is not None:
             rounds -= 1
         if rounds != 0:

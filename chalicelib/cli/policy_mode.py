@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from chalicelib.model.policy import Mode
+MODES = ("off", "shadow", "active")
+"""The document's words for the mode. What a mode permits is decided in dispatch/mode_guard.py."""
+_OFF = MODES[0]
 
 _MODE = re.compile(r"(?m)^(?P<indent> +)mode:[ \t]*(?P<word>off|shadow|active|\"\w+\"|'\w+')(?P<rest>[ \t]*(#.*)?)$")
 
@@ -21,7 +23,7 @@ def with_mode(text: str, mode: str) -> str:
     # A schedule has a mode, too: the edited text counts only if it says exactly what is wanted.
     for found in _MODE.finditer(text):
         start, end = found.span("word")
-        edited = text[:start] + (f'"{mode}"' if mode == Mode.OFF.value else mode) + text[end:]
+        edited = text[:start] + (f'"{mode}"' if mode == _OFF else mode) + text[end:]
         if _quote_modes(yaml.safe_load(edited)) == wanted:
             return edited
     return str(yaml.safe_dump(wanted, sort_keys=False, allow_unicode=True))
@@ -31,5 +33,5 @@ def _quote_modes(document: Any) -> Any:
     """Return the document with the modes of schedules as text: YAML 1.1 reads a plain `off` as false."""
     for schedule in document["spec"].get("schedules") or ():
         if isinstance(schedule, dict) and schedule.get("mode") is False:
-            schedule["mode"] = Mode.OFF.value
+            schedule["mode"] = _OFF
     return document

@@ -12,11 +12,10 @@ from chalicelib.cli import apply, apply_gate
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.pause import add_part_arguments, part_of, pauses_data
-from chalicelib.cli.policy_mode import with_mode
+from chalicelib.cli.policy_mode import MODES, with_mode
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.cli.stored_decision import load_decision
 from chalicelib.model.pause import Pause, PausedPart
-from chalicelib.model.policy import Mode
 from chalicelib.model.timestamps import format_time
 
 
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     add_part_arguments(parser, "resume")
     parser.add_argument(
-        "--mode", choices=tuple(mode.value for mode in Mode), help="store a version of the policy with this mode, too"
+        "--mode", dest="wanted", choices=MODES, help="store a version of the policy with this mode, too"
     )
     apply_gate.add_arguments(parser)
     add_table_argument(parser)
@@ -39,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     before = store.pauses.current(args.name)
     ended = tuple(each for each in before if _is_meant(each, args))
     expected = _expected(args)
-    if args.mode:
-        apply.put_in_force(args, store, with_mode(stored.text, args.mode), f"{args.name} with mode {args.mode}")
+    if args.wanted:
+        apply.put_in_force(args, store, with_mode(stored.text, args.wanted), f"{args.name} with mode {args.wanted}")
     left = store.pauses.change(args.name, lambda now: tuple(each for each in now if not _is_meant(each, args)))
     for each in ended:
         facts = {"part": each.part.value, "was until": format_time(each.until), "reason": each.reason}
@@ -50,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         "ended": pauses_data(ended),
         "pauses": pauses_data(left),
         "expected": expected,
-        "mode": args.mode,
+        "mode": args.wanted,
     }
     emit(args.output, data, lambda: _lines(args, ended, left, expected))
     return 0
@@ -81,7 +80,7 @@ def _lines(
     args: argparse.Namespace, ended: tuple[Pause, ...], left: tuple[Pause, ...], expected: dict[str, object] | None
 ) -> list[str]:
     lines = [f"{args.name}: {len(ended)} pause{'' if len(ended) == 1 else 's'} ended"]
-    if not ended and not args.mode:
+    if not ended and not args.wanted:
         lines = [f"{args.name}: not paused{' there' if left else ''}; nothing to resume"]
     if left:
         lines.append(f"still paused: {len(left)} (outscaler get clusters shows them)")

@@ -19,7 +19,6 @@ class UnusedException(msgspec.Struct, frozen=True):
 EXCEPTIONS = (
     UnusedException("app.py", ("dont_write_bytecode",), "a setting of the interpreter"),
     UnusedException("chalicelib/cli/main.py", ("FINDING",), "one exit code of several that are set together"),
-    UnusedException("chalicelib/dispatch/messages.py", ("PERSON",), "a value that stored messages may have"),
     UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),
     UnusedException("chalicelib/kube/tls.py", ("verify_flags", "check_hostname"), "settings of an SSLContext"),
     UnusedException("chalicelib/model/group.py", ("template_devices",), "part of the snapshot document"),

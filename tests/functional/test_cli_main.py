@@ -79,7 +79,7 @@ def test_version_option_prints_the_version(capsys: Said) -> None:
         ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),  # no abbreviations of options
         ("get policy", "outscaler get policy: needs a cluster's name; outscaler get clusters lists them"),
         ("get clusters a", "outscaler get clusters: takes no name, but 'a' is given; write outscaler get policy a"),
-        ("get pods a", "outscaler get: argument what: invalid choice: 'pods'"),
+        ("get jobs a", "outscaler get: argument what: invalid choice: 'jobs'"),
         ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
         ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
         ("apply /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),

@@ -21,6 +21,7 @@ Said = pytest.CaptureFixture[str]
 NOW = 1_795_000_000.0
 TABLE = "outscaler-cli"
 NAME = "prod-geneva"
+ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_breaker_is_released_for_an_hour(store: Store, capsys: Said) -> None:
         "lastHour": {"nodes": 2, "pods": 30},
     }
     [entry] = store.journal.recent(NAME)
-    assert (entry.kind, entry.facts) == ("release", {"until": until, "was_on": True})
+    assert (entry.kind, entry.facts) == ("release", {"by": ME, "until": until, "was_on": True})
 
 
 def test_untripped_breaker_can_be_released_in_advance(store: Store, capsys: Said) -> None:

@@ -24,6 +24,7 @@ NOW = 1_795_000_000.0
 DAY = 86400.0
 TABLE = "outscaler-cli"
 NAME = "prod-geneva"
+ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, cap
     assert "Next: kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0\n" in text
     assert text.index("--replicas=0") < text.index("lease") < text.index("mode: active") < text.index("Way back")
     [entry] = store.journal.recent(NAME)
-    assert (entry.kind, entry.facts) == ("accept", {"accepted": "worker-17"})
+    assert (entry.kind, entry.facts) == ("accept", {"by": ME, "accepted": "worker-17"})
 
 
 def test_result_is_accepted_by_id(store: Store, capsys: Said) -> None:

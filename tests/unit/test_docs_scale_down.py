@@ -38,6 +38,7 @@ def test_docs_eligibility_lists_every_node_reason_code() -> None:
         ReasonCode.SCALE_DOWN_DISABLED,
         ReasonCode.CLUSTER_UNHEALTHY,
         ReasonCode.WAITING_FOR_MORE,
+        ReasonCode.PAUSED,
         ReasonCode.OUTSIDE_WINDOW,
         ReasonCode.IN_COOLDOWN,
         ReasonCode.IN_COOLDOWN,

@@ -1,0 +1,283 @@
+"""The commands of operators against a table: pause, resume, retry, login, history, and the last decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from chalicelib.cli import history_follow
+from chalicelib.cli.journal_lines import JournalFilter
+from chalicelib.cli.main import main
+from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
+from chalicelib.model.pause import PausedPart
+from chalicelib.model.timestamps import format_time
+from chalicelib.record import carry_over
+from chalicelib.record.carry_over import CarryOver
+from chalicelib.record.journal import of_plan
+from chalicelib.store import JournalEntry, Store
+from infra.emulators.aws import create_table
+from tests.builders import NOW as BUILT
+from tests.builders import cluster
+from tests.unit.policy.policy_documents import GOOD
+
+Said = pytest.CaptureFixture[str]
+NOW = 1_795_000_000.0
+TABLE = "outscaler-dev-state"
+NAME = "prod-geneva"
+ME = "arn:aws:sts::123456789012:user/moto"  # the caller in moto
+SHADOW = GOOD.replace("mode: active", "mode: shadow")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
+    for name, value in {
+        "AWS_DEFAULT_REGION": "eu-central-2",
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "OUTSCALER_TABLE": TABLE,
+        "OUTSCALER_PROFILE": str(tmp_path / "profile.json"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        for queue in ("reconcile", "act_clusterapi"):
+            boto3.client("sqs").create_queue(QueueName=f"outscaler-dev-{queue}")
+        store = Store(TABLE, clock=lambda: NOW)
+        store.policies.put(NAME, SHADOW, "d", None)
+        yield store
+
+
+def answer(capsys: Said, *arguments: str) -> Any:
+    """The JSON that the command prints."""
+    capsys.readouterr()
+    assert main([*arguments, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys: Said, *arguments: str) -> str:
+    """The one line that the command prints on standard error."""
+    capsys.readouterr()
+    assert main(arguments) == 2
+    return capsys.readouterr().err.strip()
+
+
+def messages(queue: str) -> list[Any]:
+    sqs = boto3.client("sqs")
+    url = sqs.get_queue_url(QueueName=f"outscaler-dev-{queue}")["QueueUrl"]
+    found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+    return [json.loads(each["Body"]) for each in found]
+
+
+def last(store: Store) -> JournalEntry:
+    return store.journal.recent(NAME, 1)[0]
+
+
+def remember(store: Store, memory: Memory) -> None:
+    lease = store.leases.acquire(NAME, "pass", 60)
+    store.memory.save(NAME, store.memory.load(NAME), memory, (), lease)
+    store.leases.release(lease)
+
+
+def decided(store: Store, decided_at: float = NOW - 600) -> None:
+    """The last decision: web grows for two pods, one pod fits nowhere, idle nodes stay."""
+    build = cluster().node("busy", "4", group="web").node("idle", "4", group="web").running("busy", 1, "3", name="app")
+    build.group("web", max=5).pending(2, "3800m", name="wide").pending(1, "64", name="huge")
+    plan = build.plan()
+    store.journal.append(NAME, of_plan(_moved(plan, decided_at)))
+    for at in range(3):
+        store.journal.append(NAME, JournalEntry(at=decided_at + 1 + at, kind="operation", group="web", facts={"n": at}))
+    lease = store.leases.acquire(NAME, "pass", 60)
+    left = carry_over.write(CarryOver(decided=decided_at))
+    store.leases.release(lease, passed_at=NOW - 20, left=left)
+
+
+def _moved(plan: Any, at: float) -> Any:
+    import msgspec
+
+    assert plan.at == BUILT
+    return msgspec.structs.replace(plan, at=at, cluster=NAME)
+
+
+def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(store: Store, capsys: Said) -> None:
+    until = format_time(NOW + 7200)
+    assert main(["pause", NAME, "--for", "2h", "--reason", "release test"]) == 0
+    assert capsys.readouterr().out == f"{NAME}: PAUSED until {until} by {ME}: release test\n"
+    entry = last(store)
+    assert (entry.kind, entry.facts) == (
+        "pause",
+        {"until": until, "part": "all", "reason": "release test", "by": ME},
+    )
+    assert main(["get", "clusters"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{NAME}: PAUSED until {until} by {ME}: release test"
+    assert answer(capsys, "get", "clusters")[0]["pauses"][0]["until"] == until
+    assert store.policies.current(NAME) == store.policies.version(NAME, 1)  # GitOps has nothing to undo
+
+
+def test_parts_of_a_cluster_are_paused_and_resumed_separately(store: Store, capsys: Said) -> None:
+    assert main(["pause", NAME, "--removals", "--reason", "a"]) == 0
+    assert main(["pause", NAME, "--group", "web", "--reason", "b"]) == 0
+    assert "no pass has seen a group 'web'" in capsys.readouterr().err
+    assert main(["pause", NAME, "--removals", "--for", "1h", "--reason", "c"]) == 0  # replaces the first
+    found = {(each.part, each.group): each.reason for each in store.pauses.current(NAME)}
+    assert found == {(PausedPart.REMOVALS, ""): "c", (PausedPart.ALL, "web"): "b"}
+    assert [each["group"] for each in answer(capsys, "resume", NAME, "--group", "web")["ended"]] == ["web"]
+    assert [each.part for each in store.pauses.current(NAME)] == [PausedPart.REMOVALS]
+
+
+def test_resume_twice_is_harmless_and_says_so(store: Store, capsys: Said) -> None:
+    assert main(["pause", NAME, "--reason", "a"]) == 0
+    assert main(["resume", NAME]) == 0
+    assert "1 pause ended" in capsys.readouterr().out
+    assert {each.kind for each in store.journal.recent(NAME)} == {"pause", "resume"}
+    before = store.journal.recent(NAME)
+    assert main(["resume", NAME]) == 0
+    assert "not paused; nothing to resume" in capsys.readouterr().out
+    assert store.journal.recent(NAME) == before
+
+
+def test_resume_says_what_the_next_pass_is_expected_to_do(store: Store, capsys: Said) -> None:
+    decided(store)
+    assert main(["pause", NAME, "--reason", "a"]) == 0
+    data = answer(capsys, "resume", NAME)
+    assert [each["group"] for each in data["expected"]["grow"]] == ["web"]
+    assert data["expected"]["at"] == format_time(NOW - 600)
+
+
+def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(store: Store, capsys: Said) -> None:
+    assert main(["resume", NAME, "--mode", "off"]) == 0
+    stored = store.policies.current(NAME)
+    assert stored is not None
+    assert (stored.version, stored.text) == (2, SHADOW.replace("mode: shadow", 'mode: "off"'))
+    assert answer(capsys, "resume", NAME, "--mode", "off")["mode"] == "off"
+    assert store.policies.current(NAME) == stored
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("pause nope --reason a", "nope: no such cluster; known: prod-geneva"),
+        ("pause prod-geneva", "outscaler pause: the following arguments are required: --reason"),
+        ("pause prod-geneva --reason a --for 31d", "argument --for: '31d' is not a duration from 1m to 720h"),
+        ("pause prod-geneva --reason a --removals --growth", "not allowed with argument"),
+        ("retry prod-geneva group web", "group web: is not a known node group; none waits"),
+        ("retry prod-geneva node w-1", "node w-1: has no failed removal that is waited for"),
+        ("retry prod-geneva operation o-1", "operation o-1: is not an open operation"),
+        ("explain pod a --cluster nope", "nope: no such cluster"),
+        ("explain pod a --cluster prod-geneva", "prod-geneva: no pass has been made yet; give --kubeconfig FILE"),
+        ("get nodes prod-geneva", "prod-geneva: no pass has been made yet"),
+    ],
+)
+def test_wrong_command_of_an_operator_is_one_line(store: Store, capsys: Said, arguments: str, says: str) -> None:
+    del store
+    said = refusal(capsys, *arguments.split(" "))
+    assert says in said
+    assert "\n" not in said
+
+
+def test_reason_of_a_pause_is_bounded_and_printable(store: Store, capsys: Said) -> None:
+    assert "--reason: has 201 characters" in refusal(capsys, "pause", NAME, "--reason", "x" * 201)
+    assert "--reason: has" in refusal(capsys, "pause", NAME, "--reason", "a\u202eb")
+    assert store.pauses.current(NAME) == ()
+
+
+def test_retry_of_a_group_ends_its_backoff_and_wakes_the_cluster_once(store: Store, capsys: Said) -> None:
+    backoff = Backoff(600.0, NOW + 500, NOW - 100, cls="OutOfStock", attempt=2)
+    remember(store, Memory(groups={"web": GroupMemory(backoff=backoff)}))
+    data = answer(capsys, "retry", NAME, "group", "web")
+    assert (data["was"], data["woken"]) == (f"until {format_time(NOW + 500)} (OutOfStock, attempt 2)", True)
+    assert [each["reason"] for each in messages("reconcile")] == ["person"]
+    after = store.memory.load(NAME).groups["web"].backoff
+    assert after is not None
+    assert (after.until < NOW, after.attempt, after.duration) == (True, 2, 600.0)
+    assert (last(store).kind, last(store).group, last(store).facts["by"]) == ("retry", "web", ME)
+
+
+def test_retry_of_a_node_ends_the_wait_after_a_failed_removal(store: Store, capsys: Said) -> None:
+    remember(store, Memory(groups={"web": GroupMemory(failed_removals={"w-1": FailedRemoval(NOW + 60, 2)})}))
+    assert answer(capsys, "retry", NAME, "node", "w-1")["was"] == f"until {format_time(NOW + 60)} (2 failures)"
+    assert store.memory.load(NAME).groups["web"].failed_removals["w-1"].until == NOW
+    assert "did you mean w-1?" not in refusal(capsys, "retry", NAME, "node", "w-1")
+
+
+def test_last_decision_is_explained_without_access_to_the_cluster(store: Store, capsys: Said) -> None:
+    decided(store)
+    assert main(["explain", "pod", "default/huge-00003", "--cluster", NAME]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"Decided at {format_time(NOW - 600)}, and the same in the pass of {format_time(NOW - 20)}.")
+    assert "Pod default/huge-00003 gets no node" in said
+    data = answer(capsys, "explain", "node", "busy", "--cluster", NAME)
+    assert (data["verdict"], data["confirmedAt"]) == ("stays", format_time(NOW - 20))
+    assert answer(capsys, "explain", "group", "web", "--cluster", NAME)["verdict"] == "grows"
+    assert "did you mean" in refusal(capsys, "explain", "node", "bussy", "--cluster", NAME)
+
+
+def test_nodes_and_waiting_pods_of_the_last_decision_are_listed(store: Store, capsys: Said) -> None:
+    decided(store)
+    nodes = answer(capsys, "get", "nodes", NAME)
+    assert {each["node"]: each["decision"] for each in nodes["nodes"]} == {"busy": "stays", "idle": "stays"}
+    pods = {each["pod"]: each["decision"] for each in answer(capsys, "get", "pods", NAME)["pods"]}
+    assert pods["default/huge-00003"] == "unschedulable"
+    assert set(pods.values()) == {"unschedulable", "newNode", "fitsExisting"}
+    assert main(["get", "pods", NAME]) == 0
+    assert "Decided at" in capsys.readouterr().out
+
+
+def test_history_is_filtered_by_kind_group_and_operation(store: Store, capsys: Said) -> None:
+    decided(store)
+    assert main(["pause", NAME, "--reason", "a"]) == 0
+    journal = answer(capsys, "history", NAME, "--kind", "operation", "--group", "web", "--limit", "2")["journal"]
+    assert [each["facts"] for each in journal] == [{"n": 2}, {"n": 1}]
+    assert [each["kind"] for each in answer(capsys, "history", NAME, "--kind", "pause")["journal"]] == ["pause"]
+    assert answer(capsys, "history", NAME, "--since", "5m", "--kind", "plan")["journal"] == []
+
+
+def test_followed_history_prints_each_line_once_and_in_order(store: Store, capsys: Said) -> None:
+    decided(store)
+
+    def later(seconds: float) -> None:
+        assert seconds == history_follow.EVERY
+        count = len(store.journal.recent(NAME))
+        store.journal.append(NAME, JournalEntry(at=NOW + count, kind="operation", facts={"n": count}))
+
+    history_follow.follow(store, NAME, JournalFilter(kinds=("operation",)), 2, "json", later, rounds=3)
+    shown = [json.loads(line)["facts"]["n"] for line in capsys.readouterr().out.splitlines()]
+    assert shown == [1, 2, 4, 5]
+
+
+def test_login_keeps_the_table_and_the_region_for_later_commands(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del store
+    data = answer(capsys, "login", "dev")
+    assert (data["table"], data["region"]) == (TABLE, "eu-central-2")
+    monkeypatch.delenv("OUTSCALER_TABLE")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert [each["name"] for each in answer(capsys, "get", "clusters")] == [NAME]
+    monkeypatch.setenv("OUTSCALER_TABLE", "another")
+    assert "resource not found" in refusal(capsys, "get", "clusters")  # the environment takes precedence
+    monkeypatch.delenv("OUTSCALER_TABLE")
+    assert answer(capsys, "login", "--forget") == {"removed": True}
+    assert "run outscaler login STACK once" in refusal(capsys, "get", "clusters")
+
+
+def test_login_to_an_unknown_stack_names_what_was_looked_for(store: Store, capsys: Said) -> None:
+    del store
+    said = refusal(capsys, "login", "prod")
+    assert "no table outscaler-prod-state, and no stack of this name" in said
+    assert "is not the name of a stack" in refusal(capsys, "login", "../x")
+
+
+def test_profile_that_is_not_one_is_an_error_that_names_the_file(
+    store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    del store
+    (tmp_path / "profile.json").write_text("{")
+    monkeypatch.delenv("OUTSCALER_TABLE")
+    assert "profile.json: cannot be read" in refusal(capsys, "get", "clusters")
