@@ -84,7 +84,7 @@ class PassRecorder:
             repair=len(plan.repairs),
             unneeded=len(plan.unneeded),
             gaps=len(plan.gaps),
-            brake=is_braked(plan),
+            **({"brake": True} if is_braked(plan) else {}),
         )
         if trouble:
             logger.error("pass published incompletely", cluster=plan.cluster, plan=plan.id, detail=list(trouble))

@@ -71,11 +71,6 @@ def filters(names: Names) -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def metrics_charged() -> int:
-    """Return how many metrics the alarms watch, each of which CloudWatch charges for."""
-    return sum(len(alarm.sources) for alarm in ALARMS) + len(DEAD_LETTERS)
-
-
 def described(summary: str, anchor: str) -> str:
     """Return an alarm's description, which ends with its place in the runbook."""
     return f"{summary}: {RUNBOOK}#{anchor}"

@@ -10,6 +10,8 @@ same properties (infra/emulators/cloudwatch_alarms.py).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
@@ -110,6 +112,9 @@ FILTERS: tuple[LogFilter, ...] = (
         '{ ($.message = "operation ended") && ($.state = "failed") }',
     ),
 )
+
+PERMANENT = ("Passes", "ExpectedPasses")
+"""Metrics of the log that have values all the time; the others have some only when something fails or acts."""
 
 ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
@@ -245,3 +250,9 @@ ALARMS: tuple[MachineryAlarm, ...] = (
         periods=5,
     ),
 )
+
+
+def metrics_charged(providers: Collection[str] = PROVIDERS) -> int:
+    """Return how many metrics the alarms watch, each of which CloudWatch charges for. providers: those in use."""
+    watched = [source for alarm in ALARMS for source in alarm.sources if source.provider in ("", *providers)]
+    return len(watched) + len(DEAD_LETTERS)

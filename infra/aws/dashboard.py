@@ -9,7 +9,7 @@ beyond the free ones costs about 3 USD a month.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -238,7 +238,7 @@ def _dead(names: Names) -> list[list[Any]]:
     ]
 
 
-_MACHINERY = {
+_MACHINERY: Mapping[str, Callable[[Names], list[list[Any]]]] = {
     "passes": _passes,
     "lengths": lambda names: _lambda(names, "Duration", PASSES, "p95"),
     "queues": _queues,
@@ -256,9 +256,9 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     [(function, argument)] = value.items()
-    texts = {
-        "Ref": lambda: f"${{{argument}}}",
-        "Fn::GetAtt": lambda: f"${{{'.'.join(argument)}}}",
-        "Fn::Sub": lambda: argument,
+    texts: Mapping[str, Callable[[Any], str]] = {
+        "Ref": lambda name: f"${{{name}}}",
+        "Fn::GetAtt": lambda names: f"${{{'.'.join(names)}}}",
+        "Fn::Sub": str,
     }
-    return str(texts[function]())
+    return texts[function](argument)

@@ -9,15 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from infra.aws.alarm_resources import filters, metrics_charged
-from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, FUNCTIONS
+from chalicelib.dispatch.messages import PROVIDERS
+from infra.aws.alarm_resources import filters
+from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, FUNCTIONS, PERMANENT, metrics_charged
 from infra.aws.deploy import foundation, project
 from infra.aws.deploy.stage import Options, Stage, load
 from infra.aws.template_check import translate
 from infra.emulators.metric_math import evaluate
+from tests.cases import each_row
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import EVERYTHING, Template, resolve
 
+ONLY_CLUSTER_API = dict.fromkeys(("UseAlicloud", "UseCherryservers", "UseExoscale", "UseHuaweicloud"), "off")
 MOST_METRICS = 10  # of an alarm with an expression
 TOPIC = EVERYTHING["AlarmTopicArn"]
 
@@ -135,10 +138,15 @@ def test_alarm_expression_uses_its_metrics_and_tolerates_missing_values(alarm: A
         assert len(results) > 1, f"{source.id} does not matter"
 
 
-def test_alarms_cost_what_their_metrics_cost() -> None:
-    charged = sum(
-        len([one for one in alarm.get("Metrics", [{"MetricStat": 1}]) if "MetricStat" in one])
-        for alarm in _alarms(_resources()).values()
-    )
-    assert charged == metrics_charged()
+@each_row("given, providers", [({}, PROVIDERS), (ONLY_CLUSTER_API, ("clusterapi",))])
+def test_cost_counts_the_metrics_of_all_alarms(given: dict[str, str], providers: tuple[str, ...]) -> None:
+    metrics = [
+        [one for one in alarm.get("Metrics", [{"MetricStat": alarm}]) if "MetricStat" in one]
+        for alarm in _alarms(_resources(**given)).values()
+    ]
+    assert sum(map(len, metrics)) == metrics_charged(providers)
+
+
+def test_metric_filters_are_made_for_functions_that_exist() -> None:
     assert {name for each in FILTERS for name in each.functions} < set(FUNCTIONS)
+    assert set(PERMANENT) < {each.metric for each in FILTERS}

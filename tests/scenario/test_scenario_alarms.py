@@ -63,7 +63,7 @@ def test_alarm_passes_missing_follows_an_unreadable_kubeconfig(watched: WatchedD
 def test_alarm_passes_missing_ignores_clusters_that_need_no_pass_yet(
     watched: WatchedDeployment, change: dict[str, str]
 ) -> None:
-    watched.world.apply_policy(document(**change))  # type: ignore[arg-type]
+    watched.world.apply_policy(document(**change))
     watched.minutes(15)
     assert watched.raised() == set()
 

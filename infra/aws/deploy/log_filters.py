@@ -24,9 +24,9 @@ def settings(stage: Stage, logs: Any) -> Iterator[Setting]:
     """Return the filters to compare; without a topic for alarms there are none. logs: a client of CloudWatch Logs."""
     wanted: dict[str, dict[str, Json]] = {}
     for name, properties in filters(foundation.names(stage)):
-        group = wanted.setdefault(properties["LogGroupName"], {})
+        of_group = wanted.setdefault(properties["LogGroupName"], {})
         if stage.options.alarm_topic_arn:
-            group[f"{_PREFIX}{name}"] = _filter(properties)
+            of_group[f"{_PREFIX}{name}"] = _filter(properties)
     for group, by_name in wanted.items():
         found = _found(group, logs)
         for name in sorted(by_name.keys() | found.keys()):
