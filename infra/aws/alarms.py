@@ -29,6 +29,7 @@ _MINUTE, FIVE_MINUTES = 60, 300  # seconds
 LAMBDA, SQS = "AWS/Lambda", "AWS/SQS"
 LOGGED = "logged"
 """Stands for the namespace of the metrics that the metric filters make."""
+_VISIBLE = "ApproximateNumberOfMessagesVisible"
 _STORE_CALLS = ("GetItem", "Query", "UpdateItem", "TransactWriteItems")
 
 
@@ -209,7 +210,12 @@ ALARMS: tuple[MachineryAlarm, ...] = (
     MachineryAlarm(
         "QueueOld",
         "Passes wait in their queue for more than five minutes",
-        (Source("age", SQS, "ApproximateAgeOfOldestMessage", "Maximum", f"queue:{RECONCILE}"),),
+        (
+            Source("age", SQS, "ApproximateAgeOfOldestMessage", "Maximum", f"queue:{RECONCILE}"),
+            Source("visible", SQS, _VISIBLE, "Minimum", f"queue:{RECONCILE}"),
+        ),
+        # a message that failed is older than that, and invisible until it is delivered again
+        expression="IF(visible > 0, age, 0)",
         threshold=300,
         breaching=3,
         periods=5,

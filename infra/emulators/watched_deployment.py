@@ -30,6 +30,7 @@ NAMES = Names(
     concurrency=1000,
 )
 MINUTE = 60.0
+_VISIBLE = "ApproximateNumberOfMessagesVisible"
 
 
 class WatchedDeployment:
@@ -83,11 +84,14 @@ class WatchedDeployment:
         now = self.world.clock() - 1.0  # in the minute that ends now
         queues = self.world.queues
         for name in QUEUES:
-            age = max((now - message.sent_at for message in queues.waiting(name)), default=0.0)
+            waiting = queues.waiting(name)
+            age = max((now - message.sent_at for message in waiting), default=0.0)
+            visible = sum(message.visible_at <= now for message in waiting)
             self.datapoints.put(SQS, "ApproximateAgeOfOldestMessage", max(0.0, age), now, QueueName=name)
+            self.datapoints.put(SQS, _VISIBLE, float(visible), now, QueueName=name)
         for name in DEAD_LETTERS:
             count = float(len(queues.dead.get(name, ())))
-            self.datapoints.put(SQS, "ApproximateNumberOfMessagesVisible", count, now, QueueName=dead_letters(name))
+            self.datapoints.put(SQS, _VISIBLE, count, now, QueueName=dead_letters(name))
 
 
 class _Lines(logging.Handler):

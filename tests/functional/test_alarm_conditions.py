@@ -33,6 +33,10 @@ def logged(metric: str, value: float) -> Put:
     return Put(NAMES.namespace, metric, value)
 
 
+def queue(metric: str, value: float) -> Put:
+    return Put(SQS, metric, value, {"QueueName": "reconcile"})
+
+
 def table(metric: str, value: float, **more: str) -> Put:
     return Put("AWS/DynamoDB", metric, value, {"TableName": "state", **more})
 
@@ -63,8 +67,8 @@ CONDITIONS: dict[str, Condition] = {
     "BrakeTripped": Condition((logged("Brakes", 1),), (), 10),
     "Throttled": Condition((function("Throttles", ACT[-1], 1),), (function("Throttles", ACT[-1], 0),), 6),
     "QueueOld": Condition(
-        (Put(SQS, "ApproximateAgeOfOldestMessage", 301, {"QueueName": "reconcile"}),),
-        (Put(SQS, "ApproximateAgeOfOldestMessage", 300, {"QueueName": "reconcile"}),),
+        (queue("ApproximateAgeOfOldestMessage", 301), queue("ApproximateNumberOfMessagesVisible", 1)),
+        (queue("ApproximateAgeOfOldestMessage", 700), queue("ApproximateNumberOfMessagesVisible", 0)),
         6,
     ),
     "TableRefuses": Condition((table("SystemErrors", 1, Operation="Query"),), (table("WriteThrottleEvents", 0),), 6),

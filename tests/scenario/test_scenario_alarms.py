@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.demo.alarms import play
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.watched_deployment import WatchedDeployment
@@ -28,6 +29,12 @@ def _minutes_until(watched: WatchedDeployment, alarm: str, state: str, most: int
         if watched.alarms.states[alarm] == state:
             return minute
     raise AssertionError(f"{alarm} is not {state} after {most} minutes")
+
+
+def test_demonstration_of_the_alarms_ends_well() -> None:
+    said: list[str] = []
+    assert play(said.append)
+    assert sum("ALARM" in line for line in said) >= 3
 
 
 def test_no_alarm_goes_off_in_a_healthy_deployment(watched: WatchedDeployment) -> None:
@@ -57,6 +64,7 @@ def test_alarm_passes_missing_follows_an_unreadable_kubeconfig(watched: WatchedD
     world.put_secret(world.kubeconfig_secret, world.server.kubeconfig())
     world.restart()
     _minutes_until(watched, "PassesMissingAlarm", "OK", 3)
+    assert "QueueOldAlarm" not in {change.alarm for change in watched.alarms.changes if change.state == "ALARM"}
 
 
 @pytest.mark.parametrize("change", [{"mode": "off"}, {"scan": "30m"}], ids=["off", "long interval"])
