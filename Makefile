@@ -69,6 +69,9 @@ docs: $(STAMP) ## the pages of docs/ that are made from the code and its tests
 	$(BIN)/python -m infra.tools.policy_reference > docs/policy.md
 	$(BIN)/python -m infra.tools.cce_rules_page > docs/rules.md
 	$(BIN)/python -m infra.aws.cost > docs/cost.md
+	$(BIN)/python -m infra.tools.prometheus_rules rules > infra/prometheus/rules.yaml
+	$(BIN)/python -m infra.tools.prometheus_rules resource > infra/prometheus/prometheusrule.yaml
+	$(BIN)/python -m infra.tools.grafana_dashboard > infra/grafana/outscaler.json
 	$(BIN)/python -m infra.tools.terminal_cast > docs/images/plan.svg
 	$(BIN)/python -m tests.functional.newcomer_hour > docs/newcomer.md
 

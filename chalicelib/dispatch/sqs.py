@@ -7,8 +7,8 @@ therefore tried only briefly, and its failure is an error value, never a wait.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.aws import session
 from chalicelib.dispatch.errors import NotSent
@@ -40,14 +40,21 @@ class SqsSender:
     """Sends to the queues of one deployment. queue_urls: queue name -> URL.
 
     prefix: of a deployment whose queue names are derived from it; each URL is looked up in AWS once per process.
+    trace: returns the trace header of the message that is sent, "" for none; SQS passes it on beside the body.
     """
 
-    def __init__(self, queue_urls: Mapping[str, str], client: SQSClient | None = None, prefix: str = "") -> None:
-        self._urls, self._prefix = dict(queue_urls), prefix
+    def __init__(
+        self,
+        queue_urls: Mapping[str, str],
+        client: SQSClient | None = None,
+        prefix: str = "",
+        trace: Callable[[], str] = str,
+    ) -> None:
+        self._urls, self._prefix, self._trace = dict(queue_urls), prefix, trace
         self._client = client or _client()
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> SqsSender:
+    def from_environment(cls, environment: Mapping[str, str], trace: Callable[[], str] = str) -> SqsSender:
         """Create a sender from OUTSCALER_QUEUE_<NAME>, otherwise from OUTSCALER_PREFIX; raises BadInput if neither is
         set."""
         found = {key.removeprefix(_PREFIX): url for key, url in environment.items() if key.startswith(_PREFIX)}
@@ -55,7 +62,7 @@ class SqsSender:
         if not any(found.values()) and not prefix:
             raise BadInput("environment", f"{_PREFIX}RECONCILE is not set", "set it to the URL of the reconcile queue")
         urls = {key.lower(): url for key, url in found.items() if url}
-        return cls(urls, prefix=prefix)
+        return cls(urls, prefix=prefix, trace=trace)
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
         """See Sender; raises NotSent also for a queue that this deployment does not have."""
@@ -64,8 +71,10 @@ class SqsSender:
         if queue not in self._urls and not self._prefix:
             raise NotSent(queue, f"{_PREFIX}{queue.upper()} is not set")
         try:
-            url = self._url(queue)
-            self._client.send_message(QueueUrl=url, MessageBody=body.decode(), DelaySeconds=whole_delay(delay))
+            url, delayed, header = self._url(queue), whole_delay(delay), self._trace()
+            self._client.send_message(
+                QueueUrl=url, MessageBody=body.decode(), DelaySeconds=delayed, **(_traced(header) if header else {})
+            )
         except ClientError as error:
             raise NotSent(queue, str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
         except BotoCoreError as error:
@@ -75,6 +84,10 @@ class SqsSender:
         if queue not in self._urls:
             self._urls[queue] = self._client.get_queue_url(QueueName=queue_name(self._prefix, queue))["QueueUrl"]
         return self._urls[queue]
+
+
+def _traced(header: str) -> Any:
+    return {"MessageSystemAttributes": {"AWSTraceHeader": {"DataType": "String", "StringValue": header}}}
 
 
 def _client() -> SQSClient:

@@ -92,8 +92,10 @@ def invoked(event: object, work: Callable[[str, Runtime], object]) -> None:
     """Process an event that is itself a message, from an asynchronous invocation. Raises what the work raises, after a
     log line that names the cluster."""
     body = msgspec.json.encode(event).decode()
+    here = runtime()
     try:
-        work(body, runtime())
+        with here.tracing.message(""):
+            work(body, here)
     except OutscalerError as error:
         logger.error("invocation failed", **_about(body), **failure(error))
         raise
@@ -124,7 +126,8 @@ def _about(body: Any) -> dict[str, Any]:
 
 def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], here: Runtime) -> bool:
     try:
-        work(record["body"], here)
+        with here.tracing.message(record.get("attributes", {}).get("AWSTraceHeader", "")):
+            work(record["body"], here)
     except OutscalerError as error:
         logger.error("message failed", message_id=record["messageId"], **_about(record["body"]), **failure(error))
         return False

@@ -20,6 +20,7 @@ from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
 from chalicelib.record import carry_over
 from chalicelib.record.cluster_writer import ClusterWriter
+from chalicelib.record.gauges import is_braked
 from chalicelib.record.journal import failing, recovered
 from chalicelib.record.operation_events import OperationStep
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
@@ -83,6 +84,7 @@ class PassRecorder:
             repair=len(plan.repairs),
             unneeded=len(plan.unneeded),
             gaps=len(plan.gaps),
+            **({"brake": True} if is_braked(plan) else {}),
         )
         if trouble:
             logger.error("pass published incompletely", cluster=plan.cluster, plan=plan.id, detail=list(trouble))

@@ -77,7 +77,8 @@ def handle(body: bytes | str, rt: Runtime) -> None:
             return
         rt.checkpoint("act:claimed")
         task = task or _task(operation, rt)
-        outcome = _step(operation, task, rt)
+        with rt.tracing.part(operation.status.step or "begin", **_annotations(operation)):
+            outcome = _step(operation, task, rt)
         rt.checkpoint("act:stepped")
         more = isinstance(outcome, InProgress) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
         try:
@@ -94,6 +95,12 @@ def handle(body: bytes | str, rt: Runtime) -> None:
             _plan_again(outcome, task, rt)
         if not more:
             return
+
+
+def _annotations(operation: Operation) -> dict[str, str]:
+    """Return what a trace is searched by: the operation's id, and what it is for."""
+    spec = operation.spec
+    return {"operation": spec.id, "cluster": spec.cluster, "group": spec.group, "kind": spec.kind.value}
 
 
 def _decode(body: bytes | str) -> _FollowUp:

@@ -179,7 +179,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     providers = rt.providers(observing(policy), kube, rt.read_secret)
 
     def look() -> Snapshot:
-        with tale.timed("updateClusterState"):
+        with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
             seen = live_cluster.read_live_cluster(
                 policy.name,
                 kube,
@@ -199,7 +199,8 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     if act:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
-    tale.plan_saved(plan, snapshot, marks, kube if act else None)
+    with rt.tracing.part("publish", cluster=policy.name, plan=plan.id):
+        tale.plan_saved(plan, snapshot, marks, kube if act else None)
     if not act and not permission.paused:
         # Imported here, because a pass that acts needs none of it.
         from chalicelib.reconciler.shadow_pass import compare
@@ -231,7 +232,7 @@ def _decide_and_save(
     """
 
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
-        with tale.timed("autoscaling"):
+        with tale.timed("autoscaling"), rt.tracing.part("plan", cluster=policy.name):
             left = until - rt.clock()
             return plan_cluster(
                 snapshot,
@@ -255,7 +256,8 @@ def _decide_and_save(
                 plan, after = now_decide(snapshot, before)
         operations = _signed(plan.operations, lease) if act else ()
         try:
-            rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
+            with rt.tracing.part("save", cluster=policy.name):
+                rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
         except StaleWrite:
             if attempt + 1 == _TRIES:
                 raise

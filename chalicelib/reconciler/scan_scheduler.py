@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 #: Seconds after which an undelivered message counts as lost. Longer than a pass, shorter than a redelivery.
 LOST_AFTER = 180.0
+#: Seconds in which an alarm expects a pass (infra/aws/alarms.py), if the scan interval of a cluster is not longer.
+EXPECTED_WITHIN = 240.0
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -81,7 +83,10 @@ def run(rt: Runtime) -> Report:
         with _contained(stored.name, "sweep", failed):
             swept.extend(resend_operations(stored.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
-    logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
+    expected = sum(permitted(policy).plan and policy.scan_interval <= EXPECTED_WITHIN for policy in policies)
+    logger.info(
+        "tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed, expected=expected
+    )
     with _contained("", "notifications", set()):
         _notify(policies, rt)
     return report

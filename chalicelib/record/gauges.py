@@ -51,6 +51,7 @@ def of_pass(plan: Plan, options: Options, before: Values) -> dict[str, float]:
         },
         key("scale_down_in_cooldown"): float(any(_waits(each) for each in (*plan.notes, plan.paused))),
         key("pending_node_deletions"): float(health.removing),
+        key("brake"): float(_brake(plan, before)),
         **_last(plan, before),
     }
     if options.emit_per_nodegroup_metrics:
@@ -77,6 +78,16 @@ def _most_nodes(plan: Plan, options: Options) -> int:
 
 def _waits(reason: Reason | None) -> bool:
     return reason is not None and reason.code is ReasonCode.IN_COOLDOWN
+
+
+def is_braked(plan: Plan) -> bool:
+    """Return whether the circuit breaker stops the removals of this plan."""
+    return plan.paused is not None and plan.paused.code is ReasonCode.DISRUPTION_BRAKE
+
+
+def _brake(plan: Plan, before: Values) -> bool:
+    """Where removals are paused for another reason, the circuit breaker was not asked, and is as it was."""
+    return is_braked(plan) or (plan.paused is not None and before.get(key("brake"), 0.0) > 0)
 
 
 def _last(plan: Plan, before: Values) -> dict[str, float]:

@@ -8,7 +8,7 @@ alarm on one of them treats missing data as good. `GET /metrics` does not depend
 from __future__ import annotations
 
 from chalicelib.model.policy import Metrics
-from chalicelib.record.metrics import Values, key, parts
+from chalicelib.record.metrics import PAGE_ONLY, Values, key, parts
 
 SERIES = (
     "errors_total",
@@ -30,7 +30,7 @@ def chosen(values: Values, metrics: Metrics) -> Values:
 
 
 def _all(values: Values) -> Values:
-    return values
+    return {series: value for series, value in values.items() if series not in PAGE_ONLY}
 
 
 def _none(values: Values) -> Values:

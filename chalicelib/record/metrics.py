@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"
+OWN_PREFIX = "outscaler_"
+"""Of metrics that upstream does not have in any form. They are on the page of GET /metrics only."""
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 CLUSTER, GROUP = "cluster", "node_group"
 BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -40,6 +42,12 @@ class Metric(msgspec.Struct, frozen=True):
     type: str
     help: str
     labels: tuple[str, ...] = ()
+    prefix: str = PREFIX
+
+    @property
+    def full_name(self) -> str:
+        """Return the name under which it is published."""
+        return self.prefix + self.name
 
 
 METRICS: tuple[Metric, ...] = (
@@ -74,7 +82,13 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.", ("direction", "reason")
     ),
+    Metric("brake", GAUGE, "1 while the circuit breaker stops removals.", prefix=OWN_PREFIX),
+    Metric("paused", GAUGE, "1 while an operator has paused the cluster, or a part of it.", prefix=OWN_PREFIX),
+    Metric("mode", GAUGE, "1 for the mode of the policy in force.", ("mode",), prefix=OWN_PREFIX),
 )
+
+PAGE_ONLY = frozenset(metric.name for metric in METRICS if metric.prefix == OWN_PREFIX)
+"""Metrics that are not written to CloudWatch, each without a label in the values of a pass."""
 
 Values = Mapping[str, float]
 """Values of series by key()."""

@@ -29,6 +29,7 @@ from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_o
 from chalicelib.model.resource_names import POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import read
+from chalicelib.runtime.tracing import Tracing, tracing_of
 from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Runtime:
     a change and its record, so that a test can stop the process there. emit: writes one line of metrics. deployment:
     what policies may name. memory_size: MB that this function has, 0 where unknown. gauge: measures a pass. hand_over:
     gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
-    function.
+    function. tracing: for X-Ray; it does nothing where Lambda does not trace.
     """
 
     clock: Callable[[], float]
@@ -110,6 +111,7 @@ class Runtime:
     memory_size: int = 0
     memory_usage: PassGauge = field(default_factory=NoGauge)
     hand_over: Callable[[bytes], None] | None = None
+    tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
 
 
 def build(
@@ -204,7 +206,8 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     table = state_table(environment)
     if not table:
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
-    sender = SqsSender.from_environment(environment)
+    tracing = tracing_of(environment, clock, _new_trace_id)
+    sender = SqsSender.from_environment(environment, tracing.header)
     secrets = SecretCache(SecretsManagerReader(), clock)
     store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
     made = build(
@@ -215,7 +218,8 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         deployment=deployment_of(environment),
         hosted=bool(environment.get(LAMBDA)),
     )
-    return _sized(replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED), environment)
+    reported = environment.get(BATCH_FAILURES, "") == REPORTED
+    return _sized(replace(made, batch_failures_reported=reported, tracing=tracing), environment)
 
 
 def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
@@ -262,6 +266,10 @@ class SecretCache:
 
 def _new_owner() -> str:
     return uuid.uuid4().hex
+
+
+def _new_trace_id() -> str:
+    return uuid.uuid4().hex[:16]
 
 
 class _Cell:

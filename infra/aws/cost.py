@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from chalicelib.runtime.log import logger
+from infra.aws.alarms import DEAD_LETTERS, PERMANENT, metrics_charged
 from infra.aws.cost_count import NODES, PODS, Counts, count
 from infra.aws.cost_prices import AS_OF, LIST
 
@@ -106,6 +107,19 @@ def per_deployment(way: Way) -> dict[str, float]:
     }
 
 
+def on_request() -> dict[str, float]:
+    """Return dollars per month, by part, of what a deployment has on request only."""
+    one = metrics_charged(("clusterapi",))
+    every = metrics_charged()
+    return {
+        f"alarms of the release before: {len(DEAD_LETTERS)} metrics": len(DEAD_LETTERS) * LIST.alarm,
+        f"alarms, one provider in use: {one} metrics": one * LIST.alarm,
+        f"alarms, all providers in use: {every} metrics": every * LIST.alarm,
+        f"the {len(PERMANENT)} metrics of the log that alarms always need": len(PERMANENT) * LIST.series,
+        "a CloudWatch dashboard, after the three free ones of an account": LIST.dashboard,
+    }
+
+
 def page(counts: Counts) -> str:
     """Return the text of docs/cost.md."""
     return "\n".join(_lines(counts)) + "\n"
@@ -139,6 +153,9 @@ def _lines(counts: Counts) -> Iterator[str]:
         yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_cluster(way).items())
     yield from ("", "## The deployment", "", "| Part | Dollars a month |", "|---|---|")
     yield from (f"| {part} | {dollars:.3f} |" for part, dollars in per_deployment(steps[-2]).items())
+    yield from ("", "## Alarms and dashboard", "", *_ON_REQUEST.splitlines(), "")
+    yield from ("| Part | Dollars a month |", "|---|---|")
+    yield from (f"| {part} | {dollars:.2f} |" for part, dollars in on_request().items())
     yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
@@ -184,11 +201,16 @@ ${deployment:.2f} in addition. The prices are the list prices of us-east-1 of {a
   0.09 s of CPU on the emulation and 0.1 to 0.2 s in all, on a machine with a whole core and no network. It has not been
   measured on Lambda.
 - Lambda polls each queue with five requests at a time, each of which waits for 20 s.
-- Not included: alarms ($0.10 each), traffic, your own KMS keys, and the activity of a cluster that is not quiet. An
-  operation takes 1 call for a scale-up and about 5 for an empty node. Each of the six series of `summary` is $0.30 a
-  month while it is not zero.
+- Not included: [alarms and a dashboard](#alarms-and-dashboard), traffic, your own KMS keys, and the activity of a
+  cluster that is not quiet. An operation takes 1 call for a scale-up and about 5 for an empty node. Each of the six
+  series of `summary` is $0.30 a month while it is not zero.
 - Twice as many passes cost twice as much, except for secrets and series.
 - A second vendor costs its secret, a write unit in each pass, and its queue."""
+
+_ON_REQUEST = """\
+Per deployment and only on request; the number of clusters does not matter. CloudWatch charges for each metric that an
+alarm watches, so an alarm with an expression over several functions costs several times as much as a simple one.
+`GET /metrics` with the rules and the dashboard for Prometheus and Grafana costs requests only."""
 
 _EGRESS = """\
 ## Traffic of the cluster's cloud

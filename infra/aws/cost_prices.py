@@ -11,8 +11,9 @@ class Prices(msgspec.Struct, frozen=True):
     """Prices in US dollars. second_x86, second_arm: of a gigabyte-second of a function. call: of a function invocation.
     read, write: of a DynamoDB on-demand request unit. queue: of an SQS request. secret, secret_read: of a secret per
     month, and of a call. decrypt: of a KMS request, one per parameter that is read. series: of a custom metric per
-    month. ingest, keep: of a gigabyte of ingested logs, and of stored logs per month. egress: of a gigabyte that
-    leaves a cloud, charged by the cluster's cloud."""
+    month. alarm: of a metric that an alarm watches, per month. dashboard: per month. ingest, keep: of a gigabyte of
+    ingested logs, and of stored logs per month. egress: of a gigabyte that leaves a cloud, charged by the cluster's
+    cloud."""
 
     second_x86: float = 0.0000166667
     second_arm: float = 0.0000133334
@@ -24,6 +25,8 @@ class Prices(msgspec.Struct, frozen=True):
     secret_read: float = 0.05 / 10_000
     decrypt: float = 0.03 / 10_000
     series: float = 0.30
+    alarm: float = 0.10
+    dashboard: float = 3.00
     ingest: float = 0.50
     keep: float = 0.03
     egress: float = 0.09

@@ -108,32 +108,6 @@ def resources(rule: Any, prefix: str = "") -> Resources:
     return tables(prefix) | queues(prefix) | tick_dead_letters_policy(rule)
 
 
-def dead_letter_alarms(topic: Any) -> Resources:
-    """Return an alarm for each dead-letter queue, raised when it is not empty. topic: the ARN of the SNS topic to
-    notify."""
-    return {
-        f"{logical_id(name)}DeadLettersAlarm": {
-            "Type": "AWS::CloudWatch::Alarm",
-            "Properties": {
-                "AlarmDescription": f"Messages of {name} failed for good and lie in its dead-letter queue",
-                "Namespace": "AWS/SQS",
-                "MetricName": "ApproximateNumberOfMessagesVisible",
-                "Dimensions": [
-                    {"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "QueueName"]}}
-                ],
-                "Statistic": "Maximum",
-                "Period": 300,
-                "EvaluationPeriods": 1,
-                "Threshold": 0,
-                "ComparisonOperator": "GreaterThanThreshold",
-                "TreatMissingData": "notBreaching",
-                "AlarmActions": [topic],
-            },
-        }
-        for name in ("tick", *QUEUES)
-    }
-
-
 def _table(name: Any, more: dict[str, Any]) -> dict[str, Any]:
     properties = (
         definition("any")

@@ -16,8 +16,10 @@ import msgspec
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS
+from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
+from infra.aws.dashboard import dashboard_resource
 from infra.aws.permissions import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
-from infra.aws.resources import QUEUES, Resources, dead_letter_alarms, logical_id, resources
+from infra.aws.resources import QUEUES, Resources, logical_id, resources
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,6 +27,8 @@ Json = dict[str, Any]
 
 _NOTHING = {"Ref": "AWS::NoValue"}
 _STAGE = {"Ref": "Stage"}
+API = ("outscaler", "api")
+"""Name and stage of the REST API in CloudWatch: Chalice gives the APIs of all deployments the same name."""
 _SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]}
 
 
@@ -45,6 +49,29 @@ FUNCTIONS = (
     TemplateOverlayFunction(RECONCILE_LARGE, 4),
     *(TemplateOverlayFunction(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
+
+
+def function_id(name: str) -> str:
+    """Return a function's logical id. Chalice has a separate name for the function of the REST API."""
+    return {"api_handler": "APIHandler"}.get(name, logical_id(name))
+
+
+def _used(provider: str, value: Any) -> Any:
+    return {"Fn::If": [_use(provider), value, _NOTHING]} if provider else value
+
+
+NAMES = Names(
+    function=lambda name: {"Ref": function_id(name)},
+    log_group=lambda name: {"Ref": f"{logical_id(name)}LogGroup"},
+    queue=lambda name: {"Fn::GetAtt": [f"{logical_id(name)}Queue", "QueueName"]},
+    dead_letters=lambda name: {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "QueueName"]},
+    table={"Ref": "StateTable"},
+    api=API,
+    namespace={"Fn::Sub": "Outscaler/${AWS::StackName}"},
+    concurrency={"Ref": "AccountConcurrency"},
+    used=_used,
+)
+"""Names in the stack, as references."""
 
 
 def merge_template(stage: Json) -> Json:
@@ -91,11 +118,6 @@ def finished(template: Json) -> Json:
     return made
 
 
-def function_id(name: str) -> str:
-    """Return a function's logical id. Chalice has a separate name for the function of the REST API."""
-    return {"api_handler": "APIHandler"}.get(name, logical_id(name))
-
-
 def encrypted(made: Resources) -> Resources:
     """Encrypt tables, queues and log groups with the key of the parameter KmsKeyArn, if it is given."""
     key = {"Ref": "KmsKeyArn"}
@@ -127,8 +149,10 @@ def _all_resources() -> Resources:
     rights: Resources = {}
     for each in FUNCTIONS:
         rights |= own_log(function_id(each.name), f"{logical_id(each.name)}Role", f"{logical_id(each.name)}LogGroup")
-    alarms = dead_letter_alarms({"Ref": "AlarmTopicArn"})
+    alarms = alarm_resources({"Ref": "AlarmTopicArn"}, NAMES) | filter_resources(NAMES)
     conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
+    dashboard = dashboard_resource({"Ref": "AWS::StackName"}, NAMES)
+    conditional |= {name: {"Condition": "WithDashboard"} | one for name, one in dashboard.items()}
     return (
         tagged(encrypted(shared), _STAGE)
         | rights

@@ -80,9 +80,10 @@ class LocalWorld:
     clouds: vendors' accounts attached to the cluster, served on loopback while the world exists.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
-    Attributes for tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster,
-    queues, store, services (the emulated account), line (the connection to the API server of a quick world: `line.ask`
-    injects faults into requests), invocations, metrics (lines that the functions emit).
+    Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of each pass that ends,
+    None: not measured), clock, kube, server, cluster, queues, store, services (the emulated account), line (the
+    connection to the API server of a quick world: `line.ask` injects faults into requests), invocations, metrics (lines
+    that the functions emit), invoker (the running function).
     """
 
     def __init__(
@@ -115,10 +116,11 @@ class LocalWorld:
         self.queues = VirtualQueues(
             self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
         )
+        self.scheduled = True
         self.takes: Reading | None = None
         self.metrics: list[Json] = []
         self.judge = (
-            Judge(roles(self.services.table, deployed.queues()), lambda: self._invoker.current or API)
+            Judge(roles(self.services.table, deployed.queues()), lambda: self.invoker.current or API)
             if judged
             else None
         )
@@ -135,7 +137,7 @@ class LocalWorld:
         self._memory = {function.name: function.memory for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
-        self._invoker = Invoker()
+        self.invoker = Invoker()
         self._runtime: Runtime | None = None
         self._exporter = Exporter(name, WEBHOOK_KEY, self.clock, self._post) if webhook else None
         self._heard = Heard(self.kube)
@@ -163,7 +165,7 @@ class LocalWorld:
 
     def close(self) -> None:
         """Stop serving and delete the table."""
-        self._invoker.leave()
+        self.invoker.leave()
         for cloud in self._clouds:
             cloud.stop()
         self.server.stop()
@@ -250,7 +252,8 @@ class LocalWorld:
             self.settle()
             if self._next_tick <= self.clock():
                 self._next_tick += MINUTE
-                self.tick()
+                if self.scheduled:
+                    self.tick()
             elif message_at <= self.clock():
                 self.deliver()
         else:
@@ -293,13 +296,13 @@ class LocalWorld:
     @property
     def invocations(self) -> list[Invocation]:
         """Return every invocation so far, oldest first."""
-        return self._invoker.made
+        return self.invoker.made
 
     def invoke(self, function: str, event: Json) -> Invocation:
         """Invoke a function with any event, as Lambda would."""
         self._awake(function)
         with inline() if self._quick else nullcontext():
-            made = self._invoker.call(function, event, self.clock)
+            made = self.invoker.call(function, event, self.clock)
         if made.killed_at:
             self.restart()
         self.settle()
@@ -311,7 +314,7 @@ class LocalWorld:
             self.restart()
         if self._runtime is None:
             self._runtime = self.new_runtime()
-        self._invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
+        self.invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
 
     def post(self, events: object, *, key: str = WEBHOOK_KEY) -> Json:
         """Post events, signed, to the cluster's webhook. Returns API Gateway's response (`statusCode`, `body`)."""
@@ -321,12 +324,12 @@ class LocalWorld:
 
     def _post(self, path: str, headers: dict[str, str], body: bytes) -> Json:
         self._awake()
-        return self._invoker.request("POST", path, headers, body)
+        return self.invoker.request("POST", path, headers, body)
 
     def get(self, target: str) -> Json:
         """Send a reader's request to the routes. Returns API Gateway's response."""
         self._awake()
-        return self._invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
+        return self.invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
 
     def kill_at(self, place: str, *, function: str = "", times: int = 1) -> None:
         """Let the next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) crash there.
@@ -340,7 +343,7 @@ class LocalWorld:
         """Discard the runtime with all its state (store, connections, caches), so that the next invocation is a cold
         start."""
         self._runtime = None
-        self._invoker.leave()
+        self.invoker.leave()
 
     def new_runtime(self) -> Runtime:
         """Return a runtime as a new process builds it. It shares nothing with other runtimes."""
@@ -353,7 +356,7 @@ class LocalWorld:
 
     def _dies_at(self, place: str) -> bool:
         for death in self._deaths:
-            if death.times and death.place == place and death.function in ("", self._invoker.current):
+            if death.times and death.place == place and death.function in ("", self.invoker.current):
                 death.times -= 1
                 return True
         return False

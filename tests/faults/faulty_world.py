@@ -67,14 +67,14 @@ class FaultWorld(LocalWorld):
 
     def invoke(self, function: str, event: Json) -> Invocation:
         """See LocalWorld; within another invocation this starts a concurrent process."""
-        outer, runtime, current = self.process, self._runtime, self._invoker.current
+        outer, runtime, current = self.process, self._runtime, self.invoker.current
         self.process = Process(function, _operation(event), self.clock(), self.weather.new_skew())
         if outer is not None:
             self._runtime = None
         try:
             made = super().invoke(function, event)
         finally:
-            self.process, self._invoker.current = outer, current
+            self.process, self.invoker.current = outer, current
             if outer is not None:
                 self._runtime = runtime
         self.tell(f"{'  ' if outer else ''}{function} {_operation(event)} {_how(made)}")

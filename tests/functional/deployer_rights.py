@@ -23,8 +23,14 @@ CREATED = {
     ),
     "AWS::SQS::Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
     "AWS::SQS::QueuePolicy": ("sqs:SetQueueAttributes",),
+    "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:DescribeAlarms"),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch:GetDashboard"),
 }
-DELETED = {"AWS::SQS::Queue": ("sqs:DeleteQueue",)}
+DELETED = {
+    "AWS::SQS::Queue": ("sqs:DeleteQueue",),
+    "AWS::CloudWatch::Alarm": ("cloudwatch:DeleteAlarms",),
+    "AWS::CloudWatch::Dashboard": ("cloudwatch:DeleteDashboards",),
+}
 _WITHOUT_ARN = {"lambda:CreateEventSourceMapping", "lambda:ListEventSourceMappings"}
 
 
@@ -96,8 +102,11 @@ class DeployerRightsReader:
     def _cloudformation(self, call: AwsCall, _: object) -> Iterator[Need]:
         name = call.given["StackName"]
         yield Need(f"cloudformation:{call.operation}", arn("cloudformation", f"stack/{name}/some-id"))
+        before: Mapping[str, Any] = self._stacks.get(name, {})
         if "TemplateBody" in call.given:
             self._stacks[name] = json.loads(call.given["TemplateBody"])["Resources"]
+            removed = [one for logical, one in before.items() if logical not in self._stacks[name]]
+            yield from (Need(action, _of_resource(one)) for one in removed for action in DELETED.get(one["Type"], ()))
         done: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "CreateStack": CREATED,
             "UpdateStack": CREATED,
@@ -132,6 +141,10 @@ def _function(name: str) -> str:
 
 def _of_resource(resource: Mapping[str, Any]) -> str:
     properties = resource["Properties"]
+    if resource["Type"] == "AWS::CloudWatch::Alarm":
+        return arn("cloudwatch", "alarm:outscaler-any")  # CloudFormation derives its name from the stack's
+    if resource["Type"] == "AWS::CloudWatch::Dashboard":
+        return f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{properties['DashboardName']}"
     if "TableName" in properties:
         return arn("dynamodb", f"table/{properties['TableName']}")
     return arn("sqs", properties.get("QueueName", "outscaler-any"))  # a policy names its queues by reference

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import msgspec
 
 from infra.aws.deploy.account_settings import Setting
-from infra.aws.deploy.stage import load, locate
+from infra.aws.deploy.stage import Options, load, locate
 from infra.aws.deploy.steps import Deployment
 from tests.functional.forwarding_endpoint import passing_on
 
@@ -31,14 +32,17 @@ def small_package(folder: Path) -> Path:
     return place
 
 
-def deploy(package: Path, folder: Path) -> list[Setting]:
-    """Runs `make deploy` after the package is built; returns the checks that failed. folder: a writable folder."""
-    return _deployment(folder).deploy(package)
+def deploy(package: Path, folder: Path, options: Options | None = None) -> list[Setting]:
+    """Runs `make deploy` after the package is built; returns the checks that failed. folder: a writable folder.
+    options: in place of those of the stage."""
+    return _deployment(folder, options).deploy(package)
 
 
-def _deployment(folder: Path) -> Deployment:
-    session = boto3.Session()
-    made = Deployment(locate(load(STAGE), session), session, lambda line: None, lambda seconds: None)
+def _deployment(folder: Path, options: Options | None) -> Deployment:
+    session, stage = boto3.Session(), load(STAGE)
+    if options is not None:
+        stage = msgspec.structs.replace(stage, options=options)
+    made = Deployment(locate(stage, session), session, lambda line: None, lambda seconds: None)
     made.folder = folder
     return made
 

@@ -18,6 +18,7 @@ NEVER = frozenset(
         "pytest",
         "pydantic",
         "aws_xray_sdk",
+        "chalicelib.net.xray_daemon",
         "boto3",
         "s3transfer",
         "charset_normalizer",

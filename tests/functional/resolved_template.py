@@ -14,6 +14,7 @@ VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "Securi
 EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
+    "Dashboard": "on",
     "Tracing": "on",
     "Reserve": "on",
 }
@@ -79,7 +80,7 @@ class _Resolver:
         own = self._value(more)
         given = self._values | own
         texts = {name: value.get("Fn::Sub") if isinstance(value, dict) else value for name, value in given.items()}
-        names = {name: value for name, value in texts.items() if isinstance(value, str)}
+        names = {name: str(value) for name, value in texts.items() if isinstance(value, str | int)}
         made = re.sub(r"\$\{([^}!]+)\}", lambda found: names.get(found[1], found[0]), text)
         left = {name: value for name, value in own.items() if name not in names}
         return made if "${" not in made else {"Fn::Sub": [made, left] if left else made}

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from infra.aws.deploy.__main__ import main
+from infra.aws.deploy.stage import Options
 from infra.emulators.aws import LocalAws
 from tests.functional.aws_calls import AwsCall, recorded
 from tests.functional.deployer_rights import DeployerRightsReader, Need, Statements
 from tests.functional.deployments import STAGE, deploy, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
+EVERY_OPTION = Options(alarm_topic_arn="arn:aws:sns:us-east-1:123456789012:alarms", dashboard=True)
 LIMIT = 6144  # characters of a managed policy, without white space
 
 #: : Permissions without a call in these tests, each with its reason.
@@ -39,7 +41,8 @@ UNSEEN = {
 
 
 class Recording:
-    """The calls of a deployment, a repeated deployment and an undeployment, and the function of each mapping."""
+    """The calls of a deployment with every option, one without, and an undeployment, and the function of each
+    mapping."""
 
     def __init__(self, folder: Path) -> None:
         with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
@@ -48,7 +51,7 @@ class Recording:
                 for name, value in {**aws.env, "AWS_ENDPOINT_URL": endpoint}.items():
                     patched.setenv(name, value)
                 package = small_package(folder)
-                assert deploy(package, folder / "built") == []
+                assert deploy(package, folder / "built", EVERY_OPTION) == []
                 assert deploy(package, folder / "built") == []
                 self.mappings = {
                     one["UUID"]: one["FunctionArn"].rpartition(":")[2]

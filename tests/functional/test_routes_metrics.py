@@ -9,11 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.operation import OperationKind, OperationState
 from chalicelib.model.outcome import Succeeded
+from chalicelib.model.pause import Pause
 from chalicelib.model.plan import Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record import carry_over
 from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan
+from chalicelib.store.tables import PAUSES, PauseRow
 from tests.functional.app_client import AppClient
 from tests.operations import new_operation
 
@@ -66,6 +68,10 @@ def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
     return found
 
 
+OWN = {"outscaler_mode active": 1, "outscaler_paused": 0}
+"""Metrics of a cluster without a pass."""
+
+
 def test_scrape_has_every_cluster_with_the_gauges_of_its_last_pass(desk: AppClient) -> None:
     one, other, fresh = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster()
     a_pass(desk, one, ready=3)
@@ -75,7 +81,7 @@ def test_scrape_has_every_cluster_with_the_gauges_of_its_last_pass(desk: AppClie
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert (samples(answer, one)["nodes_count ready"], samples(answer, other)["nodes_count ready"]) == (3, 5)
     assert samples(answer, one)["last_activity main"] == desk.clock()
-    assert samples(answer, fresh) == {}
+    assert samples(answer, fresh) == OWN
 
 
 def test_pass_and_operation_counters_never_decrease(desk: AppClient) -> None:
@@ -123,4 +129,30 @@ def test_unreadable_policy_or_row_hides_no_other_metric(desk: AppClient) -> None
     desk.store.leases.release(lease, left=b"rubbish")
     answer = desk.get("/metrics")
     assert samples(answer, unreadable)["nodes_count ready"] == samples(answer, well)["nodes_count ready"] == 3
-    assert samples(answer, torn) == {}
+    assert samples(answer, torn) == OWN
+
+
+def test_scrape_shows_the_mode_and_a_pause_at_once(desk: AppClient) -> None:
+    name, other = desk.cluster(), desk.cluster(mode="shadow")
+    pause = Pause(reason="release test", by="someone", since=desk.clock(), until=desk.clock() + 600)
+    desk.store.pauses.change(name, lambda before: (*before, pause))
+    answer = desk.get("/metrics")
+    assert samples(answer, name) == {"outscaler_mode active": 1, "outscaler_paused": 1}
+    assert samples(answer, other) == {"outscaler_mode shadow": 1, "outscaler_paused": 0}
+    desk.clock.advance(601)
+    assert samples(desk.get("/metrics"), name)["outscaler_paused"] == 0
+
+
+def test_unreadable_pause_hides_no_other_metric(desk: AppClient) -> None:
+    name = desk.cluster()
+    a_pass(desk, name, ready=3)
+    table = desk.store.policy_table
+    row = PauseRow(PAUSES, name, text="{", version="1", expires_at=int(desk.clock()) + 600)
+    table.write(table.put(row, PauseRow.version.does_not_exist()))
+    try:
+        answer = desk.get("/metrics")
+    finally:
+        table.write(table.delete(PAUSES, name, PauseRow.version == "1"))
+    shown = samples(answer, name)
+    assert shown["nodes_count ready"] == 3
+    assert "outscaler_paused" not in shown

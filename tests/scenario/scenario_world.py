@@ -164,7 +164,7 @@ class ScenarioWorld(LocalWorld):
             self.passes.append({name: msgspec.to_builtins(self.store.memory.load(name)) for name in names})
 
     def _counted(self, params: Json, model: Any, **_: object) -> None:
-        if self._invoker.current:  # lookups by a scenario itself are not counted
+        if self.invoker.current:  # lookups by a scenario itself are not counted
             self.requests.count(model.name, params)
 
     # -- the cluster

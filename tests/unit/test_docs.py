@@ -68,9 +68,10 @@ def code(document: Path) -> list[str]:
 
 
 def anchors(document: Path) -> set[str]:
-    """The anchors that GitHub generates from the headings."""
+    """The anchors that GitHub generates from the headings, and those that the page has of its own."""
     headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', prose(document)))
+    return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def options_of(command: str) -> set[str]:
@@ -228,8 +229,9 @@ def test_docs_list_all_error_classes() -> None:
 
 def test_docs_runbook_has_a_line_for_every_reason() -> None:
     reasons = RUNBOOK.read_text("utf-8").partition("\n## Reasons\n")[2]
-    listed = re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE)
-    assert sorted(listed) == sorted(code.value for code in ReasonCode)
+    listed = re.findall(r'^\| <a id="(\w+)"></a>`(\w+)` \|', reasons, re.MULTILINE)
+    assert sorted(code for _, code in listed) == sorted(code.value for code in ReasonCode)
+    assert [anchor for anchor, code in listed if anchor != code.lower()] == []
 
 
 def test_docs_list_all_event_reasons_that_trigger_a_pass() -> None:

@@ -22,7 +22,9 @@ def test_docs_metrics_are_listed_in_order_with_type_labels_and_meaning() -> None
         (name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
         for name, kind, labels, meaning in rows(METRICS_PAGE, "Metric reference")
     ]
-    assert shown == [(metric.name, metric.type, metric.labels, metric.help) for metric in METRICS]
+    assert shown == [
+        (metric.full_name.removeprefix(PREFIX), metric.type, metric.labels, metric.help) for metric in METRICS
+    ]
 
 
 def test_docs_metrics_list_all_error_types() -> None:

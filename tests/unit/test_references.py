@@ -59,8 +59,9 @@ def headings(page: Path) -> frozenset[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub makes of the headings."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings(page)}
+    """The anchors that GitHub makes of the headings, and those that the page has of its own."""
+    own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', page.read_text("utf-8"))) if page.suffix == ".md" else set()
+    return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings(page)}
 
 
 def resolved(name: str, citing: str) -> Path | None:

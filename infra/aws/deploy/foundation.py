@@ -14,11 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.resource_names import state_table_of
+from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store.tables import definition, policy_table_of
+from infra.aws.alarm_resources import Names, alarm_resources
+from infra.aws.dashboard import dashboard_resource
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
-from infra.aws.resources import dead_letter_alarms, resources
+from infra.aws.resources import dead_letters, resources
+from infra.aws.template_overlay import API
 
 Json = dict[str, Any]
 Sleep = Callable[[float], None]
@@ -40,7 +43,9 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
     arn = {"Fn::Sub": f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"}
     made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
     if stage.options.alarm_topic_arn:
-        made |= dead_letter_alarms(stage.options.alarm_topic_arn)
+        made |= alarm_resources(stage.options.alarm_topic_arn, names(stage))
+    if stage.options.dashboard:
+        made |= dashboard_resource(stage.prefix, names(stage))
     for resource in made.values():
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
@@ -50,6 +55,24 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
         "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
         "Resources": made,
     }
+
+
+def names(stage: Stage) -> Names:
+    """Return the names of the stage's resources, which follow from its prefix."""
+
+    def function(name: str) -> str:
+        return stage.prefix if name == "api_handler" else f"{stage.prefix}-{name}"
+
+    return Names(
+        function=function,
+        log_group=lambda name: f"/aws/lambda/{function(name)}",
+        queue=lambda name: queue_name(stage.prefix, name),
+        dead_letters=lambda name: dead_letters(queue_name(stage.prefix, name)),
+        table=state_table_of(stage.prefix),
+        api=(API[0], stage.config["api_gateway_stage"]),
+        namespace=f"Outscaler/{stage.prefix}",
+        concurrency=stage.options.account_concurrency,
+    )
 
 
 def tags(stage: Stage) -> list[dict[str, str]]:

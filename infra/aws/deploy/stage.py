@@ -29,13 +29,16 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     providers: providers whose queues are always polled, in addition to those that stored policies name. kms_key_arn:
     the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
-    alarms. access_log: whether API Gateway logs requests. events_rate, events_burst: requests per second, and burst
-    size, of the events route.
+    alarms. account_concurrency: Lambda's quota of concurrent executions, with which an alarm compares. dashboard:
+    whether there is a CloudWatch dashboard. access_log: whether API Gateway logs requests. events_rate, events_burst:
+    requests per second, and burst size, of the events route.
     """
 
     providers: tuple[str, ...] = ()
     kms_key_arn: str = ""
     alarm_topic_arn: str = ""
+    account_concurrency: int = 1000
+    dashboard: bool = False
     access_log: bool = True
     events_rate: float = 50
     events_burst: int = 100

@@ -21,7 +21,7 @@ from typing import Any
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.model.resource_names import state_table_of
 from chalicelib.store import Store
-from infra.aws.deploy import account_settings, chalice_state, foundation, functions, gateway, project
+from infra.aws.deploy import account_settings, chalice_state, foundation, functions, gateway, log_filters, project
 from infra.aws.deploy.account_settings import Setting
 from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.errors import DeployFailed
@@ -170,7 +170,8 @@ class Deployment:
             raise DeployFailed("chalice made a package of its own; make clean, then deploy again")
 
     def _functions(self, graph: Graph) -> Iterator[Setting]:
-        return account_settings.settings(self.stage, graph, self._in_use(), self._session)
+        yield from account_settings.settings(self.stage, graph, self._in_use(), self._session)
+        yield from log_filters.settings(self.stage, self._session.client("logs"))
 
     def _gateway(self) -> Iterator[Setting]:
         return gateway.settings(self.stage, self.api, self._session.client("apigateway"), self._session.client("logs"))

@@ -35,29 +35,31 @@ resource "aws_cloudformation_stack" "outscaler" {
   capabilities = ["CAPABILITY_IAM"]
 
   parameters = {
-    CodeBucket       = aws_s3_object.zip.bucket
-    CodeKey          = aws_s3_object.zip.key
-    Architecture     = var.architecture
-    Stage            = var.stage
-    SecretPrefix     = var.secret_prefix
-    SharedSecrets    = join(",", var.shared_secrets)
-    AllowedEndpoints = join(",", var.allowed_endpoints)
-    EksClusters      = var.eks_clusters
-    SubnetIds        = join(",", var.subnet_ids)
-    SecurityGroupIds = join(",", var.security_group_ids)
-    KmsKeyArn        = var.kms_key_arn
-    LogRetention     = var.log_retention_days
-    AlarmTopicArn    = var.alarm_topic_arn
-    Tracing          = var.tracing ? "on" : "off"
-    Reserve          = var.reserve ? "on" : "off"
-    AccessLog        = var.access_log ? "on" : "off"
-    EventsRate       = var.events_rate
-    EventsBurst      = var.events_burst
-    UseAlicloud      = contains(var.vendors, "alicloud") ? "on" : "off"
-    UseCherryservers = contains(var.vendors, "cherryservers") ? "on" : "off"
-    UseClusterapi    = contains(var.vendors, "clusterapi") ? "on" : "off"
-    UseExoscale      = contains(var.vendors, "exoscale") ? "on" : "off"
-    UseHuaweicloud   = contains(var.vendors, "huaweicloud") ? "on" : "off"
+    CodeBucket         = aws_s3_object.zip.bucket
+    CodeKey            = aws_s3_object.zip.key
+    Architecture       = var.architecture
+    Stage              = var.stage
+    SecretPrefix       = var.secret_prefix
+    SharedSecrets      = join(",", var.shared_secrets)
+    AllowedEndpoints   = join(",", var.allowed_endpoints)
+    EksClusters        = var.eks_clusters
+    SubnetIds          = join(",", var.subnet_ids)
+    SecurityGroupIds   = join(",", var.security_group_ids)
+    KmsKeyArn          = var.kms_key_arn
+    LogRetention       = var.log_retention_days
+    AlarmTopicArn      = var.alarm_topic_arn
+    AccountConcurrency = var.account_concurrency
+    Dashboard          = var.dashboard ? "on" : "off"
+    Tracing            = var.tracing ? "on" : "off"
+    Reserve            = var.reserve ? "on" : "off"
+    AccessLog          = var.access_log ? "on" : "off"
+    EventsRate         = var.events_rate
+    EventsBurst        = var.events_burst
+    UseAlicloud        = contains(var.vendors, "alicloud") ? "on" : "off"
+    UseCherryservers   = contains(var.vendors, "cherryservers") ? "on" : "off"
+    UseClusterapi      = contains(var.vendors, "clusterapi") ? "on" : "off"
+    UseExoscale        = contains(var.vendors, "exoscale") ? "on" : "off"
+    UseHuaweicloud     = contains(var.vendors, "huaweicloud") ? "on" : "off"
   }
 
   lifecycle {

@@ -104,6 +104,18 @@ variable "alarm_topic_arn" {
   default     = ""
 }
 
+variable "account_concurrency" {
+  description = "Concurrent executions that Lambda's quota gives the account in this region; an alarm compares with it."
+  type        = number
+  default     = 1000
+}
+
+variable "dashboard" {
+  description = "Whether there is a CloudWatch dashboard."
+  type        = bool
+  default     = false
+}
+
 variable "tracing" {
   description = "Whether the functions are traced by X-Ray."
   type        = bool

@@ -56,6 +56,17 @@ def test_sqs_queues_are_found_in_the_environment_and_reached(aws: LocalAws) -> N
         sender.send("act_exoscale", b"{}", 0)
 
 
+def test_sqs_message_carries_the_trace_of_its_sender_beside_the_body(aws: LocalAws) -> None:
+    headers = ["Root=1-67a4d9d0-0123456789abcdef01234567;Parent=00f067aa0ba902b7;Sampled=1", ""]
+    url = aws.create_queues({(name := f"scans-{uuid.uuid4().hex[:8]}"): Queue()})[name]
+    sender = SqsSender({"reconcile": url}, trace=lambda: headers[0])
+    for _ in range(2):
+        sender.send("reconcile", b"{}", 0)
+        found = aws.client("sqs").receive_message(QueueUrl=url, AttributeNames=["All"])["Messages"][0]
+        assert found["Body"] == "{}"
+        assert found["Attributes"].get("AWSTraceHeader", "") == headers.pop(0)
+
+
 def test_sqs_missing_queue_raises_not_sent_with_its_code(aws: LocalAws) -> None:
     sender = SqsSender({"reconcile": f"{aws.endpoint}/123456789012/no-such-queue"})
     with pytest.raises(NotSent, match="queue reconcile: message not taken") as failed:

@@ -45,7 +45,7 @@ def test_prometheus_types_equal_those_of_the_metric_table() -> None:
         values |= timed({"main": 1.0}) if metric.type == "histogram" else {key(metric.name, **labels): 1.0}
     families = {family.name: family.type for family in text_string_to_metric_families(page({"c": values}))}
     # The parser names a counter without _total.
-    assert families == {(PREFIX + metric.name).removesuffix("_total"): metric.type for metric in METRICS}
+    assert families == {metric.full_name.removesuffix("_total"): metric.type for metric in METRICS}
 
 
 def test_prometheus_histogram_buckets_are_cumulative_and_ordered() -> None:

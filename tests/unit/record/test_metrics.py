@@ -15,11 +15,11 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.operation import OperationKind, RemovalTarget
 from chalicelib.model.plan import GroupVerdict, Health, IgnoredPods, NodeVerdict, Plan, Removal, ScaleUp
-from chalicelib.model.policy import Options
+from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.providers.errors import OutOfStock
-from chalicelib.record import carry_over, metrics
+from chalicelib.record import carry_over, metric_summary, metrics
 from chalicelib.record.carry_over import CarryOver
 from chalicelib.record.gauges import of_pass
 from chalicelib.record.metrics import METRICS, key, lines, parts
@@ -99,6 +99,17 @@ def test_metrics_gauges_have_upstreams_names_and_labels() -> None:
             "down,MemoryResourceLimit": 1,
         },
     }
+
+
+def test_brake_gauge_follows_the_circuit_breaker_and_is_on_the_page_only() -> None:
+    braked = Reason.of(ReasonCode.DISRUPTION_BRAKE, nodes=7, of=8, share=0.25)
+    cooldown = Reason.of(ReasonCode.IN_COOLDOWN, which="x", until=NOW)
+    seen, gauges = [], dict[str, float]()
+    for paused in (None, braked, cooldown, braked, None, cooldown):
+        gauges = of_pass(plan(paused=paused), Options(), gauges)
+        seen.append(gauges["brake"])
+    assert seen == [0, 1, 1, 1, 0, 0]
+    assert all("brake" not in metric_summary.chosen(gauges, choice) for choice in Metrics)
 
 
 def test_metrics_per_group_are_emitted_only_with_the_option() -> None:

@@ -1,0 +1,75 @@
+"""docs/alarms.md and the runbook describe every alarm and every alert, and every anchor of the runbook is unique."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, MachineryAlarm
+from infra.tools.prometheus_rules import ALERTS
+from tests.unit.test_docs import ROOT, RUNBOOK, anchors, rows
+
+PAGE = ROOT / "docs" / "alarms.md"
+COMPARISONS = {"GreaterThanThreshold": "more than", "LessThanThreshold": "less than"}
+
+
+def _condition(alarm: MachineryAlarm) -> str:
+    periods = f"{alarm.breaching} of {alarm.periods} periods of {alarm.period // 60} min"
+    return f"{COMPARISONS[alarm.comparison]} {alarm.threshold:g} in {periods}"
+
+
+def test_docs_alarms_are_listed_in_order_with_their_conditions() -> None:
+    *listed, dead = rows(PAGE, "Alarms")
+    assert listed == [
+        [
+            f"[{alarm.name}](runbook.md#{alarm.anchor})",
+            alarm.summary,
+            _condition(alarm),
+            alarm.missing,
+            str(len(alarm.sources)),
+        ]
+        for alarm in ALARMS
+    ]
+    assert dead[-1] == str(len(DEAD_LETTERS))
+
+
+def test_docs_alarms_name_every_metric_of_the_log() -> None:
+    text = PAGE.read_text("utf-8")
+    assert [each.metric for each in FILTERS if f"`{each.metric}`" not in text] == []
+
+
+def test_docs_alerts_are_listed_in_order() -> None:
+    assert rows(PAGE, "Prometheus rules") == [
+        [f"[{alert.name}](runbook.md#{alert.anchor})", alert.severity, alert.lasting] for alert in ALERTS
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chapter", "names"),
+    [
+        ("Alarms", [*(alarm.name for alarm in ALARMS), "DeadLetters"]),
+        ("Prometheus alerts", [alert.name for alert in ALERTS]),
+    ],
+)
+def test_docs_runbook_says_what_to_look_at_and_what_to_do(chapter: str, names: list[str]) -> None:
+    text = RUNBOOK.read_text("utf-8").partition(f"\n## {chapter}\n")[2].partition("\n## ")[0]
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", text, re.DOTALL | re.MULTILINE))
+    assert sorted(sections) == sorted(names)
+    for name, words in sections.items():
+        meaning, look, action = (words.strip() + "\n\n").split("\n\n")[:3]
+        assert meaning[0].isupper(), name
+        assert look.startswith("Look: "), name
+        assert action.startswith("Action: "), name
+    assert {name.lower() for name in names} <= anchors(RUNBOOK)
+
+
+def test_docs_runbook_anchors_are_unique() -> None:
+    text = RUNBOOK.read_text("utf-8")
+    headings = [
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    ]
+    own = re.findall(r'<a id="([^"]+)"', text)
+    assert len(own) == len(set(own))
+    assert set(own) & set(headings) == set()
