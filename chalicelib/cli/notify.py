@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 def _test(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.notify.channels import channels_of, stack_of
-    from chalicelib.notify.conditions import Condition
+    from chalicelib.notify.conditions import NoticeCondition
     from chalicelib.notify.delivery import attempt
     from chalicelib.notify.notices import ONCE, NoticeMessage
 
@@ -53,7 +53,7 @@ def _test(store: Store, args: argparse.Namespace) -> int:
     if settings is None or not settings.destinations:
         raise BadInput(args.name, "its policy has no destinations", "write spec.notifications, and apply the policy")
     now = time.time()
-    condition = Condition(
+    condition = NoticeCondition(
         "notifications.test",
         "notifications.test",
         NoticeSeverity.INFO,

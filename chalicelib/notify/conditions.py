@@ -37,7 +37,7 @@ _THROTTLED = re.compile(r"(?i)throttl|too many requests|rate.?limit|\b429\b")
 _GENERATED = re.compile(r"(-[a-z0-9]{6,10})?-[a-z0-9]{5}\Z|-[0-9]{1,6}\Z")
 
 
-class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+class NoticeCondition(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that applies now. key: identifies it among the cluster's. opens_after: seconds for which it must apply
     before it is reported; closes_after: for which it must not apply before its end is. command: the next one to type.
     """
@@ -75,30 +75,31 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     plan: Plan | None
 
 
-def conditions(facts: ClusterFacts) -> tuple[Condition, ...]:
+def conditions(facts: ClusterFacts) -> tuple[NoticeCondition, ...]:
     """Return every condition that applies now, in the order of the table."""
     return tuple(condition for rule in _RULES for condition in rule(facts))
 
 
-def _late(facts: ClusterFacts) -> Iterator[Condition]:
-    late = facts.state.last_pass and facts.now - facts.state.last_pass > facts.policy.scan_interval + LATE_AFTER
-    if facts.plans and late:
-        yield Condition(
+def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
+    last, longest = facts.state.last_pass, facts.policy.scan_interval + LATE_AFTER
+    if facts.plans and not (last and facts.now - last <= longest):
+        yield NoticeCondition(
             "cluster.late",
             "cluster.late",
             CRITICAL,
-            f"no pass since {format_time(facts.state.last_pass)}",
+            f"no pass since {format_time(last)}" if last else "no pass yet",
             command="outscaler get clusters",
+            opens_after=0.0 if last else longest,
         )
 
 
-def _failing(facts: ClusterFacts) -> Iterator[Condition]:
+def _failing(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     failure = facts.state.failure
     if failure is None or failure.count < IN_A_ROW:
         return
     unauthorized = bool(_UNAUTHORIZED.search(f"{failure.cls} {failure.message}"))
     kind = "cluster.unauthorized" if unauthorized else "cluster.unreachable"
-    yield Condition(
+    yield NoticeCondition(
         kind,
         kind,
         CRITICAL,
@@ -108,9 +109,9 @@ def _failing(facts: ClusterFacts) -> Iterator[Condition]:
     )
 
 
-def _unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
+def _unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.gauges.get(key("cluster_safe_to_autoscale"), 1.0) == 0.0:
-        yield Condition(
+        yield NoticeCondition(
             "cluster.unhealthy",
             "cluster.unhealthy",
             CRITICAL,
@@ -121,10 +122,10 @@ def _unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _groups_unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
+def _groups_unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for group in facts.plan.groups if facts.plan else ():
         if not group.healthy:
-            yield Condition(
+            yield NoticeCondition(
                 "group.unhealthy",
                 f"group.unhealthy/{group.group}",
                 WARNING,
@@ -136,7 +137,7 @@ def _groups_unhealthy(facts: ClusterFacts) -> Iterator[Condition]:
             )
 
 
-def _groups_failed(facts: ClusterFacts) -> Iterator[Condition]:
+def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     """A back-off that has ended counts until growth succeeds, or for half an hour: the group may fail again."""
     helped = facts.plan is not None and not facts.plan.unschedulable
     for name, memory in sorted(facts.memory.groups.items()):
@@ -146,7 +147,7 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[Condition]:
         if facts.now > backoff.until + 30 * _MINUTES or memory.last_add > backoff.last_failed:
             continue
         out_of_stock = backoff.cls == "OutOfStock" and helped
-        yield Condition(
+        yield NoticeCondition(
             "group.failed",
             f"group.failed/{name}/{backoff.cls}",
             INFO if out_of_stock else WARNING,
@@ -158,7 +159,7 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _groups_at_max(facts: ClusterFacts) -> Iterator[Condition]:
+def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     refused = {
         group
         for left in (facts.plan.unschedulable if facts.plan else ())
@@ -166,7 +167,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[Condition]:
         if any(reason.code in (ReasonCode.GROUP_MAX_SIZE, ReasonCode.POOL_MAX_SIZE) for reason in reasons)
     }
     for group in sorted(refused):
-        yield Condition(
+        yield NoticeCondition(
             "group.at-max",
             f"group.at-max/{group}",
             INFO,
@@ -177,7 +178,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _pods_unhelped(facts: ClusterFacts) -> Iterator[Condition]:
+def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     if facts.plan is None:
         return
     classes: Counter[str] = Counter()
@@ -189,7 +190,7 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[Condition]:
     for name, count in classes.most_common(CLASSES):
         left = examples[name]
         why = next((sentence(reasons[0]) for _, reasons in sorted(left.reasons.items()) if reasons), "no node group")
-        yield Condition(
+        yield NoticeCondition(
             "pods.unhelped",
             f"pods.unhelped/{name}",
             WARNING,
@@ -206,11 +207,11 @@ def workload(pod: str) -> str:
     return _GENERATED.sub("", pod)
 
 
-def _removals_blocked(facts: ClusterFacts) -> Iterator[Condition]:
+def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for group, memory in sorted(facts.memory.groups.items()):
         for node, failed in sorted(memory.failed_removals.items()):
             if failed.times >= IN_A_ROW:
-                yield Condition(
+                yield NoticeCondition(
                     "removal.blocked",
                     f"removal.blocked/{node}",
                     WARNING,
@@ -221,10 +222,10 @@ def _removals_blocked(facts: ClusterFacts) -> Iterator[Condition]:
                 )
 
 
-def _brake(facts: ClusterFacts) -> Iterator[Condition]:
+def _brake(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     breaker = facts.memory.breaker
     if breaker.tripped_at and facts.memory.released_until <= facts.now:
-        yield Condition(
+        yield NoticeCondition(
             "brake.pulled",
             "brake.pulled",
             CRITICAL,
@@ -233,12 +234,12 @@ def _brake(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _operations_stuck(facts: ClusterFacts) -> Iterator[Condition]:
+def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for operation in facts.memory.operations:
         begun, deadline = operation.spec.created_at, operation.spec.deadline
         if facts.now <= (deadline or begun + _STUCK_AFTER):
             continue
-        yield Condition(
+        yield NoticeCondition(
             "operation.stuck",
             f"operation.stuck/{operation.spec.id}",
             WARNING,
@@ -249,7 +250,7 @@ def _operations_stuck(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _providers(facts: ClusterFacts) -> Iterator[Condition]:
+def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for gap in facts.plan.gaps if facts.plan else ():
         name = gap.kind.removeprefix("provider/")
         if name == gap.kind:
@@ -260,7 +261,7 @@ def _providers(facts: ClusterFacts) -> Iterator[Condition]:
             (True, "provider.unreadable", WARNING, 10 * _MINUTES, 3 * _MINUTES),
         )
         _, kind, severity, opens, closes = next(row for row in kinds if row[0])
-        yield Condition(
+        yield NoticeCondition(
             kind,
             f"{kind}/{name}",
             severity,
@@ -272,11 +273,11 @@ def _providers(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-def _paused(facts: ClusterFacts) -> Iterator[Condition]:
+def _paused(facts: ClusterFacts) -> Iterator[NoticeCondition]:
     for pause in facts.pauses:
         scope = f"{pause.part.value}/{pause.group}"
         what = f"group {pause.group} ({pause.part.value})" if pause.group else pause.part.value
-        yield Condition(
+        yield NoticeCondition(
             "paused",
             f"paused/{scope}/{pause.since:.0f}",
             INFO,
@@ -286,7 +287,7 @@ def _paused(facts: ClusterFacts) -> Iterator[Condition]:
         )
 
 
-_RULES: tuple[Callable[[ClusterFacts], Iterator[Condition]], ...] = (
+_RULES: tuple[Callable[[ClusterFacts], Iterator[NoticeCondition]], ...] = (
     _late,
     _failing,
     _brake,

@@ -67,6 +67,8 @@ def attempt(
             done[name] = True
         except OutscalerError as error:
             done[name], problems[name] = False, f"{published_name(error)}: {error}"
+        except Exception as error:
+            done[name], problems[name] = False, type(error).__name__
     return done, problems
 
 

@@ -6,12 +6,13 @@ A message that is due becomes part of the state, so it is stored before it is se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from chalicelib.model.notification import IN_EVERY_MODE, ONLY_WHERE_NAMED, NoticeSeverity, Notifications
-from chalicelib.notify.conditions import Condition
+from chalicelib.notify.conditions import NoticeCondition
 
 REMINDED_EVERY = 86400.0
 AN_HOUR = 3600.0
@@ -19,7 +20,11 @@ OPENINGS_AN_HOUR = 20
 """Openings of a cluster that are sent in an hour; the rest is counted in one message."""
 MOST_NOTICES, MOST_MESSAGES = 200, 300
 """Conditions and messages that are kept of a cluster."""
-LONGEST_MESSAGE = 500
+LONGEST_MESSAGE, LONGEST_KEY = 500, 300
+LARGEST_STATE = 300_000
+"""Bytes of a cluster's state: it is one row of the table, which may have 400 KB."""
+_SHORT, _FEW = 80, 50  # characters, and conditions and messages, of a state that would be too large
+_TEXTS = ("message", "code", "cls", "group", "node", "command")
 OPEN, REMINDER, CLOSED, ONCE = "open", "reminder", "closed", "once"
 
 
@@ -27,7 +32,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition over time. since: when it began to apply; opened_at: when it was reported, 0.0: not yet; gone_since:
     since when it does not apply, 0.0: it does. Epoch seconds."""
 
-    condition: Condition
+    condition: NoticeCondition
     since: float
     opened_at: float = 0.0
     reminded_at: float = 0.0
@@ -42,7 +47,7 @@ class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     at: float
     state: str
-    condition: Condition
+    condition: NoticeCondition
     since: float
     left: tuple[str, ...]
     attempts: int = 0
@@ -50,7 +55,8 @@ class NoticeMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NoticeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is remembered of a cluster. version, mode: of the policy that was seen last, 0 before the first. opened:
+    """What is remembered of a cluster. version, effective: of the policy that was
+    seen last, and its mode; 0 and "" before the first. opened:
     instants of the openings of the last hour. suppressed: openings beyond the limit. journal_at: the newest entry that
     was looked at. dead: messages that could not be delivered, the newest first."""
 
@@ -59,7 +65,7 @@ class NoticeState(msgspec.Struct, frozen=True, omit_defaults=True):
     opened: tuple[float, ...] = ()
     suppressed: int = 0
     version: int = 0
-    mode: str = ""
+    effective: str = ""
     journal_at: float = 0.0
     dead: tuple[NoticeMessage, ...] = ()
 
@@ -72,7 +78,7 @@ class NoticeRules(msgspec.Struct, frozen=True):
     acts: bool = True
     quiet: bool = False
 
-    def wants(self, condition: Condition) -> bool:
+    def wants(self, condition: NoticeCondition) -> bool:
         """Return whether the policy wants messages of this type and severity."""
         kind, types = condition.type, self.settings.types
         if types:
@@ -81,18 +87,22 @@ class NoticeRules(msgspec.Struct, frozen=True):
             named = kind not in ONLY_WHERE_NAMED and condition.severity.rank >= self.settings.min_severity.rank
         return named and (self.acts or kind.startswith(IN_EVERY_MODE))
 
-    def holds(self, condition: Condition) -> bool:
+    def holds(self, condition: NoticeCondition) -> bool:
         """Return whether a message waits for the end of quiet hours."""
         return self.quiet and condition.severity is NoticeSeverity.INFO
 
 
 def decide(
-    state: NoticeState, applying: Iterable[Condition], once: Iterable[Condition], rules: NoticeRules, now: float
+    state: NoticeState,
+    applying: Iterable[NoticeCondition],
+    once: Iterable[NoticeCondition],
+    rules: NoticeRules,
+    now: float,
 ) -> NoticeState:
     """Return the next state, with the messages that are due. applying: conditions at `now`; once: single events, which
     open and have no end. The same input gives the same ids, so a repeated decision sends nothing new."""
     step = _Step(state, rules, now)
-    current = {each.key: _short(each) for each in applying if rules.wants(each)}
+    current = {each.key: each for each in map(_short, applying) if rules.wants(each)}
     for name, condition in current.items():
         step.applies(name, condition)
     for name in sorted(state.notices.keys() - current.keys()):
@@ -111,7 +121,7 @@ class _Step:
         self._opened = [at for at in state.opened if now - at < AN_HOUR]
         self._suppressed = state.suppressed
 
-    def applies(self, name: str, condition: Condition) -> None:
+    def applies(self, name: str, condition: NoticeCondition) -> None:
         notice = self._notices.get(name)
         if notice is None:
             if len(self._notices) >= MOST_NOTICES:
@@ -125,7 +135,7 @@ class _Step:
             self.send(condition, REMINDER, notice.since, notice.opened_at)
         self._notices[name] = notice
 
-    def _opening(self, notice: Notice, condition: Condition) -> Notice:
+    def _opening(self, notice: Notice, condition: NoticeCondition) -> Notice:
         if self._now - notice.since < condition.opens_after or self._rules.holds(condition):
             return notice
         unsent = len(self._opened) >= OPENINGS_AN_HOUR
@@ -148,7 +158,7 @@ class _Step:
             return
         self._notices[name] = msgspec.structs.replace(notice, gone_since=gone_since)
 
-    def send(self, condition: Condition, state: str, since: float, opened_at: float = 0.0) -> None:
+    def send(self, condition: NoticeCondition, state: str, since: float, opened_at: float = 0.0) -> None:
         if len(self._messages) >= MOST_MESSAGES:
             return
         again = {REMINDER: self._now, ONCE: opened_at}.get(state, opened_at or self._now)
@@ -178,8 +188,30 @@ class _Step:
         )
 
 
-def _more(count: int) -> Condition:
-    return Condition(
+def bounded(state: NoticeState, size: Callable[[NoticeState], int]) -> NoticeState:
+    """Return the state such that it has at most LARGEST_STATE bytes: with shorter texts, and if that is not enough,
+    with the conditions that are open, the newest messages and no dead ones. size: its bytes when stored."""
+    if size(state) <= LARGEST_STATE:
+        return state
+    short = msgspec.structs.replace(
+        state,
+        notices={
+            name: msgspec.structs.replace(each, condition=_short(each.condition, _SHORT))
+            for name, each in state.notices.items()
+        },
+        messages=tuple(
+            msgspec.structs.replace(each, condition=_short(each.condition, _SHORT)) for each in state.messages
+        ),
+        dead=(),
+    )
+    if size(short) <= LARGEST_STATE:
+        return short
+    opened = [(name, each) for name, each in short.notices.items() if each.opened_at]
+    return msgspec.structs.replace(short, notices=dict(opened[:_FEW]), messages=short.messages[-_FEW:])
+
+
+def _more(count: int) -> NoticeCondition:
+    return NoticeCondition(
         "notifications.suppressed",
         "notifications.suppressed",
         NoticeSeverity.WARNING,
@@ -188,12 +220,17 @@ def _more(count: int) -> Condition:
     )
 
 
-def _short(condition: Condition) -> Condition:
-    if len(condition.message) <= LONGEST_MESSAGE and len(condition.key) <= LONGEST_MESSAGE:
-        return condition
-    return msgspec.structs.replace(
-        condition, message=condition.message[:LONGEST_MESSAGE], key=condition.key[:LONGEST_MESSAGE]
-    )
+def _short(condition: NoticeCondition, longest: int = LONGEST_MESSAGE) -> NoticeCondition:
+    """Return the condition with texts of at most `longest` characters. The key still identifies it."""
+    changes: dict[str, Any] = {
+        name: text[:longest] for name in _TEXTS if len(text := getattr(condition, name)) > longest
+    }
+    if len(condition.key) > LONGEST_KEY:
+        digest = hashlib.sha256(condition.key.encode()).hexdigest()[:16]
+        changes["key"] = f"{condition.key[: LONGEST_KEY - 17]}-{digest}"
+    if any(len(pod) > longest for pod in condition.pods):
+        changes["pods"] = tuple(pod[:longest] for pod in condition.pods)
+    return msgspec.structs.replace(condition, **changes) if changes else condition
 
 
 def delivered(

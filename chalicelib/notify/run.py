@@ -15,9 +15,9 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
 from chalicelib.model.policy import Policy, Window
-from chalicelib.notify.conditions import ClusterFacts, Condition, conditions
+from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
-from chalicelib.notify.notices import NoticeRules, NoticeState, decide, delivered
+from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.record import carry_over
 from chalicelib.record.last_decision import DecisionUnreadable, last_decision
 from chalicelib.runtime.log import failure, logger
@@ -58,43 +58,47 @@ def _cluster(policy: Policy, store: Store, channels: MakeChannels, clock: Callab
     rules = NoticeRules(policy.name, policy.notifications, facts.acts, _is_quiet(policy.notifications, now))
     state = decide(before, conditions(facts), _events(before, facts, store), rules, now)
     state = msgspec.structs.replace(
-        state, version=policy.version, mode=_word(policy), journal_at=_journal_at(state, policy.notifications, now)
+        state, version=policy.version, effective=_word(policy), journal_at=_journal_at(state, policy.notifications, now)
     )
+    state = bounded(state, lambda each: len(encode(each)))
     if state != before:
         version = store.notices().save(policy.name, encode(state), version)
         if not version:
             return 0  # another tick works on it
-    after, count = _sent(state, policy, channels(policy.name), clock, until)
+    after, count = _sent(state, rules, channels(policy.name), clock, until)
     if after != state:
         store.notices().save(policy.name, encode(after), version)
     return count
 
 
 def _sent(
-    state: NoticeState, policy: Policy, channels: Channels, clock: Callable[[], float], until: float
+    state: NoticeState, rules: NoticeRules, channels: Channels, clock: Callable[[], float], until: float
 ) -> tuple[NoticeState, int]:
-    assert policy.notifications is not None
     results: dict[str, dict[str, bool]] = {}
+    waiting: set[str] = set()  # an end must not arrive before its beginning
     for message in state.messages:
         now = clock()
         if now >= until or len(results) >= AT_ONCE:
             break
-        if message.next_at > now:
+        key = message.condition.key
+        if key in waiting or message.next_at > now or rules.holds(message.condition):
+            waiting.add(key)
             continue
-        results[message.id], problems = attempt(message, policy.notifications, channels, now)
+        results[message.id], problems = attempt(message, rules.settings, channels, now)
+        waiting.update({key} if problems else ())
         for destination, problem in problems.items():
             logger.warning(
                 "notification not delivered",
-                cluster=policy.name,
+                cluster=rules.cluster,
                 destination=destination,
                 notification=message.condition.type,
                 attempt=message.attempts + 1,
                 detail=problem,
             )
     after = delivered(state, results, clock(), attempts=ATTEMPTS, backoff=BACKOFF)
-    lost = len(after.dead) - len(state.dead)
-    if lost > 0:
-        logger.error("notifications are lost", cluster=policy.name, count=lost, remedy="outscaler notify dead")
+    lost = {message.id for message in after.dead} - {message.id for message in state.dead}
+    if lost:
+        logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy="outscaler notify dead")
     return after, sum(all(done.values()) for done in results.values())
 
 
@@ -137,13 +141,13 @@ def _word(policy: Policy) -> str:
     return permitted(policy).word
 
 
-def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Condition]:
+def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[NoticeCondition]:
     """Return what happened since the last tick and has no end: another policy, another mode, finished operations."""
-    found: list[Condition] = []
+    found: list[NoticeCondition] = []
     policy, word = facts.policy, _word(facts.policy)
     if before.version and policy.version != before.version:
         found.append(
-            Condition(
+            NoticeCondition(
                 "policy.changed",
                 f"policy.changed/{policy.version}",
                 NoticeSeverity.INFO,
@@ -151,13 +155,13 @@ def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Cond
                 command=f"outscaler history {facts.name}",
             )
         )
-    if before.mode and word != before.mode:
+    if before.effective and word != before.effective:
         found.append(
-            Condition(
+            NoticeCondition(
                 "mode.changed",
                 f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}",
                 NoticeSeverity.INFO,
-                f"the mode is {word}, after {before.mode}",
+                f"the mode is {word}, after {before.effective}",
                 command=f"outscaler history {facts.name}",
             )
         )
@@ -170,12 +174,12 @@ def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Cond
 _OPERATIONS = {"grow": ("scaled.up", "grew"), "remove": ("scaled.down", "lost nodes")}
 
 
-def _operations(store: Store, name: str, since: float) -> Iterator[Condition]:
+def _operations(store: Store, name: str, since: float) -> Iterator[NoticeCondition]:
     for entry in reversed(store.journal.recent(name, _ENTRIES)):
         kind = _OPERATIONS.get(str(entry.facts.get("kind", "")))
         if entry.kind != "operation" or entry.at <= since or kind is None or entry.facts.get("state") != "succeeded":
             continue
-        yield Condition(
+        yield NoticeCondition(
             kind[0],
             f"{kind[0]}/{entry.operation}",
             NoticeSeverity.INFO,

@@ -84,7 +84,7 @@ class PassRecorder:
             repair=len(plan.repairs),
             unneeded=len(plan.unneeded),
             gaps=len(plan.gaps),
-            **({"brake": True} if is_braked(plan) else {}),
+            extra={"brake": True} if is_braked(plan) else None,
         )
         if trouble:
             logger.error("pass published incompletely", cluster=plan.cluster, plan=plan.id, detail=list(trouble))

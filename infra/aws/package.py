@@ -38,7 +38,9 @@ POLICIES = HERE / "policies"
 
 _CHALICES_DEFAULT = "x86_64"
 _CHALICE = "import sys; from chalice.cli import main; sys.exit(main())"
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", "cli", "doctor", "page", "importers", "__main__.py", ".*")
+# what commands alone use
+_COMMANDS = ("cli", "doctor", "page", "importers", "deployments.py", "__main__.py")
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", *_COMMANDS)
 
 
 def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:

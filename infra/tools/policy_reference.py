@@ -171,8 +171,8 @@ in the group's id, at most 1,000 characters long.
 
 
 _NOTIFICATIONS_NOTE = """\
-Messages about conditions of the cluster: [notifications](notifications.md). At least one destination is needed for any to
-be sent. The names of topics begin with `outscaler-`, because the deployment may publish to no others.\
+Messages about conditions of the cluster: [notifications](notifications.md). At least one destination is needed for any
+to be sent. The names of topics begin with `outscaler-`, because the deployment may publish to no others.\
 """
 
 

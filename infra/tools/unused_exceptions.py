@@ -36,6 +36,11 @@ EXCEPTIONS = (
     ),
     UnusedException("chalicelib/page/links.py", ("runbook",), "templates use it"),
     UnusedException("chalicelib/page/status.py", ("tone",), "templates use it"),
+    UnusedException(
+        "chalicelib/runtime/tracing.py",
+        ("end_time", "trace_id", "parent_id", "subsegments"),
+        "fields of X-Ray's segments",
+    ),
     UnusedException("chalicelib/policy/go_patterns.py", ("log_errors", "max_mem", "never_capture"), "options of re2"),
     UnusedException("chalicelib/providers/*/models.py", ("*",), "fields of the vendors' answers and requests"),
     UnusedException(

@@ -41,7 +41,7 @@ def table(metric: str, value: float, **more: str) -> Put:
     return Put("AWS/DynamoDB", metric, value, {"TableName": "state", **more})
 
 
-class Condition(NamedTuple):
+class AlarmCase(NamedTuple):
     """bad: raises the alarm within `within` minutes. good: does not, and ends it."""
 
     bad: tuple[Put, ...]
@@ -50,32 +50,32 @@ class Condition(NamedTuple):
 
 
 CALLS = (function("Invocations", "reconcile", 4), function("Errors", "reconcile", 0))
-CONDITIONS: dict[str, Condition] = {
-    "TickMissing": Condition((), (function("Invocations", "tick", 1),), 6),
-    "TickErrors": Condition((function("Errors", "tick", 1),), (function("Errors", "tick", 0),), 6),
-    "PassesMissing": Condition(
+CONDITIONS: dict[str, AlarmCase] = {
+    "TickMissing": AlarmCase((), (function("Invocations", "tick", 1),), 6),
+    "TickErrors": AlarmCase((function("Errors", "tick", 1),), (function("Errors", "tick", 0),), 6),
+    "PassesMissing": AlarmCase(
         (logged("Passes", 0), logged("ExpectedPasses", 2)), (logged("Passes", 1), logged("ExpectedPasses", 2)), 6
     ),
-    "PassErrors": Condition((*CALLS, logged("FailedPasses", 1)), (*CALLS, logged("FailedPasses", 0.5)), 20),
-    "PassSlow": Condition(
+    "PassErrors": AlarmCase((*CALLS, logged("FailedPasses", 1)), (*CALLS, logged("FailedPasses", 0.5)), 20),
+    "PassSlow": AlarmCase(
         (function("Duration", "reconcile", 97_000),), (function("Duration", "reconcile", 95_000),), 20
     ),
-    "ActErrors": Condition(
+    "ActErrors": AlarmCase(
         (logged("Steps", 3), function("Errors", ACT[0], 1)), (logged("Steps", 3), logged("FailedSteps", 0.5)), 20
     ),
-    "OperationsFailed": Condition((logged("FailedOperations", 1),), (), 20),
-    "BrakeTripped": Condition((logged("Brakes", 1),), (), 10),
-    "Throttled": Condition((function("Throttles", ACT[-1], 1),), (function("Throttles", ACT[-1], 0),), 6),
-    "QueueOld": Condition(
+    "OperationsFailed": AlarmCase((logged("FailedOperations", 1),), (), 20),
+    "BrakeTripped": AlarmCase((logged("Brakes", 1),), (), 10),
+    "Throttled": AlarmCase((function("Throttles", ACT[-1], 1),), (function("Throttles", ACT[-1], 0),), 6),
+    "QueueOld": AlarmCase(
         (queue("ApproximateAgeOfOldestMessage", 301), queue("ApproximateNumberOfMessagesVisible", 1)),
         (queue("ApproximateAgeOfOldestMessage", 700), queue("ApproximateNumberOfMessagesVisible", 0)),
         6,
     ),
-    "TableRefuses": Condition((table("SystemErrors", 1, Operation="Query"),), (table("WriteThrottleEvents", 0),), 6),
-    "WebhookFails": Condition(
+    "TableRefuses": AlarmCase((table("SystemErrors", 1, Operation="Query"),), (table("WriteThrottleEvents", 0),), 6),
+    "WebhookFails": AlarmCase(
         (Put("AWS/ApiGateway", "5XXError", 0.06, API),), (Put("AWS/ApiGateway", "5XXError", 0.05, API),), 6
     ),
-    "Concurrency": Condition(
+    "Concurrency": AlarmCase(
         (Put(LAMBDA, "ClaimedAccountConcurrency", 901),), (Put(LAMBDA, "ClaimedAccountConcurrency", 900),), 6
     ),
 }

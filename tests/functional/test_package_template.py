@@ -220,7 +220,9 @@ def test_function_receives_only_from_its_own_queue_and_sends_where_needed(functi
     assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every, "ReconcileLarge": every}.get(
         function, {"ReconcileQueue", f"{function}Queue"}
     )
-    assert ("ReadSecrets" in statements) is (function != "Tick")
+    secrets = json.dumps(statements["ReadSecrets"]["Resource"])
+    assert ("/notifications*" in secrets) is (function == "Tick")
+    assert ("/kubeconfig*" in secrets) is (function not in {"Tick", "APIHandler"})
     log, attribute = statements["WriteOwnLog"]["Resource"]["Fn::GetAtt"]
     assert attribute == "Arn"
     assert _properties(template, log)["LogGroupName"] == {"Fn::Sub": f"/aws/lambda/${{{function}}}"}

@@ -136,6 +136,21 @@ def _parameters(shop: HostedStage) -> None:
     assert not made.error, made.log
 
 
+def _notifications(shop: HostedStage) -> None:
+    """Clusters whose policies change, with a topic and a webhook that refuses; its key is a secret or a parameter."""
+    topic = shop.aws.client("sns").create_topic(Name="outscaler-dev-events")["TopicArn"]
+    shop.aws.put_secret("outscaler/dev/told/notifications", "key-for-tests")
+    shop.aws.client("ssm").put_parameter(Name="/outscaler/dev/ssm/notifications", Value="key", Type="SecureString")
+    named = {"told": "outscaler/dev/told/notifications", "ssm": "ssm:/outscaler/dev/ssm/notifications"}
+    for scan in ("1m", "2m"):
+        for name, secret in named.items():
+            webhook = {"url": shop.server.url, "secret": secret}
+            wanted = {"minSeverity": "info", "topic": topic, "webhook": webhook}
+            shop.apply(name, {"clusterapi": {"clusterName": "local"}}, scanInterval=scan, notifications=wanted)
+        shop.hosted.tick()
+        shop.hosted.pass_time(60.0)
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostedStage, Day]]:
     """A day of the shop that uses every task of its functions."""
@@ -144,6 +159,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HostedSta
         _requests(shop, day)
         _eks(shop)
         _parameters(shop)
+        _notifications(shop)
         _rare_rights(shop)
         yield shop, day
 

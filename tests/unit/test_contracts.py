@@ -59,7 +59,7 @@ PROBES: dict[str, tuple[tuple[str, str], ...]] = {
         ("kube/client", "urllib3"),
         ("handlers/read_api", "http"),
     ),
-    "The transport is used by the clients of the cluster's and the vendors' APIs, and by the check of the webhook": (
+    "The transport is used by the clients of the cluster's and the vendors' APIs, and by both webhooks": (
         ("record/journal", "chalicelib.net.http_exchange"),
         ("providers/exoscale/api", "chalicelib.net.http_session"),
     ),
@@ -113,7 +113,7 @@ PURE_MODULES = frozenset(
     {
         "__future__", "base64", "bisect", "collections", "collections.abc", "copy", "cronsim", "datetime", "decimal",
         "enum", "functools", "hashlib", "heapq", "hmac", "html", "itertools", "json", "math", "msgspec", "numpy",
-        "numpy.typing", "operator", "re", "types", "typing", "urllib.parse", "zoneinfo",
+        "numpy.typing", "operator", "re", "struct", "types", "typing", "urllib.parse", "zlib", "zoneinfo",
     }
 )  # fmt: skip
 #: (file, what it uses) -> why it may.

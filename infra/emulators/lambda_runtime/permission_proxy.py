@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from botocore import xform_name
 from botocore.exceptions import ClientError
@@ -72,6 +72,9 @@ def needs(service: str, target: str, path: str, body: bytes, account: str) -> tu
     """Return the permissions that a request needs. Raises LookupError or ValueError for an unknown request."""
     if service == "eks" and (found := _CLUSTER.fullmatch(path)):
         return (IamRequest("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
+    if service == "sns":
+        form = dict(parse_qsl(body.decode()))
+        return (IamRequest(f"sns:{form['Action']}", form["TopicArn"]),)
     prefix, _, action = target.partition(".")
     return tuple(_NEEDS[prefix](xform_name(action), action, json.loads(body), account))
 

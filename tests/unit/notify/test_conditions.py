@@ -49,14 +49,14 @@ def failing(cls: str, message: str = "", count: int = 3) -> ScanState:
     return msgspec.structs.replace(PASSED, failure=PassFailure(cls, message, NOW - 200, NOW - 20, count))
 
 
-MAX = {"web": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5),)}
+MAX: dict[str, tuple[Reason, ...]] = {"web": (Reason.of(ReasonCode.GROUP_MAX_SIZE, max=5),)}
 OUT_OF_STOCK = Backoff(300.0, NOW + 60, NOW - 240, "OutOfStock", "SoldOut", "none left")
 LEFT = UnschedulablePods(("ml/train-7d9f8b6c5d-abcde", "ml/train-7d9f8b6c5d-fghij"), MAX, 3)
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "quiet": ({}, []),
     "late": ({"state": ScanState(last_pass=NOW - 241)}, ["cluster.late"]),
     "late-in-mode-off": ({"state": ScanState(last_pass=NOW - 241), "plans": False}, []),
-    "never-passed": ({"state": ScanState()}, []),
+    "never-passed": ({"state": ScanState()}, ["cluster.late"]),
     "two-failures": ({"state": failing("Unavailable", count=2)}, []),
     "unreachable": ({"state": failing("Unavailable", "no route")}, ["cluster.unreachable"]),
     "unauthorized": ({"state": failing("Unauthorized")}, ["cluster.unauthorized"]),
@@ -90,14 +90,14 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [],
     ),
     "provider-throttled": (
-        {"plan": plan(gaps=(MissingData("provider/exoscale", "", "429 Too Many Requests"),))},
+        {"plan": plan(gaps=(MissingData("provider/exoscale", "429 Too Many Requests"),))},
         ["provider.throttled/exoscale"],
     ),
     "provider-unauthorized": (
-        {"plan": plan(gaps=(MissingData("provider/exoscale", "", "Forbidden: wrong key"),))},
+        {"plan": plan(gaps=(MissingData("provider/exoscale", "Forbidden: wrong key"),))},
         ["provider.unauthorized/exoscale"],
     ),
-    "provider-down": ({"plan": plan(gaps=(MissingData("provider/x", "", "no answer"),))}, ["provider.unreadable/x"]),
+    "provider-down": ({"plan": plan(gaps=(MissingData("provider/x", "no answer"),))}, ["provider.unreadable/x"]),
     "paused": ({"pauses": (Pause(NOW + 60, NOW - 60, reason="r"),)}, [f"paused/all//{NOW - 60:.0f}"]),
 }
 

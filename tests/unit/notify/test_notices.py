@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.notification import NoticeSeverity, Notifications
-from chalicelib.notify.conditions import Condition
+from chalicelib.notify.conditions import NoticeCondition
 from chalicelib.notify.notices import (
     CLOSED,
     MOST_NOTICES,
@@ -31,12 +31,12 @@ RULES = NoticeRules("prod", ALL)
 
 def condition(
     name: str = "group.failed/gpu", severity: NoticeSeverity = NoticeSeverity.WARNING, **fields: object
-) -> Condition:
-    return msgspec.structs.replace(Condition(name.partition("/")[0], name, severity, "text"), **fields)
+) -> NoticeCondition:
+    return msgspec.structs.replace(NoticeCondition(name.partition("/")[0], name, severity, "text"), **fields)
 
 
 def play(
-    steps: list[tuple[float, list[Condition]]], rules: NoticeRules = RULES
+    steps: list[tuple[float, list[NoticeCondition]]], rules: NoticeRules = RULES
 ) -> tuple[NoticeState, list[NoticeMessage]]:
     """The state and all messages after these ticks, each of which delivers everything."""
     state, sent = NoticeState(), list[NoticeMessage]()
@@ -60,7 +60,7 @@ def test_OPS_6_group_that_fails_for_two_hours_is_one_opening_and_one_end() -> No
 
 def test_condition_opens_after_its_time_and_closes_after_its_own() -> None:
     slow = condition(opens_after=600.0, closes_after=300.0)
-    steps: list[tuple[float, list[Condition]]] = [(0.0, [slow]), (300.0, []), (360.0, [slow])]
+    steps: list[tuple[float, list[NoticeCondition]]] = [(0.0, [slow]), (300.0, []), (360.0, [slow])]
     steps += [(960.0, [slow]), (1000.0, []), (1200.0, [slow]), (1260.0, []), (1500.0, []), (1560.0, [])]
     assert states(play(steps)[1]) == [(OPEN, 960.0), (CLOSED, 1560.0)]
 
