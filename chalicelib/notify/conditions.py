@@ -7,6 +7,7 @@ decided in notices.py. Everything is read from the tables, so a dead pass is not
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -75,6 +76,12 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     plan: Plan | None
 
 
+def typed(*words: str) -> str:
+    """Return an outscaler command as it is typed in a shell. Names come from clusters and vendors, so each is quoted
+    where it needs to be."""
+    return shlex.join(("outscaler", *words))
+
+
 def conditions(facts: ClusterFacts) -> tuple[NoticeCondition, ...]:
     """Return every condition that applies now, in the order of the table."""
     return tuple(condition for rule in _RULES for condition in rule(facts))
@@ -88,7 +95,7 @@ def _late(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "cluster.late",
             CRITICAL,
             f"no pass since {format_time(last)}" if last else "no pass yet",
-            command="outscaler get clusters",
+            command=typed("get", "clusters"),
             opens_after=0.0 if last else longest,
         )
 
@@ -105,7 +112,7 @@ def _failing(facts: ClusterFacts) -> Iterator[NoticeCondition]:
         CRITICAL,
         f"{failure.count} passes in a row failed: {failure.cls}: {failure.message}",
         cls=failure.cls,
-        command=f"outscaler doctor --cluster {facts.name}",
+        command=typed("get", "clusters"),
     )
 
 
@@ -116,7 +123,7 @@ def _unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "cluster.unhealthy",
             CRITICAL,
             "too many nodes are not ready; nothing is scaled",
-            command=f"outscaler get nodes {facts.name}",
+            command=typed("get", "nodes", facts.name),
             opens_after=10 * _MINUTES,
             closes_after=5 * _MINUTES,
         )
@@ -131,7 +138,7 @@ def _groups_unhealthy(facts: ClusterFacts) -> Iterator[NoticeCondition]:
                 WARNING,
                 f"nodes of group {group.group} are not ready or missing",
                 group=group.group,
-                command=f"outscaler explain group {group.group} --cluster {facts.name}",
+                command=typed("explain", "group", group.group, "--cluster", facts.name),
                 opens_after=10 * _MINUTES,
                 closes_after=5 * _MINUTES,
             )
@@ -155,7 +162,7 @@ def _groups_failed(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             group=name,
             cls=backoff.cls,
             code=backoff.code,
-            command=f"outscaler explain group {name} --cluster {facts.name}",
+            command=typed("explain", "group", name, "--cluster", facts.name),
         )
 
 
@@ -173,7 +180,7 @@ def _groups_at_max(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             INFO,
             f"group {group} is at its maximum, and pods wait",
             group=group,
-            command=f"outscaler explain group {group} --cluster {facts.name}",
+            command=typed("explain", "group", group, "--cluster", facts.name),
             opens_after=30 * _MINUTES,
         )
 
@@ -196,7 +203,7 @@ def _pods_unhelped(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             WARNING,
             f"{count} pods of {name} get no node: {why}",
             pods=left.pods[:_PODS],
-            command=f"outscaler explain pod {left.pods[0]} --cluster {facts.name}" if left.pods else "",
+            command=typed("explain", "pod", left.pods[0], "--cluster", facts.name) if left.pods else "",
             opens_after=10 * _MINUTES,
         )
 
@@ -218,7 +225,7 @@ def _removals_blocked(facts: ClusterFacts) -> Iterator[NoticeCondition]:
                     f"node {node} could not be removed {failed.times} times: {failed.why}",
                     group=group,
                     node=node,
-                    command=f"outscaler explain node {node} --cluster {facts.name}",
+                    command=typed("explain", "node", node, "--cluster", facts.name),
                 )
 
 
@@ -230,7 +237,7 @@ def _brake(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             "brake.pulled",
             CRITICAL,
             f"a plan would have removed {breaker.wanted} nodes at once; removals are blocked until they are released",
-            command=f"outscaler release {facts.name}",
+            command=typed("release", facts.name),
         )
 
 
@@ -246,7 +253,7 @@ def _operations_stuck(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             f"operation {operation.spec.id} is open since {format_time(begun)}, at step {operation.status.step or '-'}",
             group=operation.spec.group,
             operation=operation.spec.id,
-            command=f"outscaler get operations {facts.name}",
+            command=typed("get", "operations", facts.name),
         )
 
 
@@ -267,7 +274,7 @@ def _providers(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             severity,
             f"{name} cannot be read: {gap.detail}",
             cls=kind.partition(".")[2],
-            command=f"outscaler doctor --cluster {facts.name}",
+            command=typed("get", "groups", facts.name),
             opens_after=opens,
             closes_after=closes,
         )
@@ -283,7 +290,7 @@ def _paused(facts: ClusterFacts) -> Iterator[NoticeCondition]:
             INFO,
             f"{what} paused until {format_time(pause.until)} by {pause.by or 'unknown'}: {pause.reason}",
             group=pause.group,
-            command=f"outscaler resume {facts.name}",
+            command=typed("resume", facts.name),
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from chalicelib.model.notification import NOTICE_TYPES
 from chalicelib.model.timestamps import format_time
 from chalicelib.notify.notices import CLOSED, OPEN, NoticeMessage
 
@@ -91,8 +92,8 @@ def dedup_key(message: NoticeMessage, cluster: str) -> str:
 
 
 def runbook_url(kind: str) -> str:
-    """Return the section of the runbook about a type."""
-    return f"{RUNBOOK}#{kind.replace('.', '')}"
+    """Return the section of the runbook about a type; test messages have none of their own."""
+    return f"{RUNBOOK}#{f'notification-{kind}'.replace('.', '') if kind in NOTICE_TYPES else 'notifications'}"
 
 
 def _subject(message: NoticeMessage) -> str:

@@ -15,7 +15,7 @@ from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.notification import ONLY_WHERE_NAMED, NoticeSeverity, Notifications
 from chalicelib.model.policy import Policy, Window
-from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions
+from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
 from chalicelib.record import carry_over
@@ -152,7 +152,7 @@ def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Noti
                 f"policy.changed/{policy.version}",
                 NoticeSeverity.INFO,
                 f"version {policy.version} of the policy is in force, after version {before.version}",
-                command=f"outscaler history {facts.name}",
+                command=typed("history", facts.name),
             )
         )
     if before.effective and word != before.effective:
@@ -162,7 +162,7 @@ def _events(before: NoticeState, facts: ClusterFacts, store: Store) -> list[Noti
                 f"mode.changed/{policy.version}/{word}/{facts.now // 60:.0f}",
                 NoticeSeverity.INFO,
                 f"the mode is {word}, after {before.effective}",
-                command=f"outscaler history {facts.name}",
+                command=typed("history", facts.name),
             )
         )
     settings = policy.notifications
@@ -187,7 +187,7 @@ def _operations(store: Store, name: str, since: float) -> Iterator[NoticeConditi
             group=entry.group,
             operation=entry.operation,
             plan=entry.plan,
-            command=f"outscaler history {name}",
+            command=typed("history", name),
         )
 
 

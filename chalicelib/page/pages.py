@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -176,7 +177,7 @@ def _group(context: PageContext, found: ClusterDetails, group: str) -> tuple[str
         "group": group,
         **values,
         "policy_text": found.text,
-        "command": f"outscaler explain group {group} --cluster {name}",
+        "command": shlex.join(("outscaler", "explain", "group", group, "--cluster", name)),
     }
 
 

@@ -1,4 +1,4 @@
-"""docs/alarms.md and the runbook describe every alarm and every alert, and every anchor of the runbook is unique."""
+"""The documentation describes every alarm, alert and notification, and every anchor of the runbook is unique."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from chalicelib.model.notification import NOTICE_TYPES
+from chalicelib.notify.forms import runbook_url
 from infra.aws.alarms import ALARMS, DEAD_LETTERS, FILTERS, MachineryAlarm
 from infra.tools.prometheus_rules import ALERTS
 from tests.unit.test_docs import ROOT, RUNBOOK, anchors, rows
@@ -50,18 +52,24 @@ def test_docs_alerts_are_listed_in_order() -> None:
     [
         ("Alarms", [*(alarm.name for alarm in ALARMS), "DeadLetters"]),
         ("Prometheus alerts", [alert.name for alert in ALERTS]),
+        ("Notifications", [f"Notification {name}" for name in NOTICE_TYPES]),
     ],
 )
 def test_docs_runbook_says_what_to_look_at_and_what_to_do(chapter: str, names: list[str]) -> None:
     text = RUNBOOK.read_text("utf-8").partition(f"\n## {chapter}\n")[2].partition("\n## ")[0]
-    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", text, re.DOTALL | re.MULTILINE))
+    sections = dict(re.findall(r"^### ([\w .-]+)\n(.*?)(?=^### |\Z)", text, re.DOTALL | re.MULTILINE))
     assert sorted(sections) == sorted(names)
     for name, words in sections.items():
         meaning, look, action = (words.strip() + "\n\n").split("\n\n")[:3]
         assert meaning[0].isupper(), name
         assert look.startswith("Look: "), name
         assert action.startswith("Action: "), name
-    assert {name.lower() for name in names} <= anchors(RUNBOOK)
+    assert {name.lower().replace(".", "").replace(" ", "-") for name in names} <= anchors(RUNBOOK)
+
+
+def test_docs_notifications_are_listed_with_links_to_the_runbook() -> None:
+    listed = [row[0] for row in rows(ROOT / "docs" / "notifications.md", "Types")]
+    assert listed == [f"[{name}](runbook.md#{runbook_url(name).partition('#')[2]})" for name in NOTICE_TYPES]
 
 
 def test_docs_runbook_anchors_are_unique() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import shlex
 from typing import Any
 
 import msgspec
 import pytest
 
+from chalicelib.cli.main import COMMANDS
 from chalicelib.model.memory import Backoff, BreakerState, FailedRemoval, GroupMemory, Memory
 from chalicelib.model.notification import NOTICE_TYPES, NoticeSeverity
 from chalicelib.model.operation import OperationKind
@@ -140,3 +144,19 @@ def test_every_condition_has_a_known_type_and_a_next_command() -> None:
         for each in conditions(facts(**changes)):
             assert each.type in NOTICE_TYPES
             assert each.command.startswith("outscaler ")
+
+
+def test_command_of_each_condition_is_one_that_the_command_line_accepts() -> None:
+    modules = {command.name: command.module for command in COMMANDS}
+    found = {each.command for changes, _ in CASES.values() for each in conditions(facts(**changes))}
+    assert len(found) > 5
+    for name, command, *rest in map(shlex.split, found):
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        importlib.import_module(modules[command]).add_arguments(parser)
+        assert (name, bool(parser.parse_args(rest))) == ("outscaler", True)
+
+
+def test_names_of_a_hostile_cluster_are_quoted_in_commands() -> None:
+    hostile = UnschedulablePods(("a/$(reboot); true #",), MAX, 1)
+    [found] = [each for each in conditions(facts(plan=plan(unschedulable=(hostile,)))) if each.pods]
+    assert shlex.split(found.command)[3] == "a/$(reboot); true #"
