@@ -56,6 +56,13 @@ def names_of(settings: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(setting.partition("=")[0].strip() for setting in settings))
 
 
+def differing(first: Policy, second: Policy) -> tuple[str, ...]:
+    """Return the names of the options in which two policies differ."""
+    from chalicelib.policy.options import ROWS
+
+    return tuple(name for name in ROWS if _shown(first, name) != _shown(second, name))
+
+
 def as_document(pair: Pair) -> dict[str, Any]:
     """Return both plans as `plan` prints them, each with its values of the compared options, and the differences."""
     return {

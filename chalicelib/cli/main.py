@@ -64,6 +64,7 @@ COMMANDS = (
     Command("notify", "chalicelib.cli.notify", "send a test notification; show open conditions and lost messages"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
     Command("ui", "chalicelib.cli.ui", "the status page of all clusters, on this machine's loopback address"),
+    Command("replay", "chalicelib.cli.replay", "make a recorded plan again, also with another policy and over days"),
     Command("uninstall", "chalicelib.cli.uninstall", "take Outscaler out of a cluster; shows it first, without --yes"),
     Command("completion", "chalicelib.cli.completion", "a script for the shell that completes commands and arguments"),
     Command("shadow", "chalicelib.cli.shadow", "compare a cluster in mode shadow with the autoscaler that acts there"),

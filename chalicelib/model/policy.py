@@ -204,6 +204,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     scale_up: ScaleUp = ScaleUp()
     metrics: Metrics = Metrics.SUMMARY
     notifications: Notifications | None = None
+    record_decisions: bool = False
     version: int = 0
     pauses: tuple[Pause, ...] = ()
 

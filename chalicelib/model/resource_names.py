@@ -15,6 +15,8 @@ from chalicelib.model.errors import BadInput
 
 PREFIX = "OUTSCALER_PREFIX"
 TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
+DECISIONS = "OUTSCALER_DECISIONS"
+"""Where decisions are recorded: `s3://BUCKET/PREFIX`, or a folder; in functions and for the command."""
 
 _FORM = re.compile(r"outscaler-([a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?)\Z")
 

@@ -19,8 +19,7 @@ import hashlib
 import math
 import zlib
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -29,6 +28,7 @@ from chalicelib.model.notification import QuietHours
 from chalicelib.model.policy import Policy, Window
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.scaling_rules import Rule, Schedule
+from chalicelib.model.struct_form import DIGITS, form_of
 from chalicelib.model.vendor_hosts import mistakes
 from chalicelib.policy.secret_names import named_in, notice_secret, problem
 
@@ -38,7 +38,7 @@ FORMAT = 1
 LARGEST = 4 * 2**20
 """Bytes of the MessagePack; a larger one is neither written nor read."""
 
-_VERSION, _DIGEST = 20, 32
+_VERSION, _DIGEST = DIGITS, 32
 _MOST = 2**63
 _SCAN_INTERVAL = (5.0, 3600.0)  # as policy/document.py has it
 _MAY_BE_NEGATIVE = frozenset({"priority", "expendable_pods_priority_cutoff", "drain_priority_config"})
@@ -75,31 +75,9 @@ def decompiled(form: bytes, text: str, cluster: str, deployment: Deployment) -> 
     return policy
 
 
-@cache
 def form_version() -> str:
     """20 hexadecimal digits that stand for the release, the format, and the types of a Policy with their defaults."""
-    described: dict[str, list[str]] = {}
-    _describe(Policy, described)
-    told = msgspec.json.encode([FORMAT, chalicelib.__version__, described], order="deterministic")
-    return hashlib.sha256(told).hexdigest()[:_VERSION]
-
-
-def _describe(kind: Any, described: dict[str, list[str]]) -> None:
-    """Add every struct and enumeration that a type consists of."""
-    for part in get_args(kind):
-        _describe(part, described)
-    name = getattr(kind, "__name__", "")
-    if name in described or not isinstance(kind, type):
-        return
-    if issubclass(kind, msgspec.Struct):
-        fields = msgspec.structs.fields(kind)
-        described[name] = [
-            f"{one.name} {one.encode_name} {one.type} {one.default!r} {one.default_factory!r}" for one in fields
-        ]
-        for one in fields:
-            _describe(one.type, described)
-    elif hasattr(kind, "__members__"):
-        described[name] = [f"{key} {one.value!r}" for key, one in kind.__members__.items()]
+    return form_of(Policy, FORMAT, chalicelib.__version__)
 
 
 def _digest(text: str) -> bytes:

@@ -208,6 +208,13 @@ SPEC = Section(
             "Where messages about conditions of the cluster go; none are sent if not given.",
         ),
         Field(
+            "recordDecisions",
+            BOOLEAN,
+            "record_decisions",
+            "Whether what each decision with changes was made from is recorded, for outscaler replay.",
+            default="false",
+        ),
+        Field(
             "metrics",
             choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"),
             "metrics",

@@ -52,6 +52,7 @@ from chalicelib.store.leases import Lease
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import KubeClient
+    from chalicelib.replay.recorded_decision import RecordedDecision
 
 LEASE_FOR = 150.0
 """Seconds until another invocation may take over from a pass that died: longer than the function's timeout
@@ -60,6 +61,9 @@ LEASE_FOR = 150.0
 DECIDED_WITHIN = 80.0
 """Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
 sending and publishing, and for deciding again after a stale save."""
+
+RECORDED_WITHIN = 20.0
+"""Seconds after the end of the decision's time within which it is still recorded."""
 
 BUSY_FOR = 5.0
 """Maximum seconds until a pass that could not start is retried."""
@@ -134,8 +138,9 @@ def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | No
 def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
     began, tale = rt.clock(), PassRecorder(policy, lease, rt)
     rt.memory_usage.begin()
+    decision: RecordedDecision | None = None
     try:
-        run(policy, lease, tale, rt)
+        decision = run(policy, lease, tale, rt)
     except StaleWrite as stale:
         tale.plan_overtaken(stale)
         logger.warning(
@@ -158,6 +163,11 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
             failure=tale.failure,
             memory=taken,
         )
+    if decision is not None:
+        # Imported here, because it is off by default. The lease is free already: S3 may need seconds.
+        from chalicelib.replay.recording import record
+
+        record(decision, rt.decisions)
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
@@ -172,8 +182,9 @@ def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
         rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
 
 
-def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
-    """Run one pass under a lease and return the plan. Raises ClusterError, StoreError (LeaseLost: nothing was done)."""
+def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> RecordedDecision | None:
+    """Run one pass under a lease and return the decision if it is to be recorded. Raises ClusterError, StoreError
+    (LeaseLost: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
     kube = rt.kube_client(policy)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
@@ -199,6 +210,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
     if act:
         send(plan.operations, rt)
         marks = _mark(plan, kube, policy, rt)
+    last = tale.decision
     with rt.tracing.part("publish", cluster=policy.name, plan=plan.id):
         tale.plan_saved(plan, snapshot, marks, kube if act else None)
     if not act and not permission.paused:
@@ -206,7 +218,14 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Plan:
         from chalicelib.reconciler.shadow_pass import compare
 
         compare(plan, snapshot, before, policy, kube, lease, rt, until)
-    return plan
+    if not (policy.record_decisions and rt.decisions) or rt.clock() > until + RECORDED_WITHIN:
+        return None
+    from chalicelib.replay.recorded_decision import RecordedDecision
+    from chalicelib.replay.recording import has_changes
+
+    if not has_changes(plan) or (tale.decision == last and not plan.operations):
+        return None
+    return RecordedDecision(snapshot, policy, before, snapshot.taken_at, lease.token, plan, acted=act)
 
 
 def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[TaintUpdate, ...]:

@@ -26,7 +26,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.model.resource_names import POLICY_TABLE, TABLE, state_table
+from chalicelib.model.resource_names import DECISIONS, POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.tracing import Tracing, tracing_of
@@ -93,7 +93,8 @@ class Runtime:
     a change and its record, so that a test can stop the process there. emit: writes one line of metrics. deployment:
     what policies may name. memory_size: MB that this function has, 0 where unknown. gauge: measures a pass. hand_over:
     gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
-    function. tracing: for X-Ray; it does nothing where Lambda does not trace.
+    function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
+    are recorded (replay/decision_place.py), "" for none.
     """
 
     clock: Callable[[], float]
@@ -112,6 +113,7 @@ class Runtime:
     memory_usage: PassGauge = field(default_factory=NoGauge)
     hand_over: Callable[[bytes], None] | None = None
     tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
+    decisions: str = ""
 
 
 def build(
@@ -219,7 +221,9 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         hosted=bool(environment.get(LAMBDA)),
     )
     reported = environment.get(BATCH_FAILURES, "") == REPORTED
-    return _sized(replace(made, batch_failures_reported=reported, tracing=tracing), environment)
+    decisions = environment.get(DECISIONS, "")
+    made = replace(made, batch_failures_reported=reported, tracing=tracing, decisions=decisions)
+    return _sized(made, environment)
 
 
 def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:

@@ -55,9 +55,14 @@ def _policy() -> Policy:
     return load(POLICY, place="policy.yaml")[0]
 
 
+def policy_of(cluster: RandomCluster) -> Policy:
+    """The policy of a cluster, with its options."""
+    return with_options(_policy(), cluster.settings)
+
+
 def plan_for(cluster: RandomCluster, shuffle: random.Random | None = None) -> Plan:
     """The plan for a cluster read by the production reader. shuffle: seed of the input order."""
-    policy = with_options(_policy(), cluster.settings)
+    policy = policy_of(cluster)
     snapshot = read(cluster.lists, cluster.manifest, NOW, shuffle=shuffle)
     return plan_cluster(snapshot, policy, cluster.memory(), NOW, 0)[0]
 

@@ -17,6 +17,7 @@ import chalicelib
 from chalicelib.model.errors import InputErrors
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy, Webhook, Window
 from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.struct_form import parts_of
 from chalicelib.policy import compiled as module
 from chalicelib.policy.compiled import LARGEST, NotUsable, compiled, decompiled, form_version
 from chalicelib.policy.load import load
@@ -125,18 +126,13 @@ def test_compiled_policy_of_another_release_format_or_type_is_not_used(
         monkeypatch.setattr(module, "FORMAT", 2)
     else:
         monkeypatch.setattr(module, "Policy", msgspec.defstruct("Policy", [("name", str), ("mode", str, "off")]))
-    form_version.cache_clear()
-    try:
-        with pytest.raises(NotUsable, match="another release") as refused:
-            decompiled(form, TEXT, NAME, STRICT)
-    finally:
-        form_version.cache_clear()
+    with pytest.raises(NotUsable, match="another release") as refused:
+        decompiled(form, TEXT, NAME, STRICT)
     assert refused.value.other
 
 
 def test_the_version_covers_every_type_below_the_policy() -> None:
-    described: dict[str, list[str]] = {}
-    module._describe(Policy, described)
+    described = parts_of(Policy)
     assert {
         "Policy",
         "Options",

@@ -1,0 +1,76 @@
+"""The S3 bucket of recorded decisions. A pass writes with one short attempt; the command lists and reads.
+
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from chalicelib.aws import session
+from chalicelib.model.errors import OutscalerError
+
+_MOST_PAGES = 1000  # of a thousand objects each
+
+
+class BucketFailure(OutscalerError):
+    """S3 did not do what it was asked."""
+
+
+class DecisionBucket:
+    """bucket, prefix: where decisions are; the prefix is empty or ends with a slash. client: instead of one that is
+    made with the first call. seconds: for one answer. attempts: of one call."""
+
+    def __init__(
+        self, bucket: str, prefix: str = "", client: Any = None, *, seconds: float = 5.0, attempts: int = 1
+    ) -> None:
+        self._bucket, self._prefix, self._made = bucket, prefix, client
+        self._seconds, self._attempts = seconds, attempts
+
+    def put(self, path: str, data: bytes) -> None:
+        """Store a decision, encrypted as the bucket does by default. Raises BucketFailure."""
+        self._call("put_object", Key=f"{self._prefix}{path}", Body=data, ContentType="application/octet-stream")
+
+    def get(self, path: str, largest: int) -> bytes:
+        """Return a decision. largest: bytes. Raises BucketFailure."""
+        found = self._call("get_object", Key=f"{self._prefix}{path}")
+        try:
+            data: bytes = found["Body"].read(largest + 1)
+        except Exception as error:  # a connection that ends early has an error of urllib3
+            raise BucketFailure(f"{path}: {type(error).__name__}") from error
+        if len(data) > largest:
+            raise BucketFailure(f"{path} has more than {largest} bytes")
+        return data
+
+    def paths(self, prefix: str) -> Iterator[str]:
+        """Yield the paths below a prefix in order, at most a million. Raises BucketFailure."""
+        more: dict[str, str] = {}
+        for _ in range(_MOST_PAGES):
+            page = self._call("list_objects_v2", Prefix=f"{self._prefix}{prefix}", **more)
+            for each in page.get("Contents", ()):
+                yield str(each["Key"]).removeprefix(self._prefix)
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def _call(self, method: str, **arguments: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(self._client(), method)(Bucket=self._bucket, **arguments)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "ClientError")
+            raise BucketFailure(f"s3://{self._bucket}: {code}") from error
+        except BotoCoreError as error:
+            raise BucketFailure(f"s3://{self._bucket}: {type(error).__name__}") from error
+
+    def _client(self) -> Any:
+        if self._made is None:
+            self._made = session.client(
+                "s3",
+                connect_timeout=min(2.0, self._seconds),
+                read_timeout=self._seconds,
+                retries={"mode": "standard", "total_max_attempts": self._attempts},
+            )
+        return self._made

@@ -1,0 +1,47 @@
+"""The other policy of `outscaler replay --with-policy`, as each recorded decision would have had it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.cli.group_bounds import with_bounds
+from chalicelib.cli.output import warn
+from chalicelib.cli.policy_files import load_document, read_document
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from chalicelib.replay.recorded_decision import RecordedDecision
+
+
+class OtherPolicy:
+    """A policy from a file. Each warning is printed once, however many decisions there are."""
+
+    def __init__(self, policy: Policy, place: str) -> None:
+        self._policy, self._place = policy, place
+        self._warned: set[str] = set()
+
+    def of(self, decision: RecordedDecision) -> tuple[Snapshot, Policy]:
+        """Return the recorded state with this policy's bounds, and the policy under the cluster's name and with the
+        pauses of that time. Raises BadInput for bounds that contradict those of a group."""
+        recorded = decision.policy
+        policy = msgspec.structs.replace(
+            self._policy, name=recorded.name, version=recorded.version, pauses=recorded.pauses
+        )
+        return with_bounds(decision.snapshot, policy.node_groups, place=self._place, warn=self._warn), policy
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            warn(text)
+
+
+def read_policy(file: Path) -> OtherPolicy:
+    """Return the policy of a file. Raises InputErrors, OSError."""
+    policy, warnings = load_document(read_document(str(file)), str(file))
+    for text in warnings:
+        warn(text)
+    return OtherPolicy(policy, str(file))
