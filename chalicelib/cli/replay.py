@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import compare, plan_output
 from chalicelib.cli.output import emit
-from chalicelib.cli.plan_inputs import PlanInputs, PlannedCase, decided
+from chalicelib.cli.plan_inputs import PlannedCase, decided
+from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of, read_policy
 from chalicelib.cli.tables import Block
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_duration
@@ -22,7 +23,6 @@ from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
-    from chalicelib.cli.replay_policy import OtherPolicy
     from chalicelib.replay.decision_place import DecisionReader
     from chalicelib.replay.recorded_decision import RecordedDecision
 
@@ -60,8 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the replay. Returns 0 if every plan is the recorded one byte for byte, otherwise 1."""
-    from chalicelib.cli.replay_policy import read_policy
-
     other = read_policy(args.with_policy) if args.with_policy is not None else None
     if not args.decision:
         from chalicelib.cli.replay_span import show_span
@@ -106,13 +104,6 @@ def _one(data: bytes, place: str, args: argparse.Namespace, other: OtherPolicy |
         lambda: [*compare.as_blocks(pair), "First: the recorded policy. Second: the given one.", _sentence(verdict)],
     )
     return code
-
-
-def inputs_of(decision: RecordedDecision) -> PlanInputs:
-    """Return the inputs of a recorded plan as those of a plan that is made now."""
-    return PlanInputs(
-        decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed, None, (), read=0.0
-    )
 
 
 def _pair(decision: RecordedDecision, other: OtherPolicy) -> compare.Pair:

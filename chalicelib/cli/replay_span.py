@@ -13,14 +13,13 @@ import msgspec
 from chalicelib.cli import compare
 from chalicelib.cli.output import emit
 from chalicelib.cli.progress import progress
-from chalicelib.cli.replay import inputs_of
+from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 
 if TYPE_CHECKING:
-    from chalicelib.cli.replay_policy import OtherPolicy
     from chalicelib.replay.decision_place import DecisionReader
     from chalicelib.replay.recorded_decision import RecordedDecision
 
@@ -52,7 +51,7 @@ class PlanTotals(msgspec.Struct):
         self.unpriced += len(price.unknown)
 
 
-class Day(msgspec.Struct):
+class ReplayedDay(msgspec.Struct):
     """One day of a span: the replayed plans, and those of the other policy."""
 
     decisions: int = 0
@@ -64,7 +63,7 @@ class Day(msgspec.Struct):
 class Span(msgspec.Struct):
     """All days, and what could not be replayed. left: decisions beyond the limit."""
 
-    days: dict[str, Day] = msgspec.field(default_factory=dict)
+    days: dict[str, ReplayedDay] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
     unreadable: int = 0
     left: int = 0
@@ -117,7 +116,7 @@ def _replay(path: str, reader: DecisionReader, other: OtherPolicy | None, span: 
     except Exception as error:
         span.problem(f"{path}: cannot be replayed ({type(error).__name__})")
         return
-    day = span.days.setdefault(datetime.fromtimestamp(decision.now, UTC).strftime("%Y-%m-%d"), Day())
+    day = span.days.setdefault(datetime.fromtimestamp(decision.now, UTC).strftime("%Y-%m-%d"), ReplayedDay())
     day.decisions += 1
     day.different += not replayed.same
     day.recorded.add(replayed.plan, decision, decision.policy)
@@ -156,7 +155,7 @@ def _document(cluster: str, span: Span, other: OtherPolicy | None) -> dict[str, 
 
 
 def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
-    def cell(day: Day, shown: str) -> str:
+    def cell(day: ReplayedDay, shown: str) -> str:
         first = _cell(day.recorded, shown)
         return first if other is None else f"{first} / {_cell(day.other, shown)}"
 

@@ -14,7 +14,7 @@ from chalicelib.replay.recorded_decision import DecisionHeader, RecordedDecision
 from chalicelib.store.codec import encode
 
 
-class Replay(msgspec.Struct, frozen=True):
+class ReplayedPlan(msgspec.Struct, frozen=True):
     """A plan that was made again. same: it has the bytes of the recorded one. parts: the parts of the plan that differ.
     why: what may explain the difference; empty where nothing does."""
 
@@ -24,16 +24,16 @@ class Replay(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def replay(header: DecisionHeader, decision: RecordedDecision) -> Replay:
+def replay(header: DecisionHeader, decision: RecordedDecision) -> ReplayedPlan:
     """Return the plan that this release makes from the recorded inputs. No time passes for it, so no time limit cuts
     its searches."""
     made, _ = plan_cluster(decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed)
     plan = as_recorded(made, decision)
     if encode(plan) == encode(decision.plan):
-        return Replay(plan, same=True)
+        return ReplayedPlan(plan, same=True)
     before, after = msgspec.structs.asdict(decision.plan), msgspec.structs.asdict(plan)
     parts = tuple(name for name in before if encode(before[name]) != encode(after[name]))
-    return Replay(plan, same=False, parts=parts, why=_why(header, decision))
+    return ReplayedPlan(plan, same=False, parts=parts, why=_why(header, decision))
 
 
 def with_policy(decision: RecordedDecision, snapshot: Snapshot, policy: Policy) -> Plan:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 #: The AWS services that are called; tests/functional compares this with the code.
-SERVICES = frozenset({"dynamodb", "eks", "lambda", "secretsmanager", "sns", "sqs", "ssm", "sts"})
+SERVICES = frozenset({"dynamodb", "eks", "lambda", "s3", "secretsmanager", "sns", "sqs", "ssm", "sts"})
 
 #: Files kept per service: its operations, botocore's corrections of these, and its endpoints.
 _FILES = ("service-2", "service-2.sdk-extras", "endpoint-rule-set-1")

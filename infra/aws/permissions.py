@@ -27,7 +27,7 @@ _NETWORK_READS = [
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeVpcs",
 ]
-_KEY_USERS = ("dynamodb", "lambda", "secretsmanager", "sqs", "ssm")
+_KEY_USERS = ("dynamodb", "lambda", "s3", "secretsmanager", "sqs", "ssm")
 
 
 def own_log(function: str, role: str, log_group: str) -> Resources:
@@ -60,6 +60,12 @@ def large_dead_letters_policy() -> Json:
         "LeaveFailedPasses",
         [_allow("LeaveFailedPasses", ["sqs:SendMessage"], {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]})],
     )
+
+
+def decisions_policy(objects: Any) -> Json:
+    """Return an inline policy of the functions that make passes: they store decisions, and read none. objects: the ARN
+    of the bucket's objects."""
+    return _policy("RecordDecisions", [_allow("RecordDecisions", ["s3:PutObject"], objects)])
 
 
 def conditional_policies() -> list[Json]:

@@ -15,10 +15,18 @@ import msgspec
 
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
-from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
+from chalicelib.model.resource_names import DECISIONS
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
 from infra.aws.dashboard import dashboard_resource
-from infra.aws.permissions import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
+from infra.aws.decision_bucket import BUCKET, bucket_resources, by_default
+from infra.aws.permissions import (
+    conditional_policies,
+    decisions_policy,
+    large_dead_letters_policy,
+    own_log,
+    tick_dead_letters_policy,
+)
 from infra.aws.resources import QUEUES, Resources, logical_id, resources
 
 HERE = Path(__file__).resolve().parent
@@ -49,6 +57,11 @@ FUNCTIONS = (
     TemplateOverlayFunction(RECONCILE_LARGE, 4),
     *(TemplateOverlayFunction(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
+
+
+PASS_FUNCTIONS = (RECONCILE, RECONCILE_LARGE)
+"""The functions that make passes."""
+PASS_ROLES = tuple(f"{logical_id(name)}Role" for name in PASS_FUNCTIONS)
 
 
 def function_id(name: str) -> str:
@@ -111,6 +124,9 @@ def finished(template: Json) -> Json:
     for name, one in made["Resources"].items():
         if one["Type"] == "AWS::IAM::Role":
             one["Properties"]["Policies"] += conditional_policies()
+            if name in PASS_ROLES:
+                objects = {"Fn::Join": ["", [{"Fn::GetAtt": [BUCKET, "Arn"]}, "/*"]]}
+                one["Properties"]["Policies"].append(_with_decisions(decisions_policy(objects)))
             if name == "TickRole":
                 one["Properties"]["Policies"].append(tick_dead_letters_policy())
             if name == f"{logical_id(RECONCILE_LARGE)}Role":
@@ -153,6 +169,9 @@ def _all_resources() -> Resources:
     conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
     dashboard = dashboard_resource({"Ref": "AWS::StackName"}, NAMES)
     conditional |= {name: {"Condition": "WithDashboard"} | one for name, one in dashboard.items()}
+    rule = {"Fn::If": ["WithKmsKey", by_default("aws:kms", {"Ref": "KmsKeyArn"}), by_default("AES256")]}
+    bucket = bucket_resources({"Ref": "DecisionsDays"}, encryption=rule)
+    conditional |= {name: {"Condition": "WithDecisions"} | one for name, one in bucket.items()}
     return (
         tagged(encrypted(shared), _STAGE)
         | rights
@@ -187,6 +206,9 @@ def _function(each: TemplateOverlayFunction) -> Json:
     }
     if each.name in QUEUES:
         properties |= _queue_function(each)
+    if each.name in PASS_FUNCTIONS:
+        place = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
+        properties.setdefault("Environment", {}).setdefault("Variables", {})[DECISIONS] = place
     if each.name == "reconcile":
         # Only this function may refer to it: a reference from the large function's role would be circular.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
@@ -227,6 +249,10 @@ def _queue_variables() -> Json:
 def _use(provider: str) -> str:
     """Return the parameter and the condition for one provider."""
     return f"Use{provider.capitalize()}"
+
+
+def _with_decisions(value: Any) -> Json:
+    return {"Fn::If": ["WithDecisions", value, _NOTHING]}
 
 
 def _with_key(value: Any) -> Json:

@@ -25,6 +25,14 @@ CREATED = {
     "AWS::SQS::QueuePolicy": ("sqs:SetQueueAttributes",),
     "AWS::CloudWatch::Alarm": ("cloudwatch:PutMetricAlarm", "cloudwatch:DescribeAlarms"),
     "AWS::CloudWatch::Dashboard": ("cloudwatch:PutDashboard", "cloudwatch:GetDashboard"),
+    "AWS::S3::Bucket": (
+        "s3:CreateBucket",
+        "s3:PutBucketOwnershipControls",
+        "s3:PutBucketPublicAccessBlock",
+        "s3:PutEncryptionConfiguration",
+        "s3:PutLifecycleConfiguration",
+    ),
+    "AWS::S3::BucketPolicy": ("s3:GetBucketPolicy", "s3:PutBucketPolicy"),
 }
 DELETED = {
     "AWS::SQS::Queue": ("sqs:DeleteQueue",),
@@ -145,6 +153,9 @@ def _of_resource(resource: Mapping[str, Any]) -> str:
         return arn("cloudwatch", "alarm:outscaler-any")  # CloudFormation derives its name from the stack's
     if resource["Type"] == "AWS::CloudWatch::Dashboard":
         return f"arn:aws:cloudwatch::{ACCOUNT}:dashboard/{properties['DashboardName']}"
+    if resource["Type"].startswith("AWS::S3::"):
+        name = properties.get("BucketName", "outscaler-any")  # a policy names its bucket by reference
+        return f"arn:aws:s3:::{name}"
     if "TableName" in properties:
         return arn("dynamodb", f"table/{properties['TableName']}")
     return arn("sqs", properties.get("QueueName", "outscaler-any"))  # a policy names its queues by reference

@@ -15,6 +15,7 @@ EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
     "Dashboard": "on",
+    "DecisionsDays": "30",
     "Tracing": "on",
     "Reserve": "on",
 }
@@ -48,7 +49,13 @@ class _Resolver:
                 for name, one in kept.items()
             }
         }
-        resolved["Outputs"] = self._value(template.get("Outputs", {}))
+        resolved["Outputs"] = self._value(
+            {
+                name: {key: value for key, value in one.items() if key != "Condition"}
+                for name, one in template.get("Outputs", {}).items()
+                if "Condition" not in one or self._holds(one["Condition"])
+            }
+        )
         return resolved
 
     def _holds(self, name: str) -> bool:

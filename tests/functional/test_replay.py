@@ -45,13 +45,12 @@ class RecordingWorld(LocalWorld):
 
     def day(self, **spec: Any) -> None:
         """Four pods need two nodes, and are gone later."""
-        spec = {
-            "mode": "active",
+        typical: dict[str, Any] = {
             "recordDecisions": True,
             "options": {"scaleDownUnneededTime": "2m"},
             "prices": PRICES,
-        } | spec
-        self.apply_policy(document(mode=spec.pop("mode"), **spec))
+        }
+        self.apply_policy(document(**typical | spec))
         self.seed(objects.machine_deployment("workers", 1, 1, 8), objects.deployment("web", replicas=8, cpu="1"))
         self.step(600.0)
 

@@ -139,7 +139,7 @@ def test_role_uses_the_key_only_through_services() -> None:
         services = {
             text["Fn::Sub"].partition(".")[0] for text in statement["Condition"]["StringEquals"]["kms:ViaService"]
         }
-        assert services == {"dynamodb", "lambda", "secretsmanager", "sqs", "ssm"}
+        assert services == {"dynamodb", "lambda", "s3", "secretsmanager", "sqs", "ssm"}
 
 
 @STAGES

@@ -27,6 +27,7 @@ _BASES = (ROOT, ROOT / "chalicelib", ROOT / "docs")
 _FOREIGN = frozenset(
     {
         "AmazonAPIGatewayPushToCloudWatchLogs",  # a policy that AWS manages
+        "DecisionsPlace",  # output of the CloudFormation template
         "EndpointURL",  # output of the CloudFormation template
         "GracefulDegradation",  # an event reason of Cluster Autoscaler
         "RestAPIId",  # output of the CloudFormation template

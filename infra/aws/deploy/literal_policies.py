@@ -18,10 +18,17 @@ from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.model.resource_names import queue_name, secret_prefix, state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy.chalice_resources import Graph, Role
+from infra.aws.deploy.foundation import decisions_bucket
 from infra.aws.deploy.stage import Stage
 from infra.aws.package import POLICIES
-from infra.aws.permissions import conditional_policies, large_dead_letters_policy, tick_dead_letters_policy
+from infra.aws.permissions import (
+    conditional_policies,
+    decisions_policy,
+    large_dead_letters_policy,
+    tick_dead_letters_policy,
+)
 from infra.aws.resources import QUEUES, dead_letters, logical_id
+from infra.aws.template_overlay import PASS_FUNCTIONS
 
 Document = dict[str, Any]
 
@@ -45,6 +52,9 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
         statements += tick_dead_letters_policy()["PolicyDocument"]["Statement"]
     if function.resource_name == RECONCILE_LARGE:
         statements += large_dead_letters_policy()["PolicyDocument"]["Statement"]
+    if function.resource_name in PASS_FUNCTIONS and stage.options.decisions_days:
+        objects = f"arn:*:s3:::{decisions_bucket(stage)}/*"
+        statements += decisions_policy(objects)["PolicyDocument"]["Statement"]
     asked = {
         "WithVpc": bool(function.subnet_ids),
         "WithTracing": bool(function.xray),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import boto3
 import msgspec
@@ -30,7 +30,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     providers: providers whose queues are always polled, in addition to those that stored policies name. kms_key_arn:
     the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
     alarms. account_concurrency: Lambda's quota of concurrent executions, with which an alarm compares. dashboard:
-    whether there is a CloudWatch dashboard. access_log: whether API Gateway logs requests. events_rate, events_burst:
+    whether there is a CloudWatch dashboard. decisions_days: how long recorded decisions are kept in a bucket, 0: there
+    is none. access_log: whether API Gateway logs requests. events_rate, events_burst:
     requests per second, and burst size, of the events route.
     """
 
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alarm_topic_arn: str = ""
     account_concurrency: int = 1000
     dashboard: bool = False
+    decisions_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 0
     access_log: bool = True
     events_rate: float = 50
     events_burst: int = 100

@@ -50,6 +50,7 @@ resource "aws_cloudformation_stack" "outscaler" {
     AlarmTopicArn      = var.alarm_topic_arn
     AccountConcurrency = var.account_concurrency
     Dashboard          = var.dashboard ? "on" : "off"
+    DecisionsDays      = var.decisions_days
     Tracing            = var.tracing ? "on" : "off"
     Reserve            = var.reserve ? "on" : "off"
     AccessLog          = var.access_log ? "on" : "off"

@@ -110,6 +110,12 @@ variable "account_concurrency" {
   default     = 1000
 }
 
+variable "decisions_days" {
+  description = "Days that decisions of clusters with recordDecisions are kept in a bucket; 0 for no bucket."
+  type        = number
+  default     = 0
+}
+
 variable "dashboard" {
   description = "Whether there is a CloudWatch dashboard."
   type        = bool

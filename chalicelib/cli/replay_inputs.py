@@ -1,4 +1,4 @@
-"""The other policy of `outscaler replay --with-policy`, as each recorded decision would have had it."""
+"""The inputs of replayed plans: the recorded ones, and those that another policy would have had."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from chalicelib.cli.group_bounds import with_bounds
 from chalicelib.cli.output import warn
+from chalicelib.cli.plan_inputs import PlanInputs
 from chalicelib.cli.policy_files import load_document, read_document
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
@@ -37,6 +38,13 @@ class OtherPolicy:
         if text not in self._warned:
             self._warned.add(text)
             warn(text)
+
+
+def inputs_of(decision: RecordedDecision) -> PlanInputs:
+    """Return the inputs of a recorded plan as those of a plan that is made now."""
+    return PlanInputs(
+        decision.snapshot, decision.policy, decision.memory, decision.now, decision.seed, None, (), read=0.0
+    )
 
 
 def read_policy(file: Path) -> OtherPolicy:
