@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib.aws import session
 from chalicelib.model.errors import OutscalerError
@@ -11,6 +11,13 @@ from chalicelib.model.errors import OutscalerError
 
 class NotPublished(OutscalerError):
     """SNS did not accept the message."""
+
+
+class Publisher(Protocol):
+    """Publishes messages to topics."""
+
+    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
+        """Return when the message was accepted. topic: an ARN. Raises NotPublished."""
 
 
 class TopicPublisher:

@@ -61,7 +61,7 @@ def _test(store: Store, args: argparse.Namespace) -> int:
         command=f"outscaler notify open {args.name}",
     )
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
-    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=here())
+    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=here(), topics=None)
     channels = channels_of(runtime, stack_of(table_name(args)))(args.name)
     done, problems = attempt(message, settings, channels, now)
     data = {

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from chalicelib.aws.sns import TopicPublisher
+from chalicelib.aws.sns import Publisher, TopicPublisher
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.resource_names import state_table
-from chalicelib.notify.delivery import Channels, Poster, Publisher
+from chalicelib.notify.delivery import Channels, Poster
 from chalicelib.notify.webhook import WebhookSender, permitted
 from chalicelib.policy.secret_names import NOTIFICATIONS, ClusterSecrets
 
@@ -28,13 +28,15 @@ class NoticeRuntime(Protocol):
     def deployment(self) -> Deployment:
         """What policies may name."""
 
+    @property
+    def topics(self) -> Publisher | None:
+        """What publishes to topics; None: SNS."""
 
-def channels_of(
-    rt: NoticeRuntime, stack: str = "", publisher: Publisher | None = None, poster: Poster | None = None
-) -> Callable[[str], Channels]:
+
+def channels_of(rt: NoticeRuntime, stack: str = "", poster: Poster | None = None) -> Callable[[str], Channels]:
     """Return the channels of each cluster, by its name. stack: the deployment's name, by its table unless given."""
     name = stack or stack_of(state_table(os.environ))
-    topics = publisher or TopicPublisher()
+    topics = rt.topics or TopicPublisher()
     address = poster or WebhookSender(permitted(rt.deployment.loopback))
 
     def made(cluster: str) -> Channels:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from chalicelib.aws.sns import Publisher
 from chalicelib.model.errors import OutscalerError, published_name
 from chalicelib.model.notification import Notifications
 from chalicelib.notify.forms import chat_message, cloud_event, topic_attributes
@@ -23,13 +24,6 @@ BACKOFF = 60.0
 """Seconds after the first failed attempt; each further wait is twice as long."""
 LARGEST = 64_000
 """Bytes of one event."""
-
-
-class Publisher(Protocol):
-    """The method of aws/sns.py that is used here."""
-
-    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
-        """Return when SNS has accepted the message."""
 
 
 class Poster(Protocol):

@@ -34,6 +34,7 @@ from chalicelib.runtime.webhook_credentials import Document, WebhookCredentials
 
 if TYPE_CHECKING:
     from chalicelib.aws.secrets_manager import SecretsManagerReader
+    from chalicelib.aws.sns import Publisher
     from chalicelib.kube.client import KubeClient
     from chalicelib.providers.base import Provider
     from chalicelib.store import Store
@@ -94,7 +95,7 @@ class Runtime:
     what policies may name. memory_size: MB that this function has, 0 where unknown. gauge: measures a pass. hand_over:
     gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
     function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
-    are recorded (replay/decision_place.py), "" for none.
+    are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
     """
 
     clock: Callable[[], float]
@@ -114,6 +115,7 @@ class Runtime:
     hand_over: Callable[[bytes], None] | None = None
     tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
     decisions: str = ""
+    topics: Publisher | None = None
 
 
 def build(

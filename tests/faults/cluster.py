@@ -98,8 +98,13 @@ def objects() -> list[KubeObject]:
     ]
 
 
-def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any]) -> str:
-    """The document in force. options: added to OPTIONS. JSON is valid YAML."""
+TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
+REPORTS = {"recordDecisions": True, "notifications": {"topic": TOPIC, "minSeverity": "info"}}
+
+
+def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any], *, reports: bool) -> str:
+    """The document in force. options: added to OPTIONS. reports: with notifications and recorded decisions. JSON is
+    valid YAML."""
     groups = [
         {"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
         for name, (least, most) in sorted(bounds.items())
@@ -116,6 +121,7 @@ def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[st
                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
                 "options": {**OPTIONS, **options},
                 "nodeGroups": groups,
+                **(REPORTS if reports else {}),
             },
         }
     )

@@ -32,6 +32,7 @@ from infra.emulators.lambda_events import Json
 from infra.emulators.local_world import LocalWorld
 from tests.faults.audit import Audit
 from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
+from tests.faults.faulty_topic import FaultyTopic
 from tests.faults.io_interceptor import Doors, IoInterceptor, Process
 
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
@@ -42,11 +43,13 @@ _LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger
 
 
 class FaultWorld(LocalWorld):
-    """weather: the faults; audit: the checks; trace: what happened, as text; process: the running process."""
+    """weather: the faults; audit: the checks; trace: what happened, as text; process: the running process;
+    topic: receives notifications."""
 
     def __init__(self, dice: Random, *, pace: Pace, grain: float) -> None:
         self.trace: list[str] = []
         self.process: Process | None = None
+        self.topic = FaultyTopic(Random(7))
         super().__init__(quick=True, pace=pace, grain=grain)
         self.weather = Weather(self.clock, dice)
         self.audit = Audit(self.kube, self.clock, lambda: self.process)
@@ -128,7 +131,14 @@ class FaultWorld(LocalWorld):
             sleep=self.clock.advance,
             chance=lambda: 0.5,
         )
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit, batch_failures_reported=True)
+        return dataclasses.replace(
+            made,
+            checkpoint=life.checkpoint,
+            emit=self._emit,
+            batch_failures_reported=True,
+            topics=self.topic,
+            decisions="/dev/null",  # a place in which nothing can be stored
+        )
 
     def _emit(self, line: str) -> None:
         self.metrics.append(msgspec.json.decode(line))

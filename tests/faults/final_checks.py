@@ -31,6 +31,7 @@ def finish(m: FaultRun) -> None:
     """Stops all faults, switches the cluster on, and waits until it is idle. Raises Broken."""
     m.world.tell("the faults stop")
     m.world.weather.clear()
+    m.world.topic.healthy = True
     for name in m.silent:
         m.world.cluster.kubelets.revive(name)
     m.silent.clear()
@@ -45,6 +46,9 @@ def finish(m: FaultRun) -> None:
         quiet = 0 if complaints else quiet + 1
         if complaints and m.world.clock() - began > LIMIT:
             raise Broken(m.report([f"{LIMIT / 60:.0f} minutes after the last fault: {each}" for each in complaints]))
+    wrong = m.world.topic.problems()
+    if wrong:
+        raise Broken(m.report([f"notifications: {each}" for each in wrong]))
 
 
 def restless(m: FaultRun) -> Iterator[str]:

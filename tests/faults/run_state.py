@@ -14,6 +14,8 @@ from tests.faults.objects import taint_of
 HARD = "ToBeDeletedByClusterAutoscaler"
 SAYS_IT_ALL = 10
 """Every so many seeds also keep the status ConfigMap, which costs as much as everything else."""
+REPORTS_ITSELF = 5
+"""Every so many seeds have notifications by a topic that fails, and record decisions in a place that fails."""
 
 
 class Broken(AssertionError):
@@ -33,6 +35,7 @@ class FaultRun:
         self.mode, self.made, self.steps = "active", 0, 0
         self.silent: set[str] = set()
         self._left = -1, set[str]()
+        self._reports = seed % REPORTS_ITSELF == 0
         self._options = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
 
     def __enter__(self) -> Self:
@@ -52,7 +55,7 @@ class FaultRun:
 
     def apply_policy(self) -> None:
         """Applies the policy."""
-        self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options))
+        self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options, reports=self._reports))
 
     def is_marked(self, node: str) -> bool:
         """Whether it has our hard taint."""
