@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
+from urllib.parse import unquote
 
 from rich.console import Console
 
@@ -39,6 +40,7 @@ from infra.demo.scenario import (
     play,
 )
 from infra.demo.status_page import status_page
+from infra.demo.subscriber import Subscriber
 from infra.demo.summary import figures, verdicts
 from infra.emulators.aws_region import REGION
 from infra.emulators.lambda_events import Json
@@ -173,6 +175,7 @@ def tell(
                 wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed),
                 clouds=clouds,
                 passes=passes,
+                subscriber=Subscriber(emulation.aws),
             )
             try:
                 play(stage, chapters(kills, ledger.broken))
@@ -209,6 +212,9 @@ def _take_stock(stage: DemoStage) -> None:
     stage.ledger.open_operations = len(stage.narrator.memory.operations)
     stage.ledger.dead_letters = stage.emulation.dead_letters()
     stage.ledger.errors += stage.emulation.ended
+    for event in stage.subscriber.received():
+        kind = event["type"].removeprefix("dev.outscaler.")
+        stage.ledger.notices.append(f"{kind} {event['state']} {unquote(event['subject'])}")
 
 
 def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:

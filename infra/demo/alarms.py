@@ -1,4 +1,5 @@
-"""`python -m infra.demo.alarms`: breaks an emulated deployment in three ways, and prints its alarms, on virtual time.
+"""`python -m infra.demo.alarms`: breaks an emulated deployment in three ways, and prints its alarms and the
+notifications of its cluster, on virtual time.
 
 The alarms are those of a deployment (infra/aws/alarms.py), evaluated once a minute. A new deployment starts
 with alarms about missing values, which are not shown. Exit code 0 if each failure raised
@@ -7,16 +8,18 @@ its alarm and no alarm was left at the end, 1 if not.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 import msgspec
 
 from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.watched_deployment import WatchedDeployment
@@ -63,9 +66,26 @@ FAILURES = (
 )
 
 
+class NotifyingWorld(LocalWorld):
+    """A world that prints its cluster's notifications. say: takes a line."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say = say
+        super().__init__(quick=True, grain=60.0)
+
+    def new_runtime(self) -> Runtime:
+        """See LocalWorld."""
+        return dataclasses.replace(super().new_runtime(), topics=self)
+
+    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
+        """See Publisher."""
+        del topic, text
+        self._say(f"{_clock(self)}    {attributes['state']:<6} notification {attributes['type']}")
+
+
 def play(say: Callable[[str], object]) -> bool:
     """Play all failures. Returns whether each raised its alarm and all alarms ended. say: takes a line."""
-    with LocalWorld(quick=True, grain=60.0) as world, WatchedDeployment(world) as watched:
+    with NotifyingWorld(say) as world, WatchedDeployment(world) as watched:
         world.seed(objects.machine_deployment("workers", 3, 1, 9))
         world.apply_policy(json.dumps(_policy(world)))
         _minutes(watched, lambda _: None, lambda: False, _QUIET)
@@ -102,6 +122,7 @@ def _policy(world: LocalWorld) -> dict[str, object]:
             "mode": "active",
             "providers": {"clusterapi": {}},
             "kubernetes": {"kubeconfigSecret": world.kubeconfig_secret},
+            "notifications": {"topic": "arn:aws:sns:us-east-1:123456789012:outscaler-events"},
         },
     }
 

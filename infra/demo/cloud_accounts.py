@@ -100,8 +100,8 @@ class Clouds:
         self._nights_and_days()
         return {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
 
-    def policy(self) -> str:
-        """Return the policy's document."""
+    def policy(self, topic: str) -> str:
+        """Return the policy's document. topic: of notifications."""
         scaling = [
             {"provider": "alicloud", "id": id_, "min": 0, "max": 3, "priority": 20 if name == BURST else 10}
             for id_, name in self._scaling.items()
@@ -125,7 +125,7 @@ class Clouds:
             "cherryservers": metal,
             "huaweicloud": self._huawei.settings(),
         }
-        return policy(json.dumps(sections), json.dumps(scaling + renders))
+        return policy(json.dumps(sections), json.dumps(scaling + renders), topic)
 
     def sides(
         self, ledger: Ledger, say: Say, first: Callable[[], None], answered: Callable[[], None]

@@ -39,7 +39,8 @@ class Ledger:
     having joined. broken: expected number of those. pending_at, answered_at: (virtual, wall) seconds of the first
     unschedulable pod and of the first provider call. least_room: healthy pods above a budget's minimum. strike: when
     the cron rule is due. rules_seen: evaluated rules. rules_wrong: why one was not in force. acted: results of
-    rules. beside: rates of a pool when its cron rule added nodes, by metric rule."""
+    rules. beside: rates of a pool when its cron rule added nodes, by metric rule. notices: notifications that a
+    subscriber received, as `type state subject`."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
@@ -76,6 +77,7 @@ class Ledger:
     rules_wrong: list[str] = field(default_factory=list)
     acted: list[Acted] = field(default_factory=list)
     beside: dict[str, float] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
 
     @property
     def writes_per_quiet_pass(self) -> float:

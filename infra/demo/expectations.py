@@ -45,6 +45,14 @@ def _ended_well(ledger: Ledger) -> tuple[bool, str]:
     return right, ", ".join(f"{number} {state}" for state, number in ledger.ended.items())
 
 
+def _notified(ledger: Ledger, least: int) -> tuple[bool, str]:
+    """Check that each failed group has one opening. least: groups whose first choice cannot be had."""
+    failed = [notice for notice in ledger.notices if notice.startswith("group.failed open")]
+    others = len(ledger.notices) - len(failed)
+    right = len(failed) >= least and len(failed) == len(set(failed))
+    return right, f"{len(failed)} of failed groups, {count(others, 'other message')}"
+
+
 def _amounts(counts: Counter[str]) -> str:
     return ", ".join(f"{group} +{number}" for group, number in sorted(counts.items())) or "nothing"
 
@@ -98,6 +106,7 @@ def expectations(
         ),
         *rule_expectations(later),
         ("every other operation ended well", _ended_well),
+        ("a subscriber was notified once of each group that could not grow", lambda led: _notified(led, len(second))),
         (
             "no dead letters, no function failed",
             lambda led: (not (led.dead_letters or led.errors), led.errors[0] if led.errors else "none"),

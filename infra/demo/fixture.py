@@ -65,6 +65,7 @@ spec:
   rules:
   - {{name: {BUSY_RULE}, groups: [{DAY}], metric: cpu, above: {ABOVE}, add: auto}}
   webhook: {{secret: outscaler/{CLUSTER}/webhook}}
+  notifications: {{topic: TOPIC}}
 """
 UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 
@@ -151,9 +152,10 @@ def node_groups() -> list[KubeObject]:
     ]
 
 
-def policy(sections: str, groups: str) -> str:
-    """Return the policy document. sections: JSON of spec.providers' other sections. groups: JSON of spec.nodeGroups."""
-    return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups)
+def policy(sections: str, groups: str, topic: str) -> str:
+    """Return the policy document. sections: JSON of spec.providers' other sections. groups: JSON of spec.nodeGroups.
+    topic: of notifications."""
+    return _POLICY.replace("PROVIDERS", sections).replace("GROUPS", groups).replace("TOPIC", topic)
 
 
 def workloads() -> list[KubeObject]:

@@ -13,6 +13,7 @@ from infra.demo.counters import Ledger
 from infra.demo.decision_narrator import Narrator
 from infra.demo.delayed_passes import Passes
 from infra.demo.rule_narrator import clock_time
+from infra.demo.subscriber import Subscriber
 from infra.emulators.controllers import objects
 from infra.emulators.kube import crds
 from infra.emulators.live.emulation import Emulation
@@ -33,7 +34,7 @@ LAST_DEATH = "4*grow:called"
 class DemoStage:
     """What chapters use. elapsed: (virtual, wall) seconds. kills: how often an act function crashes. wall_limit:
     seconds after which the demonstration is aborted. clouds: those in addition to Cluster API. passes: can be
-    delayed."""
+    delayed. subscriber: gets notifications."""
 
     emulation: Emulation
     account: Account
@@ -45,6 +46,7 @@ class DemoStage:
     wall_limit: float
     clouds: Clouds
     passes: Passes
+    subscriber: Subscriber
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ def _apply(stage: DemoStage) -> None:
         f"kubectl apply: HorizontalNodeAutoscaler {fixture.RULE_OBJECT}, cron rule at "
         f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC",
     )
-    version = emulation.apply_policy(stage.clouds.policy())
+    version = emulation.apply_policy(stage.clouds.policy(stage.subscriber.topic))
     stage.account.say("you", f"outscaler apply: policy of cluster {fixture.CLUSTER}, version {version}, mode active")
     emulation.begin()
 
