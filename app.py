@@ -12,7 +12,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
@@ -21,13 +22,16 @@ from chalice.app import Chalice, IAMAuthorizer, Request, Response
 if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
 
-from chalicelib.handlers import act, prometheus, read_api, reconcile, tick
+from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick
 from chalicelib.handlers.http_response import HttpResponse, respond
 from chalicelib.handlers.lambda_entry import preload
 from chalicelib.handlers.prometheus import CONTENT_TYPE, PAGE
 from chalicelib.handlers.webhook import handler
 from chalicelib.model.errors import BadInput
 from chalicelib.runtime.runtime import runtime
+
+if TYPE_CHECKING:
+    from chalicelib.page.pages import PageAnswer
 
 preload(__name__, "chalicelib.policy.compiled")
 
@@ -62,6 +66,28 @@ def _respond_with_page(work: Callable[[], HttpResponse]) -> Response:
     if answer.status != 200:
         return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
     return Response(body=answer.body[PAGE], status_code=200, headers={"Content-Type": CONTENT_TYPE})
+
+
+def _shown(path: str) -> Response:
+    request = _request()
+    cookies, query = request.headers.get("cookie", ""), dict(request.query_params or {})
+    return _page(lambda base: hosted_page.show(path, query, cookies, base, runtime()))
+
+
+def _page(work: Callable[[str], PageAnswer]) -> Response:
+    """Return a page; a failure is JSON as on every route."""
+    made: list[PageAnswer] = []
+
+    def done() -> HttpResponse:
+        # The stage, or the path of a custom domain, is before the path that the routes know.
+        before = str(_request().context.get("path", "")).partition(hosted_page.ROOT)[0]
+        made.append(work(f"{before}{hosted_page.ROOT}"))
+        return HttpResponse(200, {})
+
+    answer = respond(done, getattr(app.lambda_context, "aws_request_id", ""), f"GET {hosted_page.ROOT}")
+    if not made:
+        return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
+    return Response(body=made[0].body.decode(), status_code=made[0].status, headers={**made[0].headers})
 
 
 def _body() -> bytes:
@@ -101,6 +127,42 @@ def decisions(name: str) -> Response:
     """Return the cluster's decisions, newest first."""
     parameters = _request().query_params
     return _respond(lambda: read_api.decisions(name, dict(parameters or {}), runtime()))
+
+
+@app.route("/clusters/{name}/session", methods=["POST"], authorizer=IAMAuthorizer(), content_types=["*/*"])
+def cluster_session(name: str) -> Response:
+    """Return a link that opens the hosted page for one cluster."""
+    return _respond(lambda: hosted_page.session(name, runtime()))
+
+
+@app.route("/ui/session", methods=["POST"], authorizer=IAMAuthorizer(), content_types=["*/*"])
+def session() -> Response:
+    """Return a link that opens the hosted page for all clusters."""
+    return _respond(lambda: hosted_page.session("", runtime()))
+
+
+@app.route("/ui/open/{code}", methods=["GET"])
+def opened(code: str) -> Response:
+    """Exchange a link for a session."""
+    return _page(lambda base: hosted_page.open_link(code, base, runtime()))
+
+
+@app.route("/ui", methods=["GET"])
+def page_of_clusters() -> Response:
+    """Show the page of all clusters."""
+    return _shown("/")
+
+
+@app.route("/ui/clusters/{name}", methods=["GET"])
+def page_of_cluster(name: str) -> Response:
+    """Show the page of one cluster."""
+    return _shown(f"/clusters/{quote(name, safe='')}")
+
+
+@app.route("/ui/clusters/{name}/{page}", methods=["GET"])
+def page_of_part(name: str, page: str) -> Response:
+    """Show one of a cluster's other pages."""
+    return _shown(f"/clusters/{quote(name, safe='')}/{quote(page, safe='')}")
 
 
 @app.route("/clusters/{name}/events", methods=["POST"], content_types=["*/*"])

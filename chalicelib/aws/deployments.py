@@ -49,6 +49,16 @@ def find_deployment(stack: str, region: str) -> FoundDeployment:
     return FoundDeployment(table=outputs["TableName"], policy_table=outputs.get("PolicyTableName", ""), region=here)
 
 
+def endpoint_of(stack: str, region: str) -> str:
+    """Return the address of the API of a CloudFormation stack, "" where there is none."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return _outputs(session.client("cloudformation", region=region or None), stack).get("EndpointURL", "")
+    except (BotoCoreError, ClientError):
+        return ""
+
+
 def _stage_table(stack: str) -> str:
     try:
         return state_table_of(prefix_for(stack.removeprefix("outscaler-")))

@@ -35,6 +35,12 @@ def client(service: str, *, region: str | None = None, endpoint: str | None = No
         )
 
 
+def credentials() -> Any:
+    """Return botocore's credentials, None where there are none."""
+    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    return _session(found_from).get_credentials()
+
+
 @lru_cache(maxsize=1)
 def _session(found_from: tuple[tuple[str, str], ...]) -> Session:  # noqa: ARG001 - other variables, another session
     from botocore.session import get_session

@@ -7,6 +7,7 @@ nothing: every page ends with the command that shows the same.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 
@@ -15,21 +16,43 @@ from chalicelib.cli.policy_files import here
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
 
+API = "OUTSCALER_API"
+"""The variable with the address of the deployment's API."""
 IDLE = 1800.0
 """Seconds without a request after which the command ends."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --port, --no-open and --table."""
+    """Add --port, --no-open, --hosted, --api, --cluster and --table."""
     parser.add_argument("--port", type=_port, default=0, metavar="N", help="the port (default: a free one)")
     parser.add_argument(
         "--no-open", action="store_true", help="print the address and open no browser, as for an SSH tunnel"
     )
+    parser.add_argument(
+        "--hosted", action="store_true", help="open the page that the deployment serves, with a session of eight hours"
+    )
+    parser.add_argument(
+        "--api",
+        default=os.environ.get(API, ""),
+        metavar="URL",
+        help=f"with --hosted: the deployment's API (default: ${API}, else the output EndpointURL of the stack of "
+        "outscaler login)",
+    )
+    parser.add_argument("--cluster", default="", metavar="NAME", help="with --hosted: the session shows this one only")
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve the page. Returns 0 after half an hour without a request; Ctrl-C ends it, too."""
+    """Serve the page, or open the hosted one. Returns 0 after half an hour without a request; Ctrl-C ends it, too."""
+    if args.hosted:
+        from chalicelib.cli.hosted_ui import link_of
+
+        link = link_of(args.api, args.cluster)
+        sys.stdout.write(f"{link}\nThe address works once, within a minute.\n")
+        sys.stdout.flush()
+        if not args.no_open:
+            _open(link)
+        return 0
     from chalicelib.cli.ui_server import PageServer
     from chalicelib.page.links import Links
     from chalicelib.page.pages import respond

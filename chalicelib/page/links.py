@@ -13,13 +13,14 @@ RUNBOOK = "https://github.com/outscaler/outscaler/blob/main/docs/runbook.md"
 
 
 class Links(msgspec.Struct, frozen=True):
-    """base: the path before every page, "" on the loopback address."""
+    """base: the path before every page, "" on the loopback address. API Gateway does not keep an encoded slash in a
+    segment of a path, so below a base the name of a group is in the query."""
 
     base: str = ""
 
     def start(self, *, live: bool = True) -> str:
         """Return the list of clusters. live: reloads itself."""
-        return f"{self.base}/" + ("" if live else "?refresh=off")
+        return (self.base or "/") + ("" if live else "?refresh=off")
 
     def cluster(self, name: str, page: str = "", **query: str) -> str:
         """Return a page of a cluster. query: empty values are left out."""
@@ -29,6 +30,8 @@ class Links(msgspec.Struct, frozen=True):
 
     def group(self, name: str, group: str) -> str:
         """Return the page of a node group."""
+        if self.base:
+            return self.cluster(name, "groups", group=group)
         return f"{self.base}/clusters/{segment(name)}/groups/{segment(group)}"
 
     def runbook(self, anchor: str = "reasons") -> str:

@@ -94,8 +94,13 @@ def respond(
 
 
 def _failed(context: PageContext, status: int, line: str) -> PageAnswer:
+    return failed(context.links, context.now, status, line)
+
+
+def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
+    """Return a page that says in one line why there is no other. now: epoch seconds."""
     values = {"title": f"Error {status}", "line": line, "status": status}
-    body = render("error.html", context.links, context.now, values)
+    body = render("error.html", links, now, values)
     return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
 
 
@@ -113,6 +118,8 @@ def _page(context: PageContext) -> tuple[str, dict[str, Any]]:
             raise _NotFound("There is no such page.")
         return _group(context, _details(context, name), parts[3])
     page = parts[2] if len(parts) == 3 else ""
+    if page == "groups" and context.word("group"):
+        return _group(context, _details(context, name), context.word("group"))
     if page not in _PAGES:
         raise _NotFound("There is no such page.")
     return _PAGES[page](context, name)

@@ -26,7 +26,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.model.resource_names import DECISIONS, POLICY_TABLE, TABLE, state_table
+from chalicelib.model.resource_names import DECISIONS, PAGE_KEY, POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.tracing import Tracing, tracing_of
@@ -96,6 +96,7 @@ class Runtime:
     gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
     function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
     are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
+    page_key: name of the secret with the keys of the hosted page, "" where there is no such page.
     """
 
     clock: Callable[[], float]
@@ -116,6 +117,7 @@ class Runtime:
     tracing: Tracing = field(default_factory=lambda: tracing_of({}, time.time, _new_trace_id))
     decisions: str = ""
     topics: Publisher | None = None
+    page_key: str = ""
 
 
 def build(
@@ -223,8 +225,13 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         hosted=bool(environment.get(LAMBDA)),
     )
     reported = environment.get(BATCH_FAILURES, "") == REPORTED
-    decisions = environment.get(DECISIONS, "")
-    made = replace(made, batch_failures_reported=reported, tracing=tracing, decisions=decisions)
+    made = replace(
+        made,
+        batch_failures_reported=reported,
+        tracing=tracing,
+        decisions=environment.get(DECISIONS, ""),
+        page_key=environment.get(PAGE_KEY, ""),
+    )
     return _sized(made, environment)
 
 

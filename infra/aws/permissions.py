@@ -68,6 +68,11 @@ def decisions_policy(objects: Any) -> Json:
     return _policy("RecordDecisions", [_allow("RecordDecisions", ["s3:PutObject"], objects)])
 
 
+def page_key_policy(secret: Any) -> Json:
+    """Return an inline policy of the API's function: it reads the keys of the hosted page. secret: an ARN."""
+    return _policy("ReadPageKey", [_allow("ReadPageKey", ["secretsmanager:GetSecretValue"], secret)])
+
+
 def conditional_policies() -> list[Json]:
     """Return inline policies of every role for a VPC, a customer-managed key and tracing, each under its condition."""
     traces = _allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")

@@ -16,7 +16,7 @@ import msgspec
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
-from chalicelib.model.resource_names import DECISIONS
+from chalicelib.model.resource_names import DECISIONS, PAGE_KEY
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
 from infra.aws.dashboard import dashboard_resource
 from infra.aws.decision_bucket import BUCKET, bucket_resources, by_default
@@ -25,6 +25,7 @@ from infra.aws.permissions import (
     decisions_policy,
     large_dead_letters_policy,
     own_log,
+    page_key_policy,
     tick_dead_letters_policy,
 )
 from infra.aws.resources import QUEUES, Resources, logical_id, resources
@@ -59,6 +60,8 @@ FUNCTIONS = (
 )
 
 
+PAGE_SECRET = "PageKey"
+"""The logical id of the secret with the key of the hosted page."""
 PASS_FUNCTIONS = (RECONCILE, RECONCILE_LARGE)
 """The functions that make passes."""
 PASS_ROLES = tuple(f"{logical_id(name)}Role" for name in PASS_FUNCTIONS)
@@ -127,6 +130,8 @@ def finished(template: Json) -> Json:
             if name in PASS_ROLES:
                 objects = {"Fn::Join": ["", [{"Fn::GetAtt": [BUCKET, "Arn"]}, "/*"]]}
                 one["Properties"]["Policies"].append(_with_decisions(decisions_policy(objects)))
+            if name == "ApiHandlerRole":
+                one["Properties"]["Policies"].append(_with_page(page_key_policy({"Ref": PAGE_SECRET})))
             if name == "TickRole":
                 one["Properties"]["Policies"].append(tick_dead_letters_policy())
             if name == f"{logical_id(RECONCILE_LARGE)}Role":
@@ -172,6 +177,7 @@ def _all_resources() -> Resources:
     rule = {"Fn::If": ["WithKmsKey", by_default("aws:kms", {"Ref": "KmsKeyArn"}), by_default("AES256")]}
     bucket = bucket_resources({"Ref": "DecisionsDays"}, encryption=rule)
     conditional |= {name: {"Condition": "WithDecisions"} | one for name, one in bucket.items()}
+    conditional |= _page_secret()
     return (
         tagged(encrypted(shared), _STAGE)
         | rights
@@ -206,6 +212,9 @@ def _function(each: TemplateOverlayFunction) -> Json:
     }
     if each.name in QUEUES:
         properties |= _queue_function(each)
+    if each.name == "api_handler":
+        variables = properties.setdefault("Environment", {}).setdefault("Variables", {})
+        variables[PAGE_KEY] = _with_page({"Ref": PAGE_SECRET})
     if each.name in PASS_FUNCTIONS:
         place = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
         properties.setdefault("Environment", {}).setdefault("Variables", {})[DECISIONS] = place
@@ -249,6 +258,28 @@ def _queue_variables() -> Json:
 def _use(provider: str) -> str:
     """Return the parameter and the condition for one provider."""
     return f"Use{provider.capitalize()}"
+
+
+def _page_secret() -> Resources:
+    """Return the secret with the key of the hosted page. Deleting its value ends all sessions."""
+    generated = {"PasswordLength": 64, "ExcludePunctuation": True}
+    return {
+        PAGE_SECRET: {
+            "Type": "AWS::SecretsManager::Secret",
+            "Condition": "WithPage",
+            "DeletionPolicy": "Delete",
+            "UpdateReplacePolicy": "Delete",
+            "Properties": {
+                "Description": "Signs sessions of Outscaler's status page",
+                "GenerateSecretString": generated,
+                "KmsKeyId": _with_key({"Ref": "KmsKeyArn"}),
+            },
+        }
+    }
+
+
+def _with_page(value: Any) -> Json:
+    return {"Fn::If": ["WithPage", value, _NOTHING]}
 
 
 def _with_decisions(value: Any) -> Json:

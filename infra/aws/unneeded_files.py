@@ -29,6 +29,9 @@ _NUMPY = (
     r"^numpy/random/(_examples|lib)/",
 )
 
+#: Extensions of Jinja2 and ways to use it that the templates do not.
+_JINJA = (r"^jinja2/(ext|sandbox|nativetypes|meta|constants)\.py$",)
+
 LEFT_OUT = re.compile(
     "|".join(
         (
@@ -41,6 +44,7 @@ LEFT_OUT = re.compile(
             _METADATA,
             *_POWERTOOLS,
             *_NUMPY,
+            *_JINJA,
             r"^charset_normalizer/",  # requests uses it to guess encodings; here only bytes are read
             r"^botocore/cacert\.pem$",  # certifi provides the certificate authorities
             r"^dateutil/zoneinfo/.*\.tar\.gz$",  # tzdata provides the time zones

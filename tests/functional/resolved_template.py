@@ -16,6 +16,7 @@ EVERYTHING = VPC | {
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms",
     "Dashboard": "on",
     "DecisionsDays": "30",
+    "HostedPage": "on",
     "Tracing": "on",
     "Reserve": "on",
 }

@@ -46,7 +46,13 @@ def test_every_route_is_throttled_and_unauthenticated_ones_lower(stage: str) -> 
         )
         for one in found["MethodSettings"]
     }
-    assert limits == {"* /*": (100, 200), "POST /~1clusters~1{name}~1events": (50, 100), "GET /~1healthz": (5, 10)}
+    pages = ("", "~1open~1{code}", "~1clusters~1{name}", "~1clusters~1{name}~1{page}")  # they check sessions themselves
+    assert limits == {
+        "* /*": (100, 200),
+        "POST /~1clusters~1{name}~1events": (50, 100),
+        "GET /~1healthz": (5, 10),
+        **{f"GET /~1ui{page}": (10, 20) for page in pages},
+    }
     paths = template["Resources"]["RestAPI"]["Properties"]["Body"]["paths"]
     open_routes = {
         f"{verb.upper()} /{path.replace('/', '~1')}"

@@ -35,8 +35,8 @@ LIBRARY = b"\x7fELF...\0libc.so.6\0libx.so.1\0..."
 _PROCESS = Path(__file__).with_name("plan_process.py")
 
 
-def test_zip_has_at_most_26_megabytes() -> None:
-    assert artifact().zip.stat().st_size <= 26 * MEGABYTE
+def test_zip_has_at_most_27_megabytes() -> None:
+    assert artifact().zip.stat().st_size <= 27 * MEGABYTE
 
 
 # -- the planner without the omitted parts
@@ -69,6 +69,18 @@ def test_artifact_makes_the_same_plan_as_the_source_tree(seed: int, solved: bool
     assert made["plan"].encode() == msgspec.json.encode(plan_cluster(*arguments)[0])
     assert ({"highspy", "numpy.random"} <= set(made["modules"])) is solved
     assert [name for name in made["modules"] if name.partition(".")[0] in NEVER or name in NEVER] == []
+
+
+def test_artifact_renders_the_status_page() -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]);"
+        "from chalicelib.page.links import Links; from chalicelib.page.pages import failed;"
+        "sys.stdout.write(failed(Links('/api/ui'), 0.0, 401, '<no session>').body.decode())"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code, str(artifact().task)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "&lt;no session&gt;" in done.stdout
 
 
 # -- omitted parts

@@ -25,6 +25,7 @@ from infra.aws.permissions import (
     conditional_policies,
     decisions_policy,
     large_dead_letters_policy,
+    page_key_policy,
     tick_dead_letters_policy,
 )
 from infra.aws.resources import QUEUES, dead_letters, logical_id
@@ -55,6 +56,10 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
     if function.resource_name in PASS_FUNCTIONS and stage.options.decisions_days:
         objects = f"arn:*:s3:::{decisions_bucket(stage)}/*"
         statements += decisions_policy(objects)["PolicyDocument"]["Statement"]
+    if function.resource_name == "api_handler" and stage.options.hosted_page:
+        # Secrets Manager ends every ARN with a hyphen and six characters of its own.
+        secret = f"arn:*:secretsmanager:*:*:secret:{page_secret(stage)}-??????"
+        statements += page_key_policy(secret)["PolicyDocument"]["Statement"]
     asked = {
         "WithVpc": bool(function.subnet_ids),
         "WithTracing": bool(function.xray),
@@ -97,6 +102,12 @@ def source_of(file: str) -> str:
     if found is None:
         raise ValueError(f"{file}: expected policy-STAGE-FUNCTION.json")
     return found["function"]
+
+
+def page_secret(stage: Stage) -> str:
+    """Return the name of the secret with the keys of the stage's hosted page."""
+    prefix = stage.config["environment_variables"].get("OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix))
+    return f"{prefix}page-key"
 
 
 def _names(stage: Stage, graph: Graph) -> dict[str, str]:

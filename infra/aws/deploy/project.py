@@ -12,10 +12,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from chalicelib.model.resource_names import DECISIONS
+from chalicelib.model.resource_names import DECISIONS, PAGE_KEY
 from infra.aws.deploy.chalice_resources import Graph, graph_of
 from infra.aws.deploy.foundation import decisions_bucket
-from infra.aws.deploy.literal_policies import documents
+from infra.aws.deploy.literal_policies import documents, page_secret
 from infra.aws.deploy.stage import CONFIG, ROOT, Stage
 from infra.aws.package import copy_sources
 from infra.aws.template_overlay import PASS_FUNCTIONS
@@ -34,6 +34,8 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
     functions = config["stages"][stage.name]["lambda_functions"]
     for name in stopped:
         functions[name]["reserved_concurrency"] = 0
+    if stage.options.hosted_page:
+        functions["api_handler"].setdefault("environment_variables", {})[PAGE_KEY] = page_secret(stage)
     bucket = decisions_bucket(stage)
     for name in PASS_FUNCTIONS if bucket else ():
         functions[name].setdefault("environment_variables", {})[DECISIONS] = f"s3://{bucket}"

@@ -31,7 +31,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
     alarms. account_concurrency: Lambda's quota of concurrent executions, with which an alarm compares. dashboard:
     whether there is a CloudWatch dashboard. decisions_days: how long recorded decisions are kept in a bucket, 0: there
-    is none. access_log: whether API Gateway logs requests. events_rate, events_burst:
+    is none. hosted_page: whether the API serves the status page; its key is the secret `page-key` under the
+    stage's prefix. access_log: whether API Gateway logs requests. events_rate, events_burst:
     requests per second, and burst size, of the events route.
     """
 
@@ -40,6 +41,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alarm_topic_arn: str = ""
     account_concurrency: int = 1000
     dashboard: bool = False
+    hosted_page: bool = False
     decisions_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 0
     access_log: bool = True
     events_rate: float = 50

@@ -51,6 +51,7 @@ resource "aws_cloudformation_stack" "outscaler" {
     AccountConcurrency = var.account_concurrency
     Dashboard          = var.dashboard ? "on" : "off"
     DecisionsDays      = var.decisions_days
+    HostedPage         = var.hosted_page ? "on" : "off"
     Tracing            = var.tracing ? "on" : "off"
     Reserve            = var.reserve ? "on" : "off"
     AccessLog          = var.access_log ? "on" : "off"

@@ -122,6 +122,12 @@ variable "dashboard" {
   default     = false
 }
 
+variable "hosted_page" {
+  description = "Whether the API serves the status page to browsers with a session."
+  type        = bool
+  default     = false
+}
+
 variable "tracing" {
   description = "Whether the functions are traced by X-Ray."
   type        = bool

@@ -1,0 +1,104 @@
+"""The hosted status page: sessions, and the pages behind them. It exists where the deployment names a key for it.
+
+Without a session every path gets the same answer, whether its cluster exists or not. The package of the pages is
+imported when it is first needed, because it is of no use to the webhook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
+from chalicelib.handlers.page_session import (
+    COOKIE,
+    LINK,
+    LINK_FOR,
+    SESSION,
+    SESSION_FOR,
+    PageGrant,
+    checked,
+    keys_of,
+    new_grant,
+    written,
+)
+from chalicelib.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from chalicelib.page.pages import PageAnswer
+
+ROOT = "/ui"
+_OPENED = "page link"  # stands for a cluster's name among the things that are used once
+_LONGEST_COOKIES = 8000
+
+
+def session(name: str, rt: Runtime) -> HttpResponse:
+    """Handle POST /ui/session and POST /clusters/{name}/session, whose callers IAM has checked: {"link": the path that
+    opens the page, "validFor": seconds}. name: the only cluster that the session shows, "" for all."""
+    keys = _keys(rt)
+    if not keys:
+        raise HttpError(404, "the hosted page is not enabled in this deployment")
+    if name and not cluster_name_ok(name):
+        raise HttpError(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
+    grant = new_grant(rt.clock(), LINK_FOR, (name,) if name else None)
+    code = written(grant, LINK, rt.store.table.name, keys[0])
+    return HttpResponse(200, {"link": f"{ROOT}/open/{code}", "validFor": LINK_FOR})
+
+
+def open_link(code: str, base: str, rt: Runtime) -> PageAnswer:
+    """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. base: the path of the page as
+    the browser sees it."""
+    keys = _keys(rt)
+    link = checked(code, LINK, rt.store.table.name, keys, rt.clock())
+    if link is None or not rt.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
+        return _refused(base, rt)
+    grant = new_grant(rt.clock(), SESSION_FOR, link.clusters)
+    cookie = written(grant, SESSION, rt.store.table.name, keys[0])
+    attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
+    where = base if link.clusters is None else f"{base}/clusters/{link.clusters[0]}"
+    return _plain(303, {"Location": where, "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
+
+
+def show(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:
+    """Handle GET /ui and the pages below. path: of the page, without the base. cookies: the header Cookie."""
+    grant = _grant(cookies, rt)
+    if grant is None:
+        return _refused(base, rt)
+    from chalicelib.page.links import Links
+    from chalicelib.page.pages import PageRequest, respond
+
+    refuse_newer_schema(rt)
+    permitted = None if grant.clusters is None else frozenset(grant.clusters)
+    return respond(rt.store, PageRequest(path, query, permitted), rt.clock(), Links(base), rt.deployment)
+
+
+def _grant(cookies: str, rt: Runtime) -> PageGrant | None:
+    if len(cookies) > _LONGEST_COOKIES:
+        return None
+    try:
+        found = SimpleCookie(cookies).get(COOKIE)
+    except CookieError:
+        return None
+    keys = _keys(rt) if found is not None else ()
+    return checked(found.value, SESSION, rt.store.table.name, keys, rt.clock()) if found is not None else None
+
+
+def _keys(rt: Runtime) -> tuple[bytes, ...]:
+    return keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
+
+
+def _refused(base: str, rt: Runtime) -> PageAnswer:
+    from chalicelib.page.links import Links
+    from chalicelib.page.pages import failed
+
+    line = "This page needs a session: outscaler ui --hosted opens one."
+    return failed(Links(base), rt.clock(), 401, line)
+
+
+def _plain(status: int, headers: Mapping[str, str]) -> PageAnswer:
+    from chalicelib.page.pages import PageAnswer
+    from chalicelib.page.render import security_headers
+
+    return PageAnswer(status, b"", security_headers() | dict(headers))

@@ -1,0 +1,207 @@
+"""The hosted status page: links that work once, sessions that are signed, and no answer without one."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Iterator
+
+import pytest
+from chalice.test import HTTPResponse
+
+from chalicelib.cli import hosted_ui
+from chalicelib.cli.main import main
+from chalicelib.handlers.page_session import (
+    COOKIE,
+    LINK,
+    LINK_FOR,
+    SESSION,
+    SESSION_FOR,
+    PageGrant,
+    checked,
+    keys_of,
+    new_grant,
+    written,
+)
+from chalicelib.runtime.runtime import install, runtime
+from chalicelib.store import Store
+from infra.emulators.aws_faults import AwsFaults, busy
+from tests.functional.app_client import AppClient
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+
+KEY, OLD = "k" * 40, "o" * 40
+NOW = 1_795_000_000.0
+
+
+@pytest.fixture
+def page(desk: AppClient) -> Iterator[AppClient]:
+    """The app of a deployment with a hosted page."""
+    install(dataclasses.replace(desk.runtime, page_key="page-key", read_secret={"page-key": KEY}.__getitem__))
+    yield desk
+    install(desk.runtime)
+
+
+def post(page: AppClient, path: str) -> HTTPResponse:
+    return page.client.http.post(path, headers={"Content-Type": "application/json"}, body=b"{}")
+
+
+def link(page: AppClient, cluster: str = "") -> str:
+    answer = post(page, f"/clusters/{cluster}/session" if cluster else "/ui/session")
+    assert answer.status_code == 200
+    return str(answer.json_body["link"])
+
+
+def cookie_of(page: AppClient, cluster: str = "") -> str:
+    answer = page.get(link(page, cluster))
+    assert answer.status_code == 303
+    return str(answer.headers["Set-Cookie"]).partition(";")[0]
+
+
+def seen(page: AppClient, path: str, cookie: str) -> tuple[int, str]:
+    answer = page.client.http.get(path, headers={"Cookie": cookie} if cookie else {})
+    return answer.status_code, answer.body.decode()
+
+
+def test_link_opens_a_session_that_shows_the_pages(page: AppClient) -> None:
+    name = page.cluster()
+    answer = page.get(link(page))
+    assert answer.headers["Location"] == "/ui"
+    assert re.search(r"; Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age=28800$", answer.headers["Set-Cookie"])
+    cookie = answer.headers["Set-Cookie"].partition(";")[0]
+    status, text = seen(page, "/ui", cookie)
+    assert (status, f'href="/ui/clusters/{name}"' in text) == (200, True)
+    for path in ("", "/nodes", "/pods", "/history", "/policy"):
+        status, text = seen(page, f"/ui/clusters/{name}{path}", cookie)
+        assert (status, name in text) == (200, True), path
+
+
+def test_answers_have_the_headers_of_the_local_page(page: AppClient) -> None:
+    headers = page.client.http.get("/ui", headers={"Cookie": cookie_of(page)}).headers
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'; style-src 'sha256-" in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+
+
+def test_UI_1_without_a_session_every_path_gets_the_same_answer(page: AppClient) -> None:
+    name = page.cluster()
+    answers = {
+        seen(page, path, cookie)
+        for path in ("/ui", f"/ui/clusters/{name}", "/ui/clusters/unknown", f"/ui/clusters/{name}/nodes")
+        for cookie in ("", f"{COOKIE}=", f"{COOKIE}=x.y", "other=1", f'{COOKIE}="\\', "a" * 9000)
+    }
+    [(status, text)] = answers
+    assert status == 401
+    assert name not in text
+
+
+def test_UI_2_link_works_once_and_for_a_minute(page: AppClient) -> None:
+    used, late = link(page), link(page)
+    assert page.get(used).status_code == 303
+    assert page.get(used).status_code == 401
+    page.clock.advance(LINK_FOR + 1)
+    assert page.get(late).status_code == 401
+
+
+def test_UI_3_session_ends_and_is_bound_to_key_deployment_and_purpose() -> None:
+    grant = new_grant(NOW, SESSION_FOR, None)
+    text = written(grant, SESSION, "table", KEY.encode())
+    keys = (KEY.encode(),)
+    assert checked(text, SESSION, "table", keys, NOW + SESSION_FOR - 1) == grant
+    assert checked(text, SESSION, "table", keys, NOW + SESSION_FOR) is None
+    assert checked(text, SESSION, "other-table", keys, NOW) is None
+    assert checked(text, LINK, "table", keys, NOW) is None
+    assert checked(text, SESSION, "table", (OLD.encode(),), NOW) is None
+    assert checked(text, SESSION, "table", (), NOW) is None
+    endless = written(PageGrant("x", NOW + 10 * SESSION_FOR), SESSION, "table", KEY.encode())
+    assert checked(endless, SESSION, "table", keys, NOW) is None
+
+
+def test_UI_3_session_with_one_other_bit_is_none() -> None:
+    text = written(new_grant(NOW, SESSION_FOR, ("a",)), SESSION, "table", KEY.encode())
+    dice = random.Random(3)
+    for _ in range(300):
+        data = bytearray(text.encode())
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(7)
+        if data.decode("latin-1") != text:
+            assert checked(data.decode("latin-1"), SESSION, "table", (KEY.encode(),), NOW) is None
+
+
+@pytest.mark.parametrize("text", ["", ".", "a", "\u00e9" * 50, "=" * 100, "." * 3000, "x" * 10**6])
+def test_rubbish_is_no_session(text: str) -> None:
+    assert checked(text, SESSION, "table", (KEY.encode(),), NOW) is None
+
+
+def test_two_keys_are_valid_and_the_first_signs() -> None:
+    before, after = keys_of(OLD), keys_of(f"{KEY}\n{OLD}\n{'z' * 40}\n")
+    assert len(after) == 2
+    text = written(new_grant(NOW, SESSION_FOR, None), SESSION, "t", before[0])
+    assert checked(text, SESSION, "t", after, NOW) is not None
+    assert checked(text, SESSION, "t", keys_of(KEY), NOW) is None
+    assert keys_of("short") == keys_of("") == ()
+
+
+def test_session_for_one_cluster_shows_no_other(page: AppClient) -> None:
+    mine, other = page.cluster(), page.cluster()
+    cookie = cookie_of(page, mine)
+    assert seen(page, f"/ui/clusters/{mine}", cookie)[0] == 200
+    status, text = seen(page, "/ui", cookie)
+    assert (status, mine in text, other in text) == (200, True, False)
+    hidden, unknown = (seen(page, f"/ui/clusters/{name}", cookie) for name in (other, "unknown"))
+    assert hidden[0] == unknown[0] == 404
+    assert other not in hidden[1]
+
+
+def test_deployment_without_a_hosted_page_has_no_sessions(desk: AppClient) -> None:
+    assert post(desk, "/ui/session").status_code == 404
+    assert desk.get("/ui").status_code == 401
+
+
+def test_table_that_does_not_answer_is_a_page_with_status_503(page: AppClient) -> None:
+    name, faults = page.cluster(), AwsFaults()
+    cookie = cookie_of(page)
+    broken = Store(
+        page.store.table.name,
+        clock=page.clock,
+        sleep=lambda seconds: None,
+        client=page.store.table.client,
+        wrap=faults.wrap,
+    )
+    install(dataclasses.replace(runtime(), store=broken))
+    faults.instead("query", busy("ValidationException"))
+    status, text = seen(page, f"/ui/clusters/{name}", cookie)
+    assert status == 503
+    assert "Traceback" not in text
+
+
+# -- the command
+
+
+def test_ui_hosted_prints_the_link_of_the_deployment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def post(url: str) -> bytes:
+        asked.append(url)
+        return b'{"link": "/ui/open/abc", "validFor": 60}'
+
+    monkeypatch.setattr(hosted_ui, "post", post)
+    words = ["ui", "--hosted", "--no-open", "--api", "https://x.execute-api.eu-central-1.amazonaws.com/api/"]
+    assert main(words) == 0
+    assert main([*words, "--cluster", "prod"]) == 0
+    assert [url.rpartition("/api")[2] for url in asked] == ["/ui/session", "/clusters/prod/session"]
+    assert "amazonaws.com/api/ui/open/abc" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("api", "says"),
+    [("", "is not given, and no login is kept"), ("http://x.example/api", "is not an HTTPS address")],
+)
+def test_ui_hosted_without_a_usable_address_says_so(
+    api: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OUTSCALER_PROFILE", "/nonexistent/profile.json")
+    assert main(["ui", "--hosted", "--no-open", "--api", api]) == 2
+    assert says in capsys.readouterr().err
