@@ -15,7 +15,8 @@ from chalicelib.store.journal import JournalEntry
 
 BAR = 160.0
 LINE, LINE_HEIGHT = 288.0, 40.0
-STEPS = 560.0
+STEPS, STEPS_HEIGHT = 560.0, 60.0
+USE = 100.0
 DAYS = 14.0
 
 
@@ -35,6 +36,27 @@ class Sparkline(msgspec.Struct, frozen=True):
     runs: tuple[str, ...]
     most: int
     last: int
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """The size of a group over time: points of a polyline. most: the value at the top; first, last: sizes at both ends;
+    begin: epoch seconds of the left edge."""
+
+    points: str
+    most: int
+    first: int
+    last: int
+    begin: float
+
+
+class UseBar(msgspec.Struct, frozen=True):
+    """What a node's pods request, against the threshold below which it is removed. use, threshold: positions of USE;
+    shown, limit: as percentages."""
+
+    use: float
+    threshold: float
+    shown: str
+    limit: str
 
 
 class Strip(msgspec.Struct, frozen=True):
@@ -69,6 +91,51 @@ def sparkline(points: Sequence[GaugePoint], values: Sequence[int], now: float) -
     # Numbers of our own, and longer than any foreign text may be.
     drawn = tuple(Markup(" ".join(run)) for run in runs)  # noqa: S704
     return Sparkline(drawn, most, values[-1] if values else 0)
+
+
+def steps(entries: Sequence[JournalEntry], size: int, now: float, *, whole: bool) -> Steps:
+    """Return the line of a group's size over the last DAYS. entries: of the group. size: its present target. whole: the
+    entries reach back that far; otherwise the line begins with the oldest one."""
+    begin = now - DAYS * 86400
+    ended = sorted(
+        (entry for entry in entries if entry.kind == "operation" and entry.facts.get("state") == "succeeded"),
+        key=lambda entry: -entry.at,
+    )
+    corners: list[tuple[float, int]] = []
+    for entry in ended:
+        before = _size_before(entry, size)
+        if before is None or entry.at < begin:
+            continue
+        corners += [(entry.at, size), (entry.at, before)]
+        size = before
+    if not whole and corners:
+        begin = corners[-1][0]
+    levels = [(begin, size), *reversed(corners)]
+    levels.append((now, levels[-1][1]))
+    most = max(1, *(level for _, level in levels))
+    x, y = STEPS / max(now - begin, 1.0), (STEPS_HEIGHT - 4) / most
+    drawn = " ".join(f"{(at - begin) * x:.1f},{STEPS_HEIGHT - 2 - level * y:.1f}" for at, level in levels)
+    return Steps(Markup(drawn), most, levels[0][1], levels[-1][1], begin)  # noqa: S704 - numbers of our own
+
+
+def _size_before(entry: JournalEntry, size: int) -> int | None:
+    """Return the size before an operation that ended with `size`; None where the entry changed no size."""
+    before = entry.facts.get("from")
+    if isinstance(before, int | float):
+        return int(before)
+    if entry.facts.get("kind") == "remove":
+        return size + len([name for name in str(entry.facts.get("targets", "")).split(",") if name])
+    return None
+
+
+def use_bar(use: float, threshold: float) -> UseBar:
+    """Return the bar of a node's use. use, threshold: shares of what it offers."""
+    return UseBar(
+        round(min(max(use, 0.0), 1.0) * USE, 1),
+        round(min(max(threshold, 0.0), 1.0) * USE, 1),
+        f"{use:.0%}",
+        f"{threshold:.0%}",
+    )
 
 
 def strip(entries: Sequence[JournalEntry], now: float, days: float = 1.0) -> tuple[Strip, ...]:

@@ -175,6 +175,7 @@ def _group(context: PageContext, found: ClusterDetails, group: str) -> tuple[str
         "row": rows[0],
         "entries": [views.entry_row(each) for each in mine[:HISTORY_ROWS]],
         "strip": charts.strip(mine, context.now, charts.DAYS),
+        "steps": charts.steps(mine, rows[0]["target"], context.now, whole=len(entries) < views.ROWS),
         "refused": [(len(each.pods), each.pods[0], each.reasons[group]) for each in refused[:PAGE_ROWS]],
         "reason": sentence,
     }

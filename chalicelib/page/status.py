@@ -8,6 +8,7 @@ from chalicelib.model.pause import Pause, PausedPart, whole
 from chalicelib.model.timestamps import format_time
 from chalicelib.page.cluster_data import ClusterSummary
 from chalicelib.record.cluster_health import LATE_AFTER
+from chalicelib.record.metrics import key
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -27,11 +28,14 @@ def status_of(summary: ClusterSummary, now: float) -> ClusterStatus:
     late = bool(state.last_pass) and now - state.last_pass > interval + LATE_AFTER
     partly = pause_text(summary.pauses[0]) if summary.pauses else ""
     since = f", since {format_time(state.failure.since)}" if state.failure is not None else ""
+    braked = bool(state.last_pass) and summary.gauges.get(key("brake"), 0.0) > 0
+    blocked = "the circuit breaker blocks removals until they are released"
     found: tuple[tuple[bool, ClusterStatus], ...] = (
         (bool(summary.problem), ClusterStatus("UNREADABLE", "▲", "bad", summary.problem, 0)),
         (not summary.plans, ClusterStatus("OFF", "■", "muted", "the policy's mode is off", 6)),
         (late, ClusterStatus("LATE", "▲", "bad", summary.failure or "no pass is made", 1)),
         (bool(summary.failure), ClusterStatus("FAILING", "▲", "bad", summary.failure + since, 2)),
+        (braked, ClusterStatus("BRAKE", "▲", "bad", blocked, 2)),
         (pause is not None, ClusterStatus("PAUSED", "◐", "warn", pause_text(pause) if pause else "", 3)),
         (not state.last_pass, ClusterStatus("WAITING", "○", "muted", "no pass has been made yet", 4)),
     )

@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.operation import Operation
 from chalicelib.model.plan import GroupVerdict, Plan
+from chalicelib.model.reason import Reason
 from chalicelib.page import charts
 from chalicelib.page.cluster_data import ClusterDetails, ClusterSummary
 from chalicelib.page.status import pause_text, status_of
@@ -115,7 +116,7 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
         return []
     unneeded = set(plan.unneeded)
     rows: list[dict[str, Any]] = [
-        {"node": each.node, "decision": "removed", "why": None, "pod": "", "evict": len(each.evict)}
+        {"node": each.node, "decision": "removed", "why": None, "pod": "", "evict": len(each.evict), "use": None}
         for each in plan.removals
     ]
     rows += [
@@ -125,6 +126,7 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
             "why": each.reason,
             "pod": each.pod,
             "evict": 0,
+            "use": _use(each.reason),
         }
         for each in plan.unremovable
     ]
@@ -133,6 +135,14 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
         for row in rows
         if words in row["node"] and (not reason or (row["why"] is not None and row["why"].code.value == reason))
     ]
+
+
+def _use(reason: Reason) -> charts.UseBar | None:
+    """Return the bar of a node that stays because it is used too much; None for any other reason."""
+    use, threshold = reason.params.get("utilization"), reason.params.get("threshold")
+    if not isinstance(use, int | float) or not isinstance(threshold, int | float):
+        return None
+    return charts.use_bar(float(use), float(threshold))
 
 
 def pod_rows(plan: Plan | None, words: str = "") -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.plan import Plan
 from chalicelib.replay.decision_place import DecisionWriter, writer
+from chalicelib.replay.planner_inputs import reduced
 from chalicelib.replay.recorded_decision import RecordedDecision, encode, key_of
 from chalicelib.runtime.log import failure, logger
 
@@ -20,7 +21,7 @@ def record(decision: RecordedDecision, place: str) -> bool:
     """Store a decision and return whether it was stored. place: see decision_place.py. Raises nothing."""
     cluster, plan = decision.snapshot.cluster, decision.plan.id
     try:
-        data = encode(decision)
+        data = encode(reduced(decision))
         _writer(place).put(key_of(decision).path(), data)
     except OutscalerError as error:
         logger.error("decision not recorded", cluster=cluster, plan=plan, **failure(error))

@@ -53,4 +53,4 @@ def _why(header: DecisionHeader, decision: RecordedDecision) -> str:
         return f"the plan was made by release {header.release}; this is release {chalicelib.__version__}"
     if any(note.code is ReasonCode.TIME_BUDGET for note in decision.plan.notes):
         return "a time limit ended a search of the recorded pass; no time passes in a replay"
-    return ""
+    return "a time limit may have ended a search of the recorded pass; no time passes in a replay"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -69,19 +69,28 @@ def example(clock: Callable[[], float] = lambda: NOW, account: MemoryAccount | N
     return store
 
 
-def decided(store: Store, name: str, plan: Plan, passed_at: float, *, failure: PassFailure | None = None) -> None:
-    """Store a decision and the pass that confirmed it, as a pass does."""
+def decided(
+    store: Store,
+    name: str,
+    plan: Plan,
+    passed_at: float,
+    *,
+    failure: PassFailure | None = None,
+    gauges: Mapping[str, float] | None = None,
+) -> None:
+    """Store a decision and the pass that confirmed it, as a pass does. gauges: more of them, by metrics.key."""
     store.journal.append(name, journal.of_plan(plan))
     lease = store.leases.acquire(name, "example", 60.0)
     health, waiting = plan.health, sum(len(each.pods) for each in plan.unschedulable)
-    gauges = {
+    measured = {
         key("nodes_count", state="ready"): float(health.ready),
         key("nodes_count", state="unready"): float(health.unready),
         key("max_nodes_count"): float(sum(each.max for each in plan.groups)),
         key("unschedulable_pods_count", type="unschedulable"): float(waiting),
         key("pending_node_deletions"): float(health.removing),
+        **(gauges or {}),
     }
-    left = carry_over.write(CarryOver(gauges=gauges, decided=plan.at, ring_at=plan.at))
+    left = carry_over.write(CarryOver(gauges=measured, decided=plan.at, ring_at=plan.at))
     store.leases.release(
         lease,
         passed_at=passed_at,
@@ -203,11 +212,11 @@ def _operation(name: str, kind: OperationKind, group: str, step: str, sizes: tup
 
 
 _STORY: tuple[tuple[float, str, str, dict[str, str | int | float | bool]], ...] = (
-    (62000.0, "operation", "web", {"kind": "grow", "state": "succeeded", "seconds": 94.0}),
+    (62000.0, "operation", "web", {"kind": "grow", "state": "succeeded", "from": 11, "to": 15, "seconds": 94.0}),
     (41000.0, "operation", "batch", {"kind": "remove", "state": "succeeded", "targets": "batch-9"}),
     (21000.0, "operation", "web", {"kind": "remove", "state": "succeeded", "targets": "web-19"}),
     (9000.0, "policy", "", {"version": 2, "by": "arn:aws:sts::123456789012:assumed-role/platform/kim"}),
-    (4000.0, "operation", "web", {"kind": "grow", "state": "succeeded", "seconds": 88.0}),
+    (4000.0, "operation", "web", {"kind": "grow", "state": "succeeded", "from": 14, "to": 17, "seconds": 88.0}),
     (600.0, "operation", "gpu", {"kind": "grow", "state": "failed", "class": "OutOfStock", "code": "SoldOut"}),
 )
 

@@ -35,6 +35,7 @@ class Picture(NamedTuple):
 
 PICTURES = (
     Picture("page-cluster", "/clusters/prod?refresh=off", 1200, 1080, dark=False),
+    Picture("page-group", "/clusters/prod/groups/web", 1200, 620, dark=False),
     Picture("page-clusters-dark", "/?refresh=off", 1200, 420, dark=True),
     Picture("page-cluster-phone", "/clusters/prod?refresh=off", 360, 1080, dark=False),
     Picture("page-nodes-phone-dark", "/clusters/prod/nodes?reason=BlockedByPod", 360, 900, dark=True),

@@ -17,6 +17,7 @@ from chalicelib.page.render import security_headers, style
 from chalicelib.page.text import LONGEST, shown
 from chalicelib.policy.load import digest
 from chalicelib.record.journal import of_plan
+from chalicelib.record.metrics import key
 from chalicelib.store import JournalEntry, Store
 from chalicelib.store.failure_streak import PassFailure
 from infra.emulators.aws_faults import AwsFaults, busy
@@ -231,3 +232,30 @@ def test_decision_that_is_older_than_the_shown_entries_is_found() -> None:
     assert "NotUnderutilized</a> 6" in text(get(store, "/clusters/lab"))
     store.journal.append("lab", of_plan(msgspec.structs.replace(plan, at=NOW)))
     assert get(store, "/clusters/lab").status == 200
+
+
+def test_group_page_shows_its_size_over_time() -> None:
+    shown_page = text(get(example(), "/clusters/prod/groups/web"))
+    [line] = re.findall(r'<polyline class="nodes" points="([^"]+)"', shown_page)
+    heights = [float(corner.split(",")[1]) for corner in line.split()]
+    assert len(heights) == 2 * 3 + 2  # three operations
+    assert heights[0] > heights[-1]
+    assert "11 then, 17 now" in shown_page
+
+
+def test_node_that_is_used_too_much_has_a_bar_with_the_threshold() -> None:
+    assert re.search(r"<title>\d+% used, threshold \d+%</title>", text(get(example(), "/clusters/prod/nodes")))
+
+
+def test_hosted_links_have_the_group_in_the_query() -> None:
+    links = Links("/api/ui")
+    assert links.group("prod", "a/b c") == "/api/ui/clusters/prod/groups?group=a%2Fb+c"
+    assert links.start() == "/api/ui"
+    assert "Node group web" in text(get(example(), "/clusters/prod/groups", group="web"))
+
+
+def test_list_says_that_the_circuit_breaker_blocks_removals() -> None:
+    store = example()
+    decided(store, "edge", quiet_plan("edge", NOW - 10), NOW - 5, gauges={key("brake"): 1.0})
+    page = text(get(store, "/"))
+    assert re.findall(r'<span class="status \w+">(\S) (\w+)</span>', page)[:2] == [("▲", "LATE"), ("▲", "BRAKE")]
