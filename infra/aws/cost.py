@@ -120,12 +120,18 @@ def on_request() -> dict[str, float]:
     }
 
 
-def page(counts: Counts) -> str:
-    """Return the text of docs/cost.md."""
-    return "\n".join(_lines(counts)) + "\n"
+def page(counts: Counts, notified: Counts) -> str:
+    """Return the text of docs/cost.md. notified: the counts with notifications."""
+    return "\n".join(_lines(counts, notified)) + "\n"
 
 
-def _lines(counts: Counts) -> Iterator[str]:
+def of_notifications(counts: Counts, notified: Counts) -> float:
+    """Return dollars per month of the tables' units that notifications of a quiet cluster take."""
+    reads, writes = notified.reads - counts.reads, notified.writes - counts.writes
+    return PASSES * (reads * LIST.read + writes * LIST.write)
+
+
+def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
     steps = ways(counts)
     yield from (
         _HEAD.format(
@@ -156,6 +162,10 @@ def _lines(counts: Counts) -> Iterator[str]:
     yield from ("", "## Alarms and dashboard", "", *_ON_REQUEST.splitlines(), "")
     yield from ("| Part | Dollars a month |", "|---|---|")
     yield from (f"| {part} | {dollars:.2f} |" for part, dollars in on_request().items())
+    yield from (
+        "",
+        *_NOTIFIED.format(reads=notified.reads - counts.reads, dollars=of_notifications(counts, notified)).splitlines(),
+    )
     yield from ("", "## Counted requests", "", "| In a minute | |", "|---|---|")
     yield from (f"| {words} | {value} |" for words, value in _counted(counts))
     plain, packed = counts.lists * PASSES / 1e9, counts.packed * PASSES / 1e9
@@ -212,6 +222,12 @@ Per deployment and only on request; the number of clusters does not matter. Clou
 alarm watches, so an alarm with an expression over several functions costs several times as much as a simple one.
 `GET /metrics` with the rules and the dashboard for Prometheus and Grafana costs requests only."""
 
+_NOTIFIED = """\
+## Notifications
+
+[Notifications](notifications.md) of a quiet cluster read {reads:.1f} units more in a minute and write none:
+{dollars:.2f} dollars a month for a cluster. Messages cost what SNS charges for them."""
+
 _EGRESS = """\
 ## Traffic of the cluster's cloud
 
@@ -231,7 +247,7 @@ def main() -> int:
     for handler in logger.handlers:  # keeps the functions' log lines out of the page
         if isinstance(handler, logging.StreamHandler):
             handler.setStream(sys.stderr)
-    sys.stdout.write(page(count()))
+    sys.stdout.write(page(count(), count(notified=True)))
     return 0
 
 

@@ -23,6 +23,7 @@ from infra.emulators.local_world import LocalWorld
 from infra.emulators.request_units import Metered
 
 NODES, PODS, MINUTES = 100, 1500, 10
+_TOPIC = "arn:aws:sns:us-east-1:123456789012:outscaler-events"
 _GZIP_FROM = 128 * 1024  # bytes from which an API server compresses a response
 _ENV = [{"name": "SETTINGS", "value": "".join(f"{number * 7919 % 65_536:04x}" for number in range(750))}]
 
@@ -45,10 +46,11 @@ class Counts(msgspec.Struct, frozen=True):
     written: dict[str, int]
 
 
-def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Counts:
-    """Run a quiet cluster and return its counts. parameters: whether the cluster's secret is an SSM parameter. Raises
-    AssertionError if two minutes differ by more than the reads that occur every ten minutes."""
-    with _quiet_cluster(metrics, parameters=parameters) as (world, meter):
+def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False, notified: bool = False) -> Counts:
+    """Run a quiet cluster and return its counts. parameters: whether the cluster's secret is an SSM parameter.
+    notified: whether its policy has a topic for notifications. Raises AssertionError if two minutes differ by more than
+    the reads that occur every ten minutes."""
+    with _quiet_cluster(metrics, parameters=parameters, notified=notified) as (world, meter):
         begun, said = len(world.invocations), len(world.metrics)
         meter.reset()
         bodies = _Bodies()
@@ -85,7 +87,7 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Co
 
 
 @contextmanager
-def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[LocalWorld, Metered]]:
+def _quiet_cluster(metrics: Metrics, *, parameters: bool, notified: bool) -> Iterator[tuple[LocalWorld, Metered]]:
     """Yield a cluster that has reached a steady state."""
     world = LocalWorld(quick=True, grain=60.0)
     assert isinstance(world.services, QuickServices)
@@ -116,6 +118,7 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
                         "providers": {"clusterapi": {}},
                         "options": {"scaleDownUnneededTime": "24h"},
                         "kubernetes": {"kubeconfigSecret": secret},
+                        **({"notifications": {"topic": _TOPIC}} if notified else {}),
                     },
                 }
             )
