@@ -25,7 +25,7 @@ from chalicelib.store import Store
 from chalicelib.store.codec import encode
 
 WITHIN = 15.0
-"""Seconds for all deliveries of a tick."""
+"""Seconds for all deliveries of a tick; after as many more, the remaining clusters wait for the next one."""
 AT_ONCE = 50
 """Messages of one cluster that are tried in a tick."""
 _ENTRIES = 100
@@ -43,7 +43,11 @@ def notify(policies: Iterable[Policy], store: Store, channels: MakeChannels, clo
     pauses = {}
     with _contained("notifications", ""):
         pauses = store.pauses.all_current()
-    for policy in wanted:
+    first = int(clock() // 60) % len(wanted)  # another one in each minute, so that none is always the last
+    for policy in (*wanted[first:], *wanted[:first]):
+        if clock() > until + WITHIN:
+            logger.warning("notifications of some clusters wait for the next tick")
+            break
         with _contained("notifications", policy.name):
             paused = msgspec.structs.replace(policy, pauses=pauses.get(policy.name, ()))
             sent += _cluster(paused, store, channels, clock, until)

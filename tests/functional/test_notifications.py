@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import boto3
@@ -16,21 +16,14 @@ import pytest
 from moto import mock_aws
 
 from chalicelib.aws.sns import NotPublished, TopicPublisher
-from chalicelib.cli.main import main
-from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.notification import NoticeSeverity, NoticeWebhook, Notifications, QuietHours
 from chalicelib.model.policy import Policy, in_mode
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.run import load_state, notify
 from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted, signature
-from chalicelib.policy.load import load
-from chalicelib.policy.serialize import dump
-from chalicelib.store import Store
-from infra.emulators.aws import create_table
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
-from tests.unit.policy.policy_documents import GOOD, with_spec
 
 NOW = 1_795_000_000.0
 NAME = "prod-geneva"
@@ -173,6 +166,26 @@ def test_unexpected_failure_of_a_destination_repeats_no_message_elsewhere() -> N
     assert stage.outbox.states(TOPIC) == [("dev.outscaler.group.failed", "open")]
 
 
+def test_slow_destinations_of_many_clusters_never_hold_up_the_tick() -> None:
+    stage = Stage()
+    stage.fail()
+    policies = [msgspec.structs.replace(stage.policy, name=f"{NAME}-{at}") for at in range(30)]
+    seen: list[str] = []
+
+    def channels(cluster: str) -> Channels:
+        seen.append(cluster)
+        stage.clock.advance(6.0)
+        return Channels(cluster, "outscaler-dev", stage.outbox, stage.outbox, lambda name: name)
+
+    begun = stage.clock()
+    notify(policies, stage.store, channels, stage.clock)
+    assert stage.clock() - begun < 45.0
+    first = set(seen)
+    stage.clock.advance(600.0)
+    notify(policies, stage.store, channels, stage.clock)
+    assert set(seen) - first, "other clusters are the first in another minute"
+
+
 def test_quiet_hours_hold_every_message_of_severity_info() -> None:
     quiet = QuietHours(cron="0 0 * * *", duration=86400.0)
     stage = Stage(msgspec.structs.replace(EVERYWHERE, quiet_hours=(quiet,)))
@@ -310,77 +323,3 @@ def test_published_message_arrives_at_a_subscriber_with_attributes(monkeypatch: 
         assert (body["Message"], body["MessageAttributes"]["severity"]["Value"]) == ('{"a": 1}', "warning")
         with pytest.raises(NotPublished, match="NotFound"):
             TopicPublisher().publish(topic + "-gone", "x", {})
-
-
-# -- the policy and the command
-
-
-def test_policy_reads_and_dumps_every_key_of_notifications() -> None:
-    text = with_spec(
-        f"notifications:\n  topic: {TOPIC}\n  chatTopic: {CHAT}\n  minSeverity: info\n  types: [paused, scaled.up]\n"
-        f"  webhook: {{url: '{HOOK.url}', secret: {HOOK.secret}}}\n"
-        '  quietHours: [{cron: "0 20 * * *", duration: 10h, timeZone: Europe/Zurich}]'
-    )
-    policy, warnings = load(text, place="policy.yaml")
-    assert (warnings, policy.notifications and policy.notifications.destinations) == (
-        (),
-        ("topic", "chatTopic", "webhook"),
-    )
-    assert load(dump(policy), place="dump")[0].notifications == policy.notifications
-
-
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ("topic: events", "is not the ARN of an SNS topic whose name begins with outscaler-"),
-        ("topic: arn:aws:sns:eu-central-2:123456789012:other", "whose name begins with outscaler-"),
-        ("webhook: {url: 'http://x.example', secret: outscaler/prod-geneva/notifications}", "is not an HTTPS address"),
-        (
-            "webhook: {url: 'https://u:p@x.example', secret: outscaler/prod-geneva/notifications}",
-            "is not an HTTPS address",
-        ),
-        ("webhook: {url: 'https://x.example'}", "secret: is missing"),
-        ("types: [group.fialed]", "did you mean group.failed?"),
-        ("minSeverity: high", "info, warning or critical"),
-    ],
-)
-def test_mistake_in_notifications_is_named_with_its_remedy(lines: str, says: str) -> None:
-    with pytest.raises(BadInput) as caught:
-        load(with_spec(f"notifications:\n  {lines}"), place="policy.yaml")
-    assert says in str(caught.value)
-    assert "notifications" in str(caught.value)
-
-
-@pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    for name, value in {
-        "AWS_DEFAULT_REGION": "eu-central-2",
-        "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "OUTSCALER_TABLE": "outscaler-dev-state",
-    }.items():
-        monkeypatch.setenv(name, value)
-    with mock_aws():
-        create_table(boto3.client("dynamodb"), "outscaler-dev-state")
-        yield Store("outscaler-dev-state", clock=lambda: NOW)
-
-
-def test_notify_test_shows_each_destination_and_fails_if_one_does(
-    table: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    table.policies.put(NAME, with_spec(f"notifications: {{topic: {TOPIC}, chatTopic: {CHAT}}}"), "d", None)
-    boto3.client("sns").create_topic(Name="outscaler-events")
-    assert main(["notify", "test", NAME, "-o", "json"]) == 1
-    found = json.loads(capsys.readouterr().out)["destinations"]
-    assert (found["topic"], "NotFound" in found["chatTopic"]) == (None, True)
-    boto3.client("sns").create_topic(Name="outscaler-chat")
-    assert main(["notify", "test", NAME]) == 0
-    assert main(["notify", "open", NAME]) == 0
-    assert main(["notify", "dead", NAME]) == 0
-    assert "no message is lost" in capsys.readouterr().out
-
-
-def test_notify_test_without_destinations_says_what_to_write(table: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    table.policies.put(NAME, GOOD, "d", None)
-    assert main(["notify", "test", NAME]) == 2
-    assert "its policy has no destinations; write spec.notifications" in capsys.readouterr().err
