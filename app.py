@@ -79,9 +79,11 @@ def _page(work: Callable[[str], PageAnswer]) -> Response:
     made: list[PageAnswer] = []
 
     def done() -> HttpResponse:
-        # The stage, or the path of a custom domain, is before the path that the routes know.
-        before = str(_request().context.get("path", "")).partition(hosted_page.ROOT)[0]
-        made.append(work(f"{before}{hosted_page.ROOT}"))
+        # The stage, or the path of a custom domain, is before the segments of the route.
+        context = _request().context
+        parts = str(context.get("path", "")).rstrip("/").split("/")
+        segments = len(str(context.get("resourcePath", "")).strip("/").split("/"))
+        made.append(work("/".join(parts[: max(len(parts) - segments, 1)]) + hosted_page.ROOT))
         return HttpResponse(200, {})
 
     answer = respond(done, getattr(app.lambda_context, "aws_request_id", ""), f"GET {hosted_page.ROOT}")

@@ -41,6 +41,13 @@ def credentials() -> Any:
     return _session(found_from).get_credentials()
 
 
+def configured_region() -> str:
+    """Return the region of the environment or of the profile, "" where there is none."""
+    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    # botocore itself reads AWS_DEFAULT_REGION only.
+    return os.environ.get("AWS_REGION", "") or str(_session(found_from).get_config_variable("region") or "")
+
+
 @lru_cache(maxsize=1)
 def _session(found_from: tuple[tuple[str, str], ...]) -> Session:  # noqa: ARG001 - other variables, another session
     from botocore.session import get_session

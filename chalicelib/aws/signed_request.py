@@ -15,9 +15,9 @@ class ApiFailure(OutscalerError):
     """The API did not answer, or refused the request."""
 
 
-def post(url: str, region: str = "") -> bytes:
-    """Return the body of the answer to an empty POST. url: HTTPS. region: of the API, by its host's name unless given.
-    Raises ApiFailure, BadInput."""
+def post(url: str) -> bytes:
+    """Return the body of the answer to an empty POST. url: HTTPS. A host of API Gateway names its region; a custom
+    domain needs a configured one. Raises ApiFailure, BadInput."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.exceptions import BotoCoreError
@@ -25,7 +25,8 @@ def post(url: str, region: str = "") -> bytes:
 
     host = urlsplit(url).hostname or ""
     labels = host.split(".")
-    where = region or (labels[2] if len(labels) > 3 and labels[1] == "execute-api" else "")
+    named = labels[2] if len(labels) > 3 and labels[1] == "execute-api" else ""
+    where = named or session.configured_region()
     credentials = session.credentials()
     if credentials is None:
         raise BadInput("AWS credentials", "are missing", "set AWS_PROFILE or the variables of a role")

@@ -82,9 +82,9 @@ def _kept(args: argparse.Namespace) -> Login | None:
 
 
 def _use_region(region: str) -> None:
-    """Use the deployment's region where the environment names none."""
-    if region and not any(os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION")):
-        os.environ["AWS_DEFAULT_REGION"] = region
+    """Use the deployment's region where the environment names none. botocore reads one of both variables only."""
+    if not os.environ.get("AWS_DEFAULT_REGION") and (wanted := os.environ.get("AWS_REGION") or region):
+        os.environ["AWS_DEFAULT_REGION"] = wanted
 
 
 def not_moved(store: Store) -> str:

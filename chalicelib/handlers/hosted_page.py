@@ -6,8 +6,7 @@ imported when it is first needed, because it is of no use to the webhook.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from chalicelib.dispatch.messages import cluster_name_ok
@@ -24,6 +23,8 @@ from chalicelib.handlers.page_session import (
     new_grant,
     written,
 )
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _LONGEST_COOKIES = 8000
 def session(name: str, rt: Runtime) -> HttpResponse:
     """Handle POST /ui/session and POST /clusters/{name}/session, whose callers IAM has checked: {"link": the path that
     opens the page, "validFor": seconds}. name: the only cluster that the session shows, "" for all."""
-    keys = _keys(rt)
+    keys = keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
     if not keys:
         raise HttpError(404, "the hosted page is not enabled in this deployment")
     if name and not cluster_name_ok(name):
@@ -50,6 +51,10 @@ def session(name: str, rt: Runtime) -> HttpResponse:
 def open_link(code: str, base: str, rt: Runtime) -> PageAnswer:
     """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. base: the path of the page as
     the browser sees it."""
+    return _as_page(lambda: _opened(code, base, rt), base, rt)
+
+
+def _opened(code: str, base: str, rt: Runtime) -> PageAnswer:
     keys = _keys(rt)
     link = checked(code, LINK, rt.store.table.name, keys, rt.clock())
     if link is None or not rt.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
@@ -63,6 +68,10 @@ def open_link(code: str, base: str, rt: Runtime) -> PageAnswer:
 
 def show(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:
     """Handle GET /ui and the pages below. path: of the page, without the base. cookies: the header Cookie."""
+    return _as_page(lambda: _shown(path, query, cookies, base, rt), base, rt)
+
+
+def _shown(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:
     grant = _grant(cookies, rt)
     if grant is None:
         return _refused(base, rt)
@@ -77,22 +86,41 @@ def show(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runti
 def _grant(cookies: str, rt: Runtime) -> PageGrant | None:
     if len(cookies) > _LONGEST_COOKIES:
         return None
-    try:
-        found = SimpleCookie(cookies).get(COOKIE)
-    except CookieError:
-        return None
-    keys = _keys(rt) if found is not None else ()
-    return checked(found.value, SESSION, rt.store.table.name, keys, rt.clock()) if found is not None else None
+    # http.cookies drops every cookie where one of another page is malformed.
+    pairs = (part.strip().partition("=") for part in cookies.split(";"))
+    text = next((value for name, _, value in pairs if name == COOKIE), "")
+    return checked(text, SESSION, rt.store.table.name, _keys(rt), rt.clock()) if text else None
 
 
 def _keys(rt: Runtime) -> tuple[bytes, ...]:
-    return keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
+    """Return the keys for callers without credentials: none where the secret cannot be read, because the error names
+    the account."""
+    try:
+        return keys_of(rt.read_secret(rt.page_key)) if rt.page_key else ()
+    except BadInput as bad:
+        logger.error("the key of the hosted page cannot be read", **failure(bad))
+        return ()
+
+
+def _as_page(work: Callable[[], PageAnswer], base: str, rt: Runtime) -> PageAnswer:
+    """Return the page; status 503 where AWS does not respond."""
+    try:
+        return work()
+    except OutscalerError as error:
+        from chalicelib.page.links import Links
+        from chalicelib.page.pages import failed
+
+        logger.error("page failed", **failure(error))
+        line = error.line if isinstance(error, HttpError) else "The page is temporarily unavailable. Reload it."
+        return failed(Links(base), rt.clock(), 503, line)
 
 
 def _refused(base: str, rt: Runtime) -> PageAnswer:
     from chalicelib.page.links import Links
     from chalicelib.page.pages import failed
 
+    if not rt.page_key:
+        return failed(Links(base), rt.clock(), 404, "There is no such page.")
     line = "This page needs a session: outscaler ui --hosted opens one."
     return failed(Links(base), rt.clock(), 401, line)
 

@@ -6,7 +6,7 @@ Decisions depend neither on the table's name nor on what serves it, so two world
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from chalicelib.aws.secrets_manager import SecretsManagerReader
@@ -25,8 +25,23 @@ from infra.emulators.aws_region import REGION
 from infra.emulators.aws_services import Services
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.crash_injection import Life, Mortal
-from infra.emulators.iam import Judge, Judged, JudgedSender, of_dynamodb, of_secrets
+from infra.emulators.iam import IamRequest, Judge, Judged, JudgedSender, of_dynamodb, of_secrets
 from infra.emulators.policy_permissions import LOOPBACK
+
+
+class AccountTopics:
+    """SNS topics that accept every message that the judge permits. published: (topic, text), the oldest first."""
+
+    def __init__(self, judge: Judge | None) -> None:
+        self._judge = judge
+        self.published: list[tuple[str, str]] = []
+
+    def publish(self, topic: str, text: str, attributes: Mapping[str, str]) -> None:
+        """See Publisher."""
+        del attributes
+        if self._judge is not None:
+            self._judge.ask(IamRequest("sns:Publish", topic))
+        self.published.append((topic, text))
 
 
 class Account:
@@ -47,6 +62,7 @@ class Account:
         self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, AwsFaults()
         self._judge, self._gauge = judge, gauge or NoGauge()
+        self.topics = AccountTopics(judge)
         self.large = frozenset({RECONCILE_LARGE})
 
     def create(self) -> None:
@@ -101,6 +117,7 @@ class Account:
             batch_failures_reported=True,
             memory_usage=self._gauge,
             hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)),
+            topics=Mortal(self.topics, life),
         )
 
     def _store(self, client: Any) -> Store:

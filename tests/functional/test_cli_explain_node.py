@@ -131,7 +131,8 @@ def test_every_reason_for_a_node_to_stay_is_in_the_table() -> None:
     named = text.partition("why a node is not removed")[2].partition("# ---")[0]
     codes = {code for code in ReasonCode if f" {code.name} = " in named} | {ReasonCode.CLUSTER_UNHEALTHY}
     assert len(codes) > 20
-    built = {ReasonCode.NOT_EVALUATED, ReasonCode.NODE_COOLDOWN, ReasonCode.POOL_MIN_SIZE}
+    # No document has a pause; tests/unit/plan/test_paused_parts.py and test_cli_operate.py have its words.
+    built = {ReasonCode.NOT_EVALUATED, ReasonCode.NODE_COOLDOWN, ReasonCode.POOL_MIN_SIZE, ReasonCode.PAUSED}
     assert {row.code for row in ROWS} | built == codes
     silent = {code for code in codes if not remedy(Reason.of(code), "shop")}
     assert silent == {ReasonCode.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"

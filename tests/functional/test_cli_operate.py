@@ -44,6 +44,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
         "OUTSCALER_PROFILE": str(tmp_path / "profile.json"),
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setattr("time.time", lambda: NOW)
     with mock_aws():
         create_table(boto3.client("dynamodb"), TABLE)

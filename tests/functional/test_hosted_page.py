@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import random
 import re
 from collections.abc import Iterator
 
 import pytest
-from chalice.test import HTTPResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.httpsession import URLLib3Session
+from chalice.test import HTTPResponse as PageResponse
+from urllib3 import HTTPResponse
 
+from chalicelib.aws import signed_request
 from chalicelib.cli import hosted_ui
 from chalicelib.cli.main import main
 from chalicelib.handlers.page_session import (
@@ -24,6 +30,8 @@ from chalicelib.handlers.page_session import (
     new_grant,
     written,
 )
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.runtime import install, runtime
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, busy
@@ -43,7 +51,7 @@ def page(desk: AppClient) -> Iterator[AppClient]:
     install(desk.runtime)
 
 
-def post(page: AppClient, path: str) -> HTTPResponse:
+def post(page: AppClient, path: str) -> PageResponse:
     return page.client.http.post(path, headers={"Content-Type": "application/json"}, body=b"{}")
 
 
@@ -155,10 +163,11 @@ def test_session_for_one_cluster_shows_no_other(page: AppClient) -> None:
 
 def test_deployment_without_a_hosted_page_has_no_sessions(desk: AppClient) -> None:
     assert post(desk, "/ui/session").status_code == 404
-    assert desk.get("/ui").status_code == 401
+    assert desk.get("/ui").status_code == desk.get("/ui/clusters/a").status_code == 404
 
 
-def test_table_that_does_not_answer_is_a_page_with_status_503(page: AppClient) -> None:
+@pytest.mark.parametrize("call", ["query", "get_item", "batch_get_item"])
+def test_table_that_does_not_answer_is_a_page_with_status_503(call: str, page: AppClient) -> None:
     name, faults = page.cluster(), AwsFaults()
     cookie = cookie_of(page)
     broken = Store(
@@ -169,10 +178,42 @@ def test_table_that_does_not_answer_is_a_page_with_status_503(page: AppClient) -
         wrap=faults.wrap,
     )
     install(dataclasses.replace(runtime(), store=broken))
-    faults.instead("query", busy("ValidationException"))
-    status, text = seen(page, f"/ui/clusters/{name}", cookie)
-    assert status == 503
-    assert "Traceback" not in text
+    faults.instead(call, busy("ValidationException"))
+    answer = page.client.http.get(f"/ui/clusters/{name}", headers={"Cookie": cookie})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (503, "text/html; charset=utf-8")
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert b"Traceback" not in answer.body
+
+
+def test_key_that_cannot_be_read_ends_sessions_and_is_not_named(page: AppClient) -> None:
+    cookie, code = cookie_of(page), link(page)
+
+    def deleted(name: str) -> str:
+        raise BadInput(f"secret {name}", "does not exist", "create it")
+
+    install(dataclasses.replace(runtime(), read_secret=deleted))
+    answers = {seen(page, path, cookie) for path in ("/ui", "/ui/clusters/a", code)}
+    [(status, text)] = answers
+    assert (status, "secret" in text, "page-key" in text) == (401, False, False)
+
+
+def test_secrets_manager_that_does_not_answer_is_a_page_with_status_503(page: AppClient) -> None:
+    cookie, code = cookie_of(page), link(page)
+
+    def unavailable(name: str) -> str:
+        raise SecretUnavailable(f"secret {name}: AWS did not answer")
+
+    install(dataclasses.replace(runtime(), read_secret=unavailable))
+    for path in ("/ui", code):
+        status, text = seen(page, path, cookie)
+        assert (status, "<h1>" in text, "page-key" in text) == (503, True, False), path
+
+
+@pytest.mark.parametrize("other", ["a[b]=1", 'x="open', "just", '{"j":1}=2', "a=b,c", ""])
+def test_malformed_cookie_of_another_page_does_not_end_the_session(other: str, page: AppClient) -> None:
+    cookie = cookie_of(page)
+    assert seen(page, "/ui", f"{other}; {cookie}")[0] == 200
+    assert seen(page, "/ui", f"{cookie}; {other}")[0] == 200
 
 
 # -- the command
@@ -205,3 +246,26 @@ def test_ui_hosted_without_a_usable_address_says_so(
     monkeypatch.setenv("OUTSCALER_PROFILE", "/nonexistent/profile.json")
     assert main(["ui", "--hosted", "--no-open", "--api", api]) == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("url", "configured", "used"),
+    [
+        ("https://x.execute-api.eu-central-1.amazonaws.com/api/ui/session", "us-east-1", "eu-central-1"),
+        ("https://scaler.example.invalid/ui/session", "us-east-1", "us-east-1"),
+    ],
+)
+def test_request_is_signed_for_the_region_of_the_api(
+    url: str, configured: str, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed: list[str] = []
+
+    def send(self: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
+        signed.append(str(request.headers["Authorization"]))
+        return AWSResponse(request.url, 200, HTTPHeaders(), HTTPResponse(io.BytesIO(b"{}"), preload_content=False))
+
+    monkeypatch.setattr(URLLib3Session, "send", send)
+    for name, value in (("REGION", configured), ("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    signed_request.post(url)
+    assert f"/{used}/execute-api/aws4_request" in signed[0]

@@ -15,7 +15,7 @@ from infra.emulators.cherryservers.attached_account import CherryAccount
 from infra.emulators.controllers import objects
 from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
-from infra.emulators.iam import SUFFIX, Judge, policy_files
+from infra.emulators.iam import SUFFIX, Judge, arn, policy_files
 from infra.emulators.lambda_events import sqs_event, sqs_record
 from infra.emulators.local_world import WEBHOOK_KEY, LocalWorld
 from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
@@ -29,6 +29,7 @@ VENDORS = {
 }
 PROVIDERS = ("clusterapi", *VENDORS)
 TAGS = "k8s.io/cluster-autoscaler/node-template/"
+TOPIC = arn("sns", "outscaler-events")
 BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
@@ -56,6 +57,7 @@ def _world(kind: str) -> Iterator[LocalWorld]:
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
         made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
         made.put_secret(kubeconfig, made.server.kubeconfig())
+        made.put_secret(f"{kind}outscaler/shop/notifications", "key-for-tests")
         made.apply_policy(
             document(
                 secret=kubeconfig,
@@ -63,6 +65,11 @@ def _world(kind: str) -> Iterator[LocalWorld]:
                 webhook={"secret": webhook},
                 nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
                 options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"},
+                notifications={
+                    "minSeverity": "info",
+                    "topic": TOPIC,
+                    "webhook": {"url": "https://127.0.0.1:9/", "secret": f"{kind}outscaler/shop/notifications"},
+                },
             )
         )
         made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))

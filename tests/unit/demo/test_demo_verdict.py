@@ -54,6 +54,7 @@ def _good() -> Ledger:
         rules_seen={"kube-system/night/cronrule", "kube-system/night/metricrule", "busy"},
         acted=[CRON, AGAIN, BUSY],
         beside={"metricrule": 42.1},
+        notices=[f"group.failed open groups/{group}" for group in SECOND],
     )
 
 
