@@ -17,7 +17,11 @@ def link_of(api: str, cluster: str) -> str:
     login = load_login()
     base = (api or (endpoint_of(login.stack, login.region) if login is not None else "")).rstrip("/")
     if not base:
-        raise BadInput("--api", "is not given, and no login is kept", "give the URL that the deployment prints")
+        raise BadInput(
+            "--api",
+            "is not given, and no login is kept to a stack that names it",
+            "give the URL that the deployment prints",
+        )
     if urlsplit(base).scheme != "https":
         raise BadInput("--api", f"{base[:100]!r} is not an HTTPS address", "give the URL of the API")
     path = f"/clusters/{quote(cluster, safe='')}/session" if cluster else "/ui/session"
