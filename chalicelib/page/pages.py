@@ -198,7 +198,7 @@ def _nodes(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
     return "nodes.html", {
         "title": f"Nodes of {name}",
         "name": name,
-        "rows": rows[:PAGE_ROWS],
+        "rows": [row | {"use": views.use_of(row["why"])} for row in rows[:PAGE_ROWS]],
         "total": len(rows),
         "codes": codes,
         "chosen": reason,

@@ -116,7 +116,7 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
         return []
     unneeded = set(plan.unneeded)
     rows: list[dict[str, Any]] = [
-        {"node": each.node, "decision": "removed", "why": None, "pod": "", "evict": len(each.evict), "use": None}
+        {"node": each.node, "decision": "removed", "why": None, "pod": "", "evict": len(each.evict)}
         for each in plan.removals
     ]
     rows += [
@@ -126,7 +126,6 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
             "why": each.reason,
             "pod": each.pod,
             "evict": 0,
-            "use": _use(each.reason),
         }
         for each in plan.unremovable
     ]
@@ -137,8 +136,10 @@ def node_rows(plan: Plan | None, reason: str, words: str) -> list[dict[str, Any]
     ]
 
 
-def _use(reason: Reason) -> charts.UseBar | None:
+def use_of(reason: Reason | None) -> charts.UseBar | None:
     """Return the bar of a node that stays because it is used too much; None for any other reason."""
+    if reason is None:
+        return None
     use, threshold = reason.params.get("utilization"), reason.params.get("threshold")
     if not isinstance(use, int | float) or not isinstance(threshold, int | float):
         return None
