@@ -42,7 +42,7 @@ def keys_of(secret: str) -> tuple[bytes, ...]:
 
 
 def new_grant(now: float, lasts: float, clusters: Sequence[str] | None) -> PageGrant:
-    """Return a grant with an id that nobody can guess."""
+    """Return a grant with a random id of 128 bits."""
     return PageGrant(secrets.token_urlsafe(16), now + lasts, None if clusters is None else tuple(clusters))
 
 

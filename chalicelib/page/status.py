@@ -1,4 +1,4 @@
-"""The status of a cluster in one word with a shape, so that no status is told by a colour alone."""
+"""The status of a cluster in one word with a shape, so that no status depends on a colour alone."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Stage:
         return count
 
 
-def test_condition_is_told_once_when_it_opens_and_once_when_it_ends() -> None:
+def test_condition_is_reported_once_when_it_opens_and_once_when_it_ends() -> None:
     stage = Stage()
     assert stage.tick() == 0
     stage.fail()

@@ -139,9 +139,9 @@ def _parameters(shop: HostedStage) -> None:
 def _notifications(shop: HostedStage) -> None:
     """Clusters whose policies change, with a topic and a webhook that refuses; its key is a secret or a parameter."""
     topic = shop.aws.client("sns").create_topic(Name="outscaler-dev-events")["TopicArn"]
-    shop.aws.put_secret("outscaler/dev/told/notifications", "key-for-tests")
+    shop.aws.put_secret("outscaler/dev/notified/notifications", "key-for-tests")
     shop.aws.client("ssm").put_parameter(Name="/outscaler/dev/ssm/notifications", Value="key", Type="SecureString")
-    named = {"told": "outscaler/dev/told/notifications", "ssm": "ssm:/outscaler/dev/ssm/notifications"}
+    named = {"notified": "outscaler/dev/notified/notifications", "ssm": "ssm:/outscaler/dev/ssm/notifications"}
     for scan in ("1m", "2m"):
         for name, secret in named.items():
             webhook = {"url": shop.server.url, "secret": secret}

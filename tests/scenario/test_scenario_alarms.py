@@ -36,9 +36,9 @@ def test_demonstration_of_the_alarms_ends_well() -> None:
     said: list[str] = []
     assert play(said.append)
     assert sum("ALARM" in line for line in said) >= 3
-    told = [line.split()[-1] for line in said if "notification" in line]
-    assert {"cluster.late", "cluster.unreachable"} <= set(told)
-    assert all(count % 2 == 0 for count in Counter(told).values()), "each that opens also closes"
+    sent = [line.split()[-1] for line in said if "notification" in line]
+    assert {"cluster.late", "cluster.unreachable"} <= set(sent)
+    assert all(count % 2 == 0 for count in Counter(sent).values()), "each that opens also closes"
 
 
 def test_no_alarm_goes_off_in_a_healthy_deployment(watched: WatchedDeployment) -> None:
