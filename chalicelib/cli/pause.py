@@ -11,12 +11,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.aws.caller_identity import caller
+from chalicelib.cli.argument_types import duration
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pause import LONGEST_REASON, Pause, PausedPart
-from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SHORTEST, LONGEST = 60.0, 30 * 86400.0  # seconds; mode shadow is for longer times
 _DEFAULT = 86400.0
+_LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, such as 2h"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     parser.add_argument(
         "--for",
-        type=_duration,
+        type=duration(SHORTEST, LONGEST, _LIMITS),
         default=_DEFAULT,
         dest="lasts",
         metavar="DURATION",
@@ -130,16 +132,3 @@ def _reason(text: str) -> str:
     if not reason or len(reason) > LONGEST_REASON or not reason.isprintable():
         raise BadInput("--reason", f"has {len(reason)} characters", f"write 1 to {LONGEST_REASON} printable characters")
     return reason
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except BadInput:
-        seconds = 0.0
-    if not SHORTEST <= seconds <= LONGEST:
-        raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
-            f"{format_duration(LONGEST)}, such as 2h"
-        )
-    return seconds

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.argument_types import duration
 from chalicelib.cli.breaker_view import brake_data
 from chalicelib.cli.operator_journal import Facts, note
 from chalicelib.cli.output import emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
     from chalicelib.store import Store
 
 SHORTEST, LONGEST = 60.0, 86400.0  # seconds; a longer override amounts to a policy without the limit
+_LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, such as 20m"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     parser.add_argument(
         "--for",
-        type=_duration,
+        type=duration(SHORTEST, LONGEST, _LIMITS),
         default=3600.0,
         dest="lasts",
         metavar="DURATION",
@@ -105,16 +107,3 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
     data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
     emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
     return 0
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except BadInput:
-        seconds = 0.0
-    if not SHORTEST <= seconds <= LONGEST:
-        raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
-            f"{format_duration(LONGEST)}, such as 20m"
-        )
-    return seconds

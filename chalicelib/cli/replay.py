@@ -7,18 +7,19 @@ is not carried into the next one.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import compare, plan_output
+from chalicelib.cli.argument_types import duration
 from chalicelib.cli.output import emit
 from chalicelib.cli.plan_inputs import PlannedCase, decided
 from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of, read_policy
 from chalicelib.cli.tables import Block
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_duration
 from chalicelib.model.resource_names import DECISIONS
 from chalicelib.model.timestamps import format_time
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from chalicelib.replay.recorded_decision import RecordedDecision
 
 _FINDING = 1
+_AGO = duration(0.0, math.inf, ", such as 7d or 36h", days=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--with-policy", type=Path, metavar="FILE", help="compare with the plans that this policy would have made"
     )
     parser.add_argument(
-        "--since", type=_ago, default=None, metavar="DURATION", help="a span: from so long ago on, such as 7d or 36h"
+        "--since", type=_AGO, default=None, metavar="DURATION", help="a span: from so long ago on, such as 7d or 36h"
     )
-    parser.add_argument("--until", type=_ago, default=0.0, metavar="DURATION", help="until so long ago (default: now)")
+    parser.add_argument("--until", type=_AGO, default=0.0, metavar="DURATION", help="until so long ago (default: now)")
     parser.add_argument(
         "--limit", type=_count, default=10_000, metavar="N", help="at most so many decisions of a span (default: 10000)"
     )
@@ -150,14 +152,6 @@ def _reader(args: argparse.Namespace) -> DecisionReader:
     if not args.place:
         raise BadInput("--from", f"is not given, and {DECISIONS} is not set", "give s3://BUCKET/PREFIX or a folder")
     return reader(args.place)
-
-
-def _ago(text: str) -> float:
-    days = text.removesuffix("d")
-    try:
-        return float(days) * 86400 if days != text and days.isascii() and days.isdecimal() else parse_duration(text)
-    except BadInput:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration, such as 7d or 36h") from None
 
 
 def _count(text: str) -> int:

@@ -11,11 +11,11 @@ import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from chalicelib.cli.argument_types import duration
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_duration
 from chalicelib.model.timestamps import format_time
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ACCEPT = "accept"
 LONGEST = 30 * 86400.0  # seconds for which results are kept
+_SHORTEST = 0.001
 MOST_ACCEPTED = 1000
 """Accepted results of a cluster at most; one row holds them."""
 
@@ -43,7 +44,7 @@ def add_since_argument(parser: argparse.ArgumentParser) -> None:
     """Add --since."""
     parser.add_argument(
         "--since",
-        type=_since,
+        type=duration(_SHORTEST, LONGEST, " up to 30d, such as 7d or 36h", days=True),
         default=LONGEST,
         metavar="DURATION",
         help="figures from the day on that is so long ago, such as 7d or 36h (default and maximum: 30d)",
@@ -105,14 +106,3 @@ def _accept(args: argparse.Namespace, name: str, what: str) -> int:
     data = {"name": name, "accepted": what, "at": format_time(now)}
     emit(args.output, data, lambda: [f"{name}: {what} is accepted; outscaler shadow {name} shows what is left"])
     return 0
-
-
-def _since(text: str) -> float:
-    days = text.removesuffix("d")
-    try:
-        seconds = float(days) * 86400 if days != text and days.isascii() and days.isdecimal() else parse_duration(text)
-    except BadInput:
-        seconds = 0.0
-    if not 0 < seconds <= LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration up to 30d, such as 7d or 36h")
-    return seconds

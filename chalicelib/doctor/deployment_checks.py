@@ -9,7 +9,7 @@ from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.doctor.webhook import check_webhook
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.policy.secret_names import KUBECONFIG, named_in, notice_secret
+from chalicelib.policy.secret_names import KUBECONFIG, named_by
 
 MONTH = 30 * 86400.0
 POD, NODE = 7_900, 25_000
@@ -25,13 +25,7 @@ def check_secrets(context: DoctorContext) -> Sequence[Finding]:
 
 
 def _secrets(context: DoctorContext) -> Iterator[Finding]:
-    policy = context.policy
-    kubernetes = {
-        "kubeconfig_secret": policy.kubernetes.kubeconfig_secret,
-        "in_cluster_kubeconfig_secret": policy.kubernetes.in_cluster_kubeconfig_secret,
-    }
-    webhook = {"secret": policy.webhook.secret}
-    for path, name, use in named_in(kubernetes, policy.providers, webhook, notice_secret(policy)):
+    for path, name, use in named_by(context.policy):
         try:
             text = context.read_secret(name)
         except BadInput as error:
@@ -45,7 +39,7 @@ def _secrets(context: DoctorContext) -> Iterator[Finding]:
             yield _finding(Severity.ERROR, f"secret {name} is empty", _create(name), path)
         elif use == KUBECONFIG:
             try:
-                from_kubeconfig(text, context=policy.kubernetes.context, place=f"secret {name}")
+                from_kubeconfig(text, context=context.policy.kubernetes.context, place=f"secret {name}")
             except BadInput as error:
                 yield _finding(Severity.ERROR, f"{error.place}: {error.problem}", error.remedy or _create(name), path)
 

@@ -6,7 +6,7 @@ A quiet tick writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -18,8 +18,10 @@ from chalicelib.model.policy import Policy, Window
 from chalicelib.notify.conditions import ClusterFacts, NoticeCondition, conditions, typed
 from chalicelib.notify.delivery import ATTEMPTS, BACKOFF, Channels, attempt
 from chalicelib.notify.notices import NoticeRules, NoticeState, bounded, decide, delivered
+from chalicelib.policy.secret_names import named_by
 from chalicelib.record import carry_over
 from chalicelib.record.last_decision import DecisionUnreadable, last_decision
+from chalicelib.record.redaction import without_names
 from chalicelib.runtime.log import failure, logger
 from chalicelib.store import Store
 from chalicelib.store.codec import encode
@@ -60,7 +62,9 @@ def _cluster(policy: Policy, store: Store, channels: MakeChannels, clock: Callab
     before, now = load_state(data), clock()
     facts = _facts(policy, store, now)
     rules = NoticeRules(policy.name, policy.notifications, facts.acts, _is_quiet(policy.notifications, now))
-    state = decide(before, conditions(facts), _events(before, facts, store), rules, now)
+    names = {name for _, name, _ in named_by(policy)}
+    applying = [_without_names(each, names) for each in conditions(facts)]
+    state = decide(before, applying, _events(before, facts, store), rules, now)
     state = msgspec.structs.replace(
         state, version=policy.version, effective=_word(policy), journal_at=_journal_at(state, policy.notifications, now)
     )
@@ -104,6 +108,11 @@ def _sent(
     if lost:
         logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy="outscaler notify dead")
     return after, sum(all(done.values()) for done in results.values())
+
+
+def _without_names(condition: NoticeCondition, names: Collection[str]) -> NoticeCondition:
+    """Return the condition without names of secrets: errors name them for operators, and messages leave the account."""
+    return msgspec.convert(without_names(msgspec.to_builtins(condition), names), NoticeCondition)
 
 
 def load_state(data: bytes) -> NoticeState:

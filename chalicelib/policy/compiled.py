@@ -30,7 +30,7 @@ from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.scaling_rules import Rule, Schedule
 from chalicelib.model.struct_form import DIGITS, form_of
 from chalicelib.model.vendor_hosts import mistakes
-from chalicelib.policy.secret_names import named_in, notice_secret, problem
+from chalicelib.policy.secret_names import named_by, problem
 
 FORMAT = 1
 """Increase it when the same bytes mean something else although no type has changed."""
@@ -159,6 +159,4 @@ def _permitted(policy: Policy, cluster: str, deployment: Deployment) -> bool:
     for provider, settings in policy.providers.items():
         if any(key.endswith("File") for key in settings) or any(mistakes(provider, settings, on_the_way)):
             return False
-    kubernetes, webhook = msgspec.structs.asdict(policy.kubernetes), {"secret": policy.webhook.secret}
-    named = named_in(kubernetes, policy.providers, webhook, notice_secret(policy))
-    return not any(problem(name, cluster, (use,), deployment) for _, name, use in named)
+    return not any(problem(name, cluster, (use,), deployment) for _, name, use in named_by(policy))

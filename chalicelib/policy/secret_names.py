@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import SECRET_PREFIX, SHARED_SECRETS, Deployment
@@ -110,10 +112,11 @@ class ClusterSecrets:
             raise BadInput(place_of(name), why, remedy(self._cluster, self._uses, self._deployment))
 
 
-def notice_secret(policy: Policy) -> str:
-    """Return the name of the secret of spec.notifications.webhook, "" where there is none."""
-    webhook = policy.notifications.webhook if policy.notifications is not None else None
-    return webhook.secret if webhook is not None else ""
+def named_by(policy: Policy) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Return (path below spec, name, use) of each secret that a policy names."""
+    notices = policy.notifications.webhook if policy.notifications is not None else None
+    kubernetes, webhook = msgspec.structs.asdict(policy.kubernetes), {"secret": policy.webhook.secret}
+    return named_in(kubernetes, policy.providers, webhook, notices.secret if notices is not None else "")
 
 
 def named_in(

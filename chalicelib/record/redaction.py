@@ -1,4 +1,4 @@
-"""Removes the names of secrets from the responses of the read routes.
+"""Removes the names of secrets from the responses of the read routes, and from notifications.
 
 A reader of decisions does not need the names under which a deployment stores its credentials. Decisions are stored as
 they were written, and errors name the secret they concern, because the operator who corrects it needs the name; so the
@@ -9,6 +9,7 @@ own names.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 SHOWN = "***"
@@ -27,18 +28,24 @@ _WRITTEN = re.compile(
 def without_secrets(value: Any, policy: str) -> Any:
     """Return the same JSON value with the names of secrets replaced by `***` in all its texts. policy: the stored text,
     valid or not, whose names are known."""
-    names = _names(policy)
-    known = re.compile("|".join(rf"(?<!{_NAME}){re.escape(name)}(?!{_NAME}*[A-Za-z0-9])" for name in names) or r"\b\B")
+    return without_names(value, _names(policy))
+
+
+def without_names(value: Any, names: Collection[str]) -> Any:
+    """Return the same JSON value with these names of secrets, and names that errors write in their usual form, replaced
+    by `***` in all its texts."""
+    found = {*names, *(name.removeprefix("ssm:") for name in names)}  # errors have the second form
+    usable = (name for name in found if "/" in name or len(name) >= _SHORTEST)
+    longest_first = sorted(usable, key=lambda name: (-len(name), name))
+    known = re.compile(
+        "|".join(rf"(?<!{_NAME}){re.escape(name)}(?!{_NAME}*[A-Za-z0-9])" for name in longest_first) or r"\b\B"
+    )
     return _hidden(value, known)
 
 
-def _names(policy: str) -> tuple[str, ...]:
-    """Return the values of keys that end with `secret`, the longest first."""
-    found = {name.rstrip(".") for name in _SET.findall(policy)}
-    found |= {name.removeprefix("ssm:") for name in found}  # the form of a parameter's name in errors
-    return tuple(
-        sorted((name for name in found if "/" in name or len(name) >= _SHORTEST), key=lambda name: (-len(name), name))
-    )
+def _names(policy: str) -> set[str]:
+    """Return the values of keys that end with `secret`."""
+    return {name.rstrip(".") for name in _SET.findall(policy)}
 
 
 def _hidden(value: Any, known: re.Pattern[str]) -> Any:

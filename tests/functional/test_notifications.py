@@ -18,10 +18,11 @@ from moto import mock_aws
 from chalicelib.aws.sns import NotPublished, TopicPublisher
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.notification import NoticeSeverity, NoticeWebhook, Notifications, QuietHours
-from chalicelib.model.policy import Policy, in_mode
+from chalicelib.model.policy import KubernetesAccess, Policy, in_mode
 from chalicelib.notify.delivery import Channels
 from chalicelib.notify.run import load_state, notify
 from chalicelib.notify.webhook import NotAccepted, WebhookSender, permitted, signature
+from chalicelib.store.failure_streak import PassFailure
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.memory_table import MemoryAccount
 
@@ -157,7 +158,7 @@ def test_unexpected_failure_of_a_destination_repeats_no_message_elsewhere() -> N
     stage = Stage()
 
     def broken(*_: object) -> None:
-        raise RuntimeError("a mistake of ours")
+        raise RuntimeError("not an error of the destination")
 
     stage.outbox.post = broken  # type: ignore[method-assign,assignment]
     stage.fail()
@@ -277,6 +278,25 @@ def test_policy_and_mode_changes_are_single_events() -> None:
         ("dev.outscaler.policy.changed", "once"),
         ("dev.outscaler.mode.changed", "once"),
     ]
+
+
+def test_no_message_names_a_secret() -> None:
+    stage = Stage()
+    access = KubernetesAccess(kubeconfig_secret="an-unusual-name")
+    stage.policy = msgspec.structs.replace(stage.policy, kubernetes=access)
+    words = f"an-unusual-name is refused; secret outscaler/{NAME}/kubeconfig: does not exist; ssm:/outscaler/x/exoscale"
+    backoff = Backoff(300.0, NOW + 300, NOW, "Unauthorized", "an-unusual-name", words)
+    stage.remember(Memory(groups={"gpu": GroupMemory(backoff=backoff)}))
+    lease = stage.store.leases.acquire(NAME, "pass", 60)
+    failure = PassFailure("Unauthorized", words, NOW - 300, NOW, 3)
+    stage.store.leases.release(lease, passed_at=NOW, succeeded=False, failure=failure)
+    stage.tick()
+    assert {each["type"] for where, each in stage.outbox.sent if where == TOPIC} == {
+        "dev.outscaler.group.failed",
+        "dev.outscaler.cluster.unauthorized",
+    }
+    said = json.dumps(stage.outbox.sent) + stage.store.notices().load(NAME)[0].decode()
+    assert [name for name in ("an-unusual-name", "/kubeconfig", "/exoscale") if name in said] == []
 
 
 def test_vendors_text_stays_text_in_every_form() -> None:
