@@ -17,7 +17,7 @@ from chalicelib.cli import compare, plan_output
 from chalicelib.cli.argument_types import duration
 from chalicelib.cli.output import emit
 from chalicelib.cli.plan_inputs import PlannedCase, decided
-from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of, read_policy
+from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of, read_policy, same_prices
 from chalicelib.cli.tables import Block
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import DECISIONS
@@ -115,7 +115,8 @@ def _pair(decision: RecordedDecision, other: OtherPolicy) -> compare.Pair:
     from chalicelib.replay.replayed_plan import with_policy
 
     second = PlannedCase(with_policy(decision, snapshot, policy), decision.memory, {})
-    return compare.Pair(case, (decision.policy, policy), (first, second), compare.differing(decision.policy, policy))
+    options = compare.differing(decision.policy, policy)
+    return compare.Pair(case, same_prices(decision.policy, policy), (first, second), options)
 
 
 def _sentence(verdict: dict[str, Any]) -> Block:

@@ -47,6 +47,13 @@ def inputs_of(decision: RecordedDecision) -> PlanInputs:
     )
 
 
+def same_prices(recorded: Policy, other: Policy) -> tuple[Policy, Policy]:
+    """Return both policies with the same prices, so that their costs can be compared: the other policy's, if it has
+    any."""
+    prices = other.prices if other.prices is not None else recorded.prices
+    return msgspec.structs.replace(recorded, prices=prices), msgspec.structs.replace(other, prices=prices)
+
+
 def read_policy(file: Path) -> OtherPolicy:
     """Return the policy of a file. Raises InputErrors, OSError."""
     policy, warnings = load_document(read_document(str(file)), str(file))

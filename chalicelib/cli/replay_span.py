@@ -13,7 +13,7 @@ import msgspec
 from chalicelib.cli import compare
 from chalicelib.cli.output import emit
 from chalicelib.cli.progress import progress
-from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of
+from chalicelib.cli.replay_inputs import OtherPolicy, inputs_of, same_prices
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.plan import Plan
@@ -119,10 +119,13 @@ def _replay(path: str, reader: DecisionReader, other: OtherPolicy | None, span: 
     day = span.days.setdefault(datetime.fromtimestamp(decision.now, UTC).strftime("%Y-%m-%d"), ReplayedDay())
     day.decisions += 1
     day.different += not replayed.same
-    day.recorded.add(replayed.plan, decision, decision.policy)
-    if changed is not None:
-        (_, policy), plan = changed
-        day.other.add(plan, decision, policy)
+    if changed is None:
+        day.recorded.add(replayed.plan, decision, decision.policy)
+        return
+    (_, policy), plan = changed
+    recorded, given = same_prices(decision.policy, policy)
+    day.recorded.add(replayed.plan, decision, recorded)
+    day.other.add(plan, decision, given)
 
 
 def _document(cluster: str, span: Span, other: OtherPolicy | None) -> dict[str, Any]:
@@ -173,6 +176,9 @@ def _blocks(span: Span, other: OtherPolicy | None) -> list[Block]:
         ),
         "Each decision is planned from its own recorded state; effects of one on the next are not carried on.",
     ]
+    unpriced = sum(day.recorded.unpriced + day.other.unpriced for day in span.days.values())
+    if unpriced:
+        blocks.append(f"{unpriced} groups and nodes have no price, and count as nothing.")
     if span.unreadable:
         more = span.unreadable - len(span.problems)
         blocks.append("\n".join([*span.problems, *([f"and {more} more"] if more else [])]))

@@ -196,6 +196,23 @@ def test_span_sums_up_days_and_one_bad_file_stops_nothing(
         bad.unlink()
 
 
+@pytest.mark.parametrize("prices", [{}, {"prices": {"cpu": 1.0, "memory": 0.0}}], ids=["recorded", "given"])
+def test_both_sides_of_a_comparison_have_the_same_prices(
+    prices: dict[str, Any], folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(document(options={"scaleDownEnabled": False}, **prices))
+    words = ["--from", str(folder), "--with-policy", str(policy), "-o", "json"]
+    assert main(["replay", "--cluster", "shop", *words]) == 0
+    [day] = json.loads(capsys.readouterr().out)["days"]
+    assert day["recorded"]["nodes"] == day["withPolicy"]["nodes"] == 2
+    assert day["recorded"]["cost"] == day["withPolicy"]["cost"] > 0
+    assert day["recorded"]["unpriced"] == day["withPolicy"]["unpriced"] == 0
+    assert main(["replay", str(files(folder)[0]), *words]) == 0
+    first, second = json.loads(capsys.readouterr().out)["comparison"]["difference"]["cost"]
+    assert first == second > 0
+
+
 def _bounded(most: int) -> dict[str, Any]:
     return {"provider": "clusterapi", "id": WORKERS, "min": 1, "max": most}
 
