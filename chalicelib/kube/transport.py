@@ -29,12 +29,15 @@ from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 # are about 125 MB with 50 images each.
 LONGEST_BODY = 192 * 2**20
 TOTAL = 30.0  # seconds for one exchange of a function
+JSON = "application/json"
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+"""Lists of objects without spec and status; a server that does not know the form answers with whole objects."""
 
 
 class KubeRequest(msgspec.Struct, frozen=True):
     """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
     total: seconds for the whole exchange; longest: bytes of the response's body, uncompressed; gzip: it may be
-    compressed."""
+    compressed; accept: the form of the response; seen, kept: see net/http_exchange.Request."""
 
     method: str
     path: str
@@ -45,6 +48,9 @@ class KubeRequest(msgspec.Struct, frozen=True):
     total: float = math.inf
     longest: int = LONGEST_BODY
     gzip: bool = False
+    accept: str = JSON
+    seen: Callable[[bytes], None] | None = None
+    kept: bool = True
 
     def __repr__(self) -> str:
         return f"Call({self.method} {self.path})"  # a body may contain a bootstrap token
@@ -94,7 +100,7 @@ def exchange(
 
     monotonic: seconds of a clock that never goes back, for call.total.
     """
-    headers = {"Accept": "application/json"}
+    headers = {"Accept": call.accept}
     if call.body is not None:
         headers["Content-Type"] = call.content_type
     if credential.token:
@@ -106,7 +112,16 @@ def exchange(
     try:
         answer = bounded(
             line.session,
-            Request(call.method, line.server + call.path, headers, call.query, call.body, gzip=call.gzip),
+            Request(
+                call.method,
+                line.server + call.path,
+                headers,
+                call.query,
+                call.body,
+                gzip=call.gzip,
+                seen=call.seen,
+                kept=call.kept,
+            ),
             bounds,
             monotonic,
         )

@@ -39,7 +39,11 @@ class ExchangeBounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request. url: absolute; params: added to it as a query. gzip: whether the response may be compressed."""
+    """A request. url: absolute; params: added to it as a query. gzip: whether the response may be compressed.
+
+    seen: called with each piece of a successful body as it arrives, uncompressed, and before that once with b"" when
+    the head has arrived. kept: whether the reply has the body, too.
+    """
 
     method: str
     url: str
@@ -47,6 +51,8 @@ class Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str] = {}
     body: bytes | None = None
     gzip: bool = False
+    seen: Callable[[bytes], None] | None = None
+    kept: bool = True
 
     def __repr__(self) -> str:
         return f"Request({self.method})"  # every other field may contain a key, a token or a signature
@@ -132,7 +138,7 @@ def exchange(
         with within(bound):
             response = _sent(session, request, bounds)
             answered = True
-            return _reply(response, bounds, bound, unpack=request.gzip)
+            return _reply(response, request, bounds, bound)
     except NoReply as error:
         problem = error
     except (requests.RequestException, below.HTTPError, HTTPException, OSError, ValueError) as error:
@@ -153,7 +159,7 @@ def _sent(session: requests.Session, request: Request, bounds: ExchangeBounds) -
     )
 
 
-def _reply(response: requests.Response, bounds: ExchangeBounds, bound: ExchangeLimit, *, unpack: bool) -> Reply:
+def _reply(response: requests.Response, request: Request, bounds: ExchangeBounds, bound: ExchangeLimit) -> Reply:
     """Read the body. The connection is reused for the next exchange only where all of it was read."""
     try:
         status = response.status_code
@@ -164,9 +170,9 @@ def _reply(response: requests.Response, bounds: ExchangeBounds, bound: ExchangeL
         longest = bounds.bytes if success else min(bounds.bytes, LONGEST_ERROR)
         body = b""
         encoding = headers.get("content-encoding", "").strip().lower()
-        if encoding not in ("", "identity") and not (unpack and success and encoding == _GZIP):
+        if encoding not in ("", "identity") and not (request.gzip and success and encoding == _GZIP):
             unread = "Encoding"
-        elif (read := _body(response, longest, bound, packed=encoding == _GZIP)) is None:
+        elif (read := _body(response, longest, bound, request if success else None, packed=encoding == _GZIP)) is None:
             unread = "Size"
         else:
             body = read
@@ -185,17 +191,25 @@ def _reply(response: requests.Response, bounds: ExchangeBounds, bound: ExchangeL
 _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR} bytes"}
 
 
-def _body(response: requests.Response, longest: int, bound: ExchangeLimit, *, packed: bool) -> bytes | None:
-    """Return the whole body, uncompressed; None for one that is too long. Raises NoReply for one that cannot be
-    decompressed."""
+def _body(
+    response: requests.Response, longest: int, bound: ExchangeLimit, request: Request | None, *, packed: bool
+) -> bytes | None:
+    """Return the whole body, uncompressed; None for one that is too long. request: if its pieces are to be seen.
+    Raises NoReply for one that cannot be decompressed."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
     bound.allow(longest + _FRAMING)
     parts, size = [], 0
     pieces: Iterable[bytes] = response.raw.stream(_CHUNK, decode_content=False)
+    seen, kept = (request.seen, request.kept) if request is not None else (None, True)
+    if seen is not None:
+        seen(b"")
     for piece in _unpacked(pieces, longest) if packed else pieces:
-        parts.append(piece)
+        if kept:
+            parts.append(piece)
+        if seen is not None:
+            seen(piece)
         size += len(piece)
         if size > longest:
             return None

@@ -31,7 +31,7 @@ from chalicelib.net.forbidden_addresses import never
 
 AGENT = f"outscaler/{__version__}"
 
-_CONNECTIONS = 8
+_CONNECTIONS = 20  # kept open; a warm pass watches every list at the same time
 
 # It warns of headers that cannot be parsed, and quotes them, with the address and its query.
 logging.getLogger("urllib3").setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.providers.clusterapi.annotations import BOUND_ANNOTATIONS
 from chalicelib.snapshot import api_types, storage_api_types, unreadable_objects
 from chalicelib.snapshot.node_decoding import NODE_ANNOTATIONS
-from chalicelib.snapshot.snapshot_builder import wire_type
+from chalicelib.snapshot.object_decoders import wire_type
 from chalicelib.snapshot.storage import VOLUME_FIELDS
 
 Fields = Mapping[str, Any]

@@ -172,12 +172,15 @@ PER_CLUSTER: tuple[Total, ...] = (
     Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
     Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), each.name) for each in cls.volumes]),
 )
+_FEW = 32  # at most the smallest limit of PER_POD without rules
 _EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selector": {}}
 _RULES = ("ports", *_NEIGHBOURS, "volumes")
 
 
 def within(cls: PodClass, containers: int = 0) -> PodClass:
     """Return the class without the fields that exceed a limit of one pod; the same object if none does."""
+    if _is_plain(cls) and containers <= CONTAINERS:
+        return cls
     over = [cap for cap in PER_POD if cap.count(cls) > cap.most]
     named = [f"{cap.count(cls)} {cap.what}, at most {cap.most}" for cap in over]
     if containers > CONTAINERS:
@@ -185,6 +188,24 @@ def within(cls: PodClass, containers: int = 0) -> PodClass:
     if not named:
         return cls
     return _without(cls, {name for cap in over for name in cap.drops}, named[0], bars=any(cap.bars for cap in over))
+
+
+def _is_plain(cls: PodClass) -> bool:
+    """Return whether a class has no rules and so few of everything else that no limit can be exceeded, as most have.
+    Asked first, because counting all limits takes longer than creating the class."""
+    return not (
+        cls.required_affinity
+        or cls.preferred_nodes
+        or cls.pod_affinity
+        or cls.pod_anti_affinity
+        or cls.spread
+        or cls.preferred_spread
+        or cls.resource_claims
+        or cls.gates
+        or len(cls.ports) + len(cls.requests) + len(cls.labels) + len(cls.node_selector) + len(cls.tolerations) > _FEW
+        or any(volume.template or volume.monitors for volume in cls.volumes)
+        or len(cls.volumes) > _FEW
+    )
 
 
 def _without(cls: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:

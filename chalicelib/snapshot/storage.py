@@ -60,12 +60,12 @@ class StorageFolder:
         meta = item.metadata
         if kind == "ConfigMap" and (meta.namespace, meta.name) != (self._namespace, PRIORITIES):
             return
-        self._held[kind][f"{meta.namespace}/{meta.name}"] = FOLDS[kind][1](item)
+        self._held[kind][f"{meta.namespace}\0{meta.name}"] = FOLDS[kind][1](item)
 
-    def forget(self, kind: str) -> None:
-        """Drop all objects of one kind."""
-        if kind in self._held:
-            self._held[kind].clear()
+    def held(self, kind: str) -> dict[str, Any]:
+        """Return the objects of one kind by namespace and name, joined by a separator that sorts before all other
+        characters; the caller may remove some."""
+        return self._held[kind]
 
     def storage(self) -> Storage:
         """Return all storage objects, sorted by name."""
@@ -99,7 +99,7 @@ class StorageFolder:
             if volume.template is None:
                 return volume
             name = f"{pod.name}-{volume.name}"
-            claim = self._held[CLAIMS].get(f"{pod.namespace}/{name}")
+            claim = self._held[CLAIMS].get(f"{pod.namespace}\0{name}")
             waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
             return volume if waits else msgspec.structs.replace(volume, claim=name)
 
