@@ -23,11 +23,20 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import structs
 
-from chalicelib.kube.credentials import CredentialProvider, KubeCredential, identity_of
+from chalicelib.kube.credentials import CredentialProvider, KubeCredential, access_of, identity_of
 from chalicelib.kube.errors import ClusterError, Expired, Forbidden, TooManyRequests, Unauthorized, Unavailable, clean
+from chalicelib.kube.list_page import (
+    AT_A_TERMINAL,
+    ListHead,
+    Page,
+    ReadBounds,
+    TypedList,
+    TypedPage,
+    decoded,
+    typed_page,
+)
 from chalicelib.kube.transport import (
-    LONGEST_BODY,
-    TOTAL,
+    JSON,
     Dial,
     KubeConnection,
     KubeRequest,
@@ -37,7 +46,6 @@ from chalicelib.kube.transport import (
 )
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.net.json_repair import decode_repaired, repaired
 
 T = TypeVar("T")
 
@@ -48,57 +56,6 @@ _RESTARTS = 3  # of a list whose continue token expired
 _SAFE = frozenset({"GET", "HEAD"})
 _OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # not allowed with a continue token
 _TIMEOUT = (3.05, 20.0)
-_SURROGATE = rb"\ud"
-
-
-def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
-    """Return the body as that type, and the body without values that cannot be decoded: one such object must not hide
-    the others of its list. Raises msgspec.DecodeError and nothing else."""
-    try:
-        return msgspec.json.decode(body, type=kind), body
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        # API servers write no surrogates, so a body without them that is not JSON was truncated and is read again.
-        if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
-            raise
-    kept = repaired(body)
-    return decode_repaired(kept, kind), kept
-
-
-class Page(msgspec.Struct, frozen=True):
-    """One page of a List as received. first: discard the earlier pages, because the list starts (again) here."""
-
-    body: bytes
-    first: bool
-
-
-class ReadBounds(msgspec.Struct, frozen=True):
-    """exchange: seconds for one attempt. call: seconds in which attempts at one call are started, and for the first
-    attempt. lists: seconds from the first page of the first list to the last page of the last one. body: bytes of
-    one response. pages, volume: of one list, the latter in bytes."""
-
-    exchange: float
-    call: float
-    lists: float
-    body: int = LONGEST_BODY
-    pages: int = 10_000
-    volume: int = 8 * 2**30
-
-
-AT_A_TERMINAL = ReadBounds(exchange=300.0, call=600.0, lists=3600.0)
-# A pass has 120 s, and its decision must still be saved. 150,000 pods take 300 pages.
-HOSTED = ReadBounds(exchange=TOTAL, call=45.0, lists=75.0)
-
-
-class _ListMeta(msgspec.Struct, gc=False):
-    next_page: str | None = msgspec.field(default=None, name="continue")
-
-
-class _ListHead(msgspec.Struct, gc=False):
-    """The fields of a List that paging needs. msgspec skips the items, but detects a truncated body; items are
-    required, so that an empty object from a proxy is not taken for a cluster without pods."""
-
-    metadata: _ListMeta
-    items: msgspec.Raw
 
 
 def path_segment(name: str) -> str:
@@ -154,7 +111,7 @@ class KubeClient:
         """Return one object, or one List that is known to be short; complete JSON, read again if it was truncated."""
 
         def whole(body: bytes) -> bytes:
-            _, kept = _decoded(body, msgspec.Raw)  # validates without creating objects
+            _, kept = decoded(body, msgspec.Raw)  # validates without creating objects
             return kept
 
         return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
@@ -163,7 +120,7 @@ class KubeClient:
         """Return one object, decoded into a msgspec.Struct that names the fields wanted."""
 
         def decode(body: bytes) -> T:
-            return _decoded(body, kind)[0]
+            return decoded(body, kind)[0]
 
         return self._persist(KubeRequest("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
 
@@ -195,6 +152,35 @@ class KubeClient:
             ask = {key: value for key, value in start.items() if key not in _OF_FIRST_PAGE_ONLY}
             ask["continue"] = next_page
 
+    def list_page(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        decode: Callable[[bytes], TypedList],
+        *,
+        accept: str = JSON,
+        seen: Callable[[bytes], None] | None = None,
+    ) -> TypedPage:
+        """Read one page of a List. seen: called with the pieces of its body as they arrive, and with b"" before the
+        first one of each attempt. Raises Expired for a continue token that is too old."""
+        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=True, accept=accept, seen=seen)
+        return self._persist(call, lambda body: typed_page(body, decode), within=self._left(path))
+
+    def watch(self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, longest: int) -> None:
+        """Read a watch to its end, which the server makes after the query's timeoutSeconds. Not repeated.
+
+        seen: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
+        """
+        seconds = float(query.get("timeoutSeconds", "1"))
+        call = KubeRequest(
+            "GET", path, dict(query), None, "", _TIMEOUT, total=seconds + _TIMEOUT[1], seen=seen, kept=False
+        )
+        self._named(structs.replace(call, longest=longest))
+
+    def begin_lists(self) -> None:
+        """Start the time for all lists anew: a client that is kept serves several passes."""
+        self._lists_began, self._looked_again = None, False
+
     def pause(self, attempt: int) -> None:
         """Wait before attempt number `attempt` + 1: exponential, half of it random."""
         top = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
@@ -206,6 +192,11 @@ class KubeClient:
         certificate or, where the credential has no CA, of the server's URL. It is the same for every address,
         account and secret of a cluster; only the owner of the CA's key can give another server the same identity."""
         return self._identity
+
+    def access(self) -> str:
+        """Return a digest of the server and of the account with which it is asked: what is read may depend on both. The
+        tokens that are signed anew for every use do not count. Raises ClusterError."""
+        return access_of(self._ready()[1])
 
     def server(self) -> tuple[str, bytes, str]:
         """Return the server's URL, the CA in PEM and the name in its certificate, where it differs. Raises
@@ -227,17 +218,22 @@ class KubeClient:
         self._line.session.close()
 
     def _page(self, path: str, query: dict[str, str]) -> tuple[bytes, str | None]:
+        def read_head(body: bytes) -> tuple[bytes, str | None]:
+            head, kept = decoded(body, ListHead)
+            return kept, head.metadata.next_page
+
+        return self._persist(
+            KubeRequest("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=self._left(path)
+        )
+
+    def _left(self, path: str) -> float:
+        """Return the seconds that are left for all lists. Raises Unavailable."""
         if self._lists_began is None:
             self._lists_began = self._monotonic()
         left = self._lists_began + self._patience.lists - self._monotonic()
         if left <= 0:
             raise Unavailable(f"{path}: the cluster's lists took longer than {self._patience.lists:g} s", lasting=True)
-
-        def read_head(body: bytes) -> tuple[bytes, str | None]:
-            head, kept = _decoded(body, _ListHead)
-            return kept, head.metadata.next_page
-
-        return self._persist(KubeRequest("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=left)
+        return left
 
     def _persist(
         self, call: KubeRequest, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf

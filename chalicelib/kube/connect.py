@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from chalicelib.aws import secrets_manager
-from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, KubeClient
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.credentials import CredentialProvider, EksLogin, KubeconfigLogin, KubeCredential
 from chalicelib.kube.kubeconfig import POLICY_CONTEXT, Plugin, from_kubeconfig
+from chalicelib.kube.list_page import AT_A_TERMINAL, HOSTED
 from chalicelib.kube.transport import Dial, open_connection
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
@@ -147,7 +148,7 @@ def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) 
     def describe() -> KubeCredential:
         server, ca = secrets_manager.eks_endpoint(name, region)
         place = f"EKS cluster {name}"
-        return KubeCredential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted)
+        return KubeCredential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted, signed=True)
 
     def sign() -> Secret:
         return secrets_manager.eks_token(name, region)

@@ -32,7 +32,8 @@ class KubeCredential(msgspec.Struct, frozen=True):
     certificate. proxy: the kubeconfig's own proxy-url, which may contain a password; empty for none. hosted: it is used
     by a function, which connects to no loopback address and ignores proxies of the environment. token_header: the
     header in which a vendor's gateway expects the bare token; empty for `Authorization: Bearer …`. cluster_place,
-    user_place: where an operator finds the two parts, for errors.
+    user_place: where an operator finds the two parts, for errors. signed: the token is made anew for every use, for an
+    account that cluster_place determines.
     """
 
     server: str
@@ -48,6 +49,7 @@ class KubeCredential(msgspec.Struct, frozen=True):
     token_header: str = ""
     cluster_place: str = ""
     user_place: str = ""
+    signed: bool = False
 
 
 def identity_of(credential: KubeCredential) -> str:
@@ -57,6 +59,21 @@ def identity_of(credential: KubeCredential) -> str:
     certificates = sorted(b"".join(block.split()) for block in blocks)
     what = b"ca:" + b",".join(certificates) if certificates else b"server:" + credential.server.lower().encode()
     return hashlib.sha256(what).hexdigest()
+
+
+def access_of(credential: KubeCredential) -> str:
+    """Return a digest of the server, and of the account as far as its tokens last."""
+    parts: tuple[bytes, ...] = (
+        credential.server.encode(),
+        credential.ca,
+        credential.server_name.encode(),
+        credential.proxy.reveal().encode(),
+        credential.certificate,
+        b"" if credential.signed else credential.token.reveal().encode(),
+        credential.cluster_place.encode(),
+        credential.user_place.encode(),
+    )
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
 
 
 class CredentialProvider(Protocol):

@@ -12,8 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from chalicelib.kube.client import KubeClient, Page, path_segment
+from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
+from chalicelib.kube.list_page import Page
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import HOSTED, KubeClient, ReadBounds
+from chalicelib.kube.client import KubeClient
 from chalicelib.kube.credentials import KubeCredential
+from chalicelib.kube.list_page import HOSTED, ReadBounds
 from infra.emulators.scripted_byte_server import ByteScript, Part, drip
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.client import Page
+from chalicelib.kube.list_page import Page
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
