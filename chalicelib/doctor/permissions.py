@@ -18,7 +18,7 @@ from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.policy import Policy
-from chalicelib.snapshot.live_cluster import RESOURCES
+from chalicelib.snapshot.listed_resources import RESOURCES
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _OPTIONAL = {each.plural: each.weakens for each in RESOURCES if not each.required}

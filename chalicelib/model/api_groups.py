@@ -35,10 +35,16 @@ _GROUPS: Mapping[str, str] = {
 }
 
 
+METADATA = "meta.k8s.io/v1"
+"""The version of objects of which the API was asked for the metadata alone; their path says of which kind they are."""
+
+
 def is_foreign(kind: str, api_version: str) -> bool:
     """Return whether an object of a built-in kind belongs to another API group than the built-in resource.
 
     api_version: `group/version`, or `version` for the core group. An object with an empty one, as in items of the API's
     own lists, is not foreign, and neither is an object of a kind that is not in the table.
     """
-    return bool(api_version) and kind in _GROUPS and api_version.rpartition("/")[0] != _GROUPS[kind]
+    if not api_version or api_version == METADATA:
+        return False
+    return kind in _GROUPS and api_version.rpartition("/")[0] != _GROUPS[kind]

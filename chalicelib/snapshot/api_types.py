@@ -11,6 +11,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
+from chalicelib.kube.list_page import ListMeta
 from chalicelib.model.api_integers import Int32, Int64
 
 Quantity = str | int | float
@@ -376,8 +377,9 @@ T = TypeVar("T")
 
 
 class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
-    """A list whose items are all of one kind, decoded at once."""
+    """A list whose items are all of one kind, decoded at once. metadata: None for a list in a file without it."""
 
+    metadata: ListMeta | None = None
     kind: str = ""
     api_version: str = msgspec.field(default="", name="apiVersion")
     items: list[T] | None = None

@@ -18,7 +18,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import MissingData
 from chalicelib.net.bounded_files import MOST_OBJECTS
 from chalicelib.snapshot.captured_fields import kept
-from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
 from chalicelib.snapshot.storage import PRIORITIES
 
 NOT_SERVED = "the server does not serve it"

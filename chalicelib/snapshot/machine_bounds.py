@@ -18,7 +18,7 @@ from chalicelib.net.bounded_files import MOST_OBJECTS, content
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, CapiAnnotations
 from chalicelib.providers.clusterapi.bounds import read_bounds
 from chalicelib.snapshot.capture_lists import CapturedList, ReadProgress, listed
-from chalicelib.snapshot.live_cluster import ListedResource
+from chalicelib.snapshot.listed_resources import ListedResource
 
 KEYS = CapiAnnotations()
 KINDS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}

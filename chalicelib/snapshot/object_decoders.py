@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
+from chalicelib.model.api_groups import CONTROLLER_GROUPS, METADATA, is_foreign
 from chalicelib.snapshot import api_types
 from chalicelib.snapshot.storage import FOLDS
 
@@ -45,6 +45,8 @@ def kind_of(raw: msgspec.Raw) -> str:
     """Return the kind that an item names, `FOREIGN` if it is not the built-in one, "" if it names none."""
     try:
         item = _KIND.decode(raw)
+        if item.api_version == METADATA:
+            return ""
         return FOREIGN if is_foreign(item.kind, item.api_version) else item.kind
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""

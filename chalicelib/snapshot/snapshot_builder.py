@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
+from chalicelib.model.api_groups import CONTROLLER_GROUPS, METADATA, is_foreign
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
@@ -135,7 +135,8 @@ class SnapshotBuilder:
                     self.add_object(msgspec.Raw(body), kind, place)
                     return
                 for at, item in enumerate(RAWS.decode(head.items)):
-                    self.add_object(item, kind, self._place(place, at))
+                    numbered = self._numbered or kind == RULE_OBJECT
+                    self.add_object(item, kind, f"{place}: items[{at}]" if numbered else place)
             except msgspec.ValidationError as error:
                 raise BadInput(
                     place,
@@ -180,6 +181,7 @@ class SnapshotBuilder:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 return False  # the error is found item by item
         named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
+        named = "" if listing.api_version == METADATA else named
         if not kind and named and named != likely:
             return self._listing(body, named, named, place)
         kind = kind or named
@@ -201,13 +203,11 @@ class SnapshotBuilder:
             texts = texts or RAWS.decode(HEAD.decode(body).items)
             if foreign:
                 at = next(number for number, each in enumerate(listing.items) if each is items[at])
-            self.objects.note_malformed(likely, self._place(place, at), str(error), bytes(texts[at]))
+            where = f"{place}: items[{at}]" if self._numbered else place
+            self.objects.note_malformed(likely, where, str(error), bytes(texts[at]))
 
         self.objects.fold(likely, items, malformed, resizing=likely == "Pod" and RESIZED in body)
         return True
-
-    def _place(self, place: str, at: int) -> str:
-        return f"{place}: items[{at}]" if self._numbered else place
 
     def snapshot(
         self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = (), gaps: Iterable[MissingData] = ()

@@ -18,7 +18,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.live_cluster import RESOURCES, read_live_cluster
+from chalicelib.snapshot.listed_resources import RESOURCES
+from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.kube.auth import MASTERS, RbacRule, User
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore

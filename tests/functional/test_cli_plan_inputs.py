@@ -13,7 +13,7 @@ import yaml
 
 from chalicelib.cli.main import main
 from chalicelib.model.timestamps import parse_time
-from chalicelib.snapshot.live_cluster import RESOURCES
+from chalicelib.snapshot.listed_resources import RESOURCES
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.scripted_http_server import HttpScript, Reply

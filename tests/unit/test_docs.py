@@ -40,7 +40,7 @@ from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
 from chalicelib.reconciler.scan_scheduler import LOST_AFTER
 from chalicelib.runtime.webhook_secret import WebhookKeys
 from chalicelib.runtime.webhook_signature import AuthResult, verify
-from chalicelib.snapshot.live_cluster import RESOURCES
+from chalicelib.snapshot.listed_resources import RESOURCES
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ import pytest
 
 from chalicelib.model.scaling_rules import Metric, RuleObject
 from chalicelib.model.snapshot import MissingData, Snapshot
-from chalicelib.snapshot.live_cluster import RULE_OBJECTS, read_live_cluster
+from chalicelib.snapshot.listed_resources import RULE_OBJECTS
+from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row
 from tests.unit.kube.support import client, status

@@ -13,7 +13,8 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData, PriorityConfig, Snapshot
 from chalicelib.policy import priority_configmap
-from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, ListedResource, read_live_cluster
+from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, ListedResource
+from chalicelib.snapshot.live_cluster import read_live_cluster
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.cases import each_row
 from tests.unit.kube.support import client, status
@@ -137,10 +138,10 @@ def test_live_snapshot_contains_everything_in_the_resource_table() -> None:
 def test_live_snapshot_requests() -> None:
     _, requests = snapshot(LiveSnapshotApi())
     first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}
-    assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "500"}
-    assert first.pop("/api/v1/pods") == {"fieldSelector": UNFINISHED, "limit": "500"}
+    assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "1000"}
+    assert first.pop("/api/v1/pods") == {"fieldSelector": UNFINISHED, "limit": "1000"}
     assert first.pop(PRIORITIES_AT) == {}
-    assert {tuple(query.items()) for query in first.values()} == {(("limit", "500"),)}
+    assert {tuple(query.items()) for query in first.values()} == {(("limit", "1000"),)}
     assert set(first) == {r.path for r in RESOURCES[2:]}
 
 
@@ -277,4 +278,4 @@ def test_live_snapshot_malformed_object_is_a_gap_that_names_the_object() -> None
     taken, _ = snapshot(LiveSnapshotApi(Node=[Reply(body=wrong)]))
     assert [n.name for n in taken.nodes if n.allocatable] == ["n1"]
     gap = taken.gaps[0]
-    assert (gap.kind, gap.name, gap.place) == ("Node", "n9", "/api/v1/nodes: items[1]")
+    assert (gap.kind, gap.name, gap.place) == ("Node", "n9", "/api/v1/nodes")

@@ -10,7 +10,7 @@ import yaml
 
 from chalicelib.model.policy import Options
 from chalicelib.operations.drain_recheck import CONTROLLERS
-from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
+from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"

@@ -1,0 +1,145 @@
+"""Reads all lists of a cluster, and keeps with them what is needed to follow their changes later.
+
+A list that is refused (403) or not served (404) is a gap, unless it is required. Any other failure is temporary, and
+the next pass reads more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from chalicelib.kube.client import KubeClient, path_segment
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
+from chalicelib.kube.list_page import HOSTED, Page
+from chalicelib.model.errors import BadInput
+from chalicelib.model.snapshot import MissingData
+from chalicelib.policy.horizontal_node_autoscaler import KIND
+from chalicelib.snapshot.list_reader import ListPart, ListReader
+from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, collector_paused
+from chalicelib.snapshot.storage import PRIORITIES
+
+READERS = 12
+"""Requests at the same time."""
+CONFIG_MAP = "ConfigMap"
+
+
+class ClusterLists:
+    """A cluster's objects. versions: resourceVersion of each list by kind; kinds that could not be read have none."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.builder = SnapshotBuilder(namespace, numbered=False)
+        self.versions: dict[str, str] = {}
+
+
+def read_lists(kube: KubeClient, namespace: str, *, rules: bool) -> ClusterLists:
+    """Read everything. namespace, rules: see live_cluster.read_live_cluster. Raises ClusterError."""
+    lists = ClusterLists(namespace)
+    with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
+        try:
+            # The longest list is asked for first, and the first page of every list before any is folded.
+            started = {r.kind: ListReader(kube, r, pool, HOSTED) for r in sorted(RESOURCES, key=_length)}
+            others = OtherObjects(kube, lists, pool, rules=rules)
+            for resource in RESOURCES:
+                fold_list(resource, started[resource.kind], lists)
+            others.fold()
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return lists
+
+
+def reread(
+    kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: ThreadPoolExecutor
+) -> None:
+    """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
+    started = [(resource, ListReader(kube, resource, pool, HOSTED)) for resource in resources]
+    for resource, parts in started:
+        fold_list(resource, parts, lists)
+
+
+def _length(resource: ListedResource) -> int:
+    """Sort key: lists that are long in most clusters come first."""
+    order = ("Pod", "Node", "ReplicaSet", "Job")
+    return order.index(resource.kind) if resource.kind in order else len(order)
+
+
+def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: ClusterLists) -> None:
+    """Fold one list, or record a gap if it is optional and unavailable; raises every other ClusterError."""
+    kind, builder = resource.kind, lists.builder
+    try:
+        for part in parts:
+            if part.first:
+                builder.reset(kind)
+                lists.versions[kind] = part.page.meta.resource_version
+            builder.add_page(part.page.body, resource.path, kind, part.page.listing)
+    except (Forbidden, NotFound) as refusal:
+        if resource.required:
+            raise
+        lists.versions.pop(kind, None)
+        builder.reset(kind)
+        builder.gap(MissingData(kind, refusal.message, place=resource.path, affected_decisions=resource.weakens))
+    except BadInput as error:  # complete JSON, but not a list of objects: another server answered
+        raise Unavailable(str(error)) from error
+
+
+class OtherObjects:
+    """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
+
+    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: ThreadPoolExecutor, *, rules: bool) -> None:
+        self._lists, self._rules = lists, rules
+        place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
+        self._priorities = pool.submit(kube.get, place)
+        self._objects: Future[list[Page]] | None = (
+            pool.submit(lambda: list(kube.list_pages(RULE_OBJECTS.path))) if rules else None
+        )
+
+    def fold(self) -> None:
+        """Fold them in place of those of the pass before. Raises ClusterError."""
+        self._fold_rules()
+        self._fold_priorities()
+
+    def _fold_rules(self) -> None:
+        """Rule objects are a vendor's extension: any failure to read them (such as an unavailable conversion webhook)
+        is a gap and stops nothing. A cluster that does not know the kind has none."""
+        builder = self._lists.builder
+        builder.reset(KIND)
+        if not self._rules:
+            builder.mark_absent(KIND)
+            return
+        assert self._objects is not None
+        try:
+            for page in self._objects.result():
+                if page.first:
+                    builder.reset(KIND)
+                builder.add_page(page.body, RULE_OBJECTS.path, KIND)
+            builder.mark_absent(KIND)
+        except NotFound:
+            builder.reset(KIND)
+            builder.mark_absent(KIND)
+        except (ClusterError, BadInput) as error:
+            builder.reset(KIND)
+            builder.gap(MissingData(KIND, str(error), place=RULE_OBJECTS.path, affected_decisions=RULE_OBJECTS.weakens))
+
+    def _fold_priorities(self) -> None:
+        """A missing ConfigMap is normal, a forbidden one is a gap."""
+        builder, namespace = self._lists.builder, self._lists.namespace
+        place = PRIORITY_CONFIG.format(namespace)
+        builder.reset(CONFIG_MAP)
+        try:
+            builder.add_page(self._priorities.result(), place, CONFIG_MAP)
+        except NotFound:
+            return
+        except Forbidden as refusal:
+            builder.gap(
+                MissingData(
+                    CONFIG_MAP,
+                    refusal.message,
+                    name=f"{namespace}/{PRIORITIES}",
+                    place=place,
+                    affected_decisions=("expander priority",),
+                )
+            )
+        except BadInput as error:
+            raise Unavailable(str(error)) from error
