@@ -21,6 +21,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from tests.benchmarks.object_shapes import node, pod, replica_set
+
 Json = dict[str, Any]
 
 SIZES = ((100, 15), (100, 34), (1000, 15), (1000, 34), (5000, 15), (5000, 34))
@@ -47,7 +49,7 @@ class _Objects:
 
     def __init__(self, nodes: int, per_node: int) -> None:
         self.nodes, self.pods = nodes, nodes * per_node
-        self._node, self._pod, self._set = (json.dumps(each()) for each in (_node, _pod, _replica_set))
+        self._node, self._pod, self._set = (json.dumps(each()) for each in (node, pod, replica_set))
 
     def rendered(self, plural: str, begin: int, most: int) -> tuple[list[str], int]:
         """Returns up to `most` objects of a list from `begin` on, and the total number."""
@@ -63,139 +65,14 @@ class _Objects:
         text = self._pod.replace("@P", str(at)).replace("@R", str(at % max(1, self.pods // 10)))
         if at < self.pods:
             return text.replace("@N", str(at % self.nodes))
-        pod = json.loads(text)
-        del pod["spec"]["nodeName"]
-        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "99"
-        pod["status"] = {
+        pending = json.loads(text)
+        del pending["spec"]["nodeName"]
+        pending["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "99"
+        pending["status"] = {
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
         }
-        return json.dumps(pod)
-
-
-def _managed(name: str, size: int) -> list[Json]:
-    fields: Json = {f"f:field-{number}": {"f:value": {}, ".": {}} for number in range(size)}
-    return [
-        {
-            "manager": name,
-            "operation": "Update",
-            "apiVersion": "v1",
-            "time": "2026-01-01T00:00:00Z",
-            "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:spec": fields},
-        }
-    ]
-
-
-def _node() -> Json:
-    room = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
-    return {
-        "metadata": {
-            "name": "node-@N",
-            "uid": "uid-node-@N",
-            "resourceVersion": "1",
-            "labels": {
-                "kubernetes.io/hostname": "node-@N",
-                "kubernetes.io/os": "linux",
-                "topology.kubernetes.io/zone": "zone-1",
-                "node.kubernetes.io/instance-type": "m.8",
-            },
-            "managedFields": _managed("kubelet", 40),
-        },
-        "spec": {"providerID": "memory://node-@N"},
-        "status": {
-            "capacity": room,
-            "allocatable": room,
-            "conditions": [
-                {
-                    "type": kind,
-                    "status": str(kind == "Ready"),
-                    "reason": "KubeletReady",
-                    "lastHeartbeatTime": "2026-01-01T00:00:00Z",
-                }
-                for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
-            ],
-            "images": [
-                {"names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"], "sizeBytes": 100_000_000}
-                for number in range(50)
-            ],
-        },
-    }
-
-
-def _pod() -> Json:
-    probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10}
-    return {
-        "metadata": {
-            "name": "web-@R-@P",
-            "namespace": "default",
-            "uid": "uid-pod-@P",
-            "resourceVersion": "1",
-            "labels": {"app": "web-@R", "pod-template-hash": "@R"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "apps/v1",
-                    "kind": "ReplicaSet",
-                    "name": "web-@R",
-                    "uid": "uid-set-@R",
-                    "controller": True,
-                }
-            ],
-            "managedFields": _managed("kube-controller-manager", 40) + _managed("kubelet", 25),
-        },
-        "spec": {
-            "nodeName": "node-@N",
-            "serviceAccountName": "default",
-            "schedulerName": "default-scheduler",
-            "tolerations": [
-                {
-                    "key": f"node.kubernetes.io/{word}",
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": 300,
-                }
-                for word in ("not-ready", "unreachable")
-            ],
-            "containers": [
-                {
-                    "name": "web",
-                    "image": "registry.example/team/web:1.0",
-                    "livenessProbe": probe,
-                    "readinessProbe": probe,
-                    "env": [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)],
-                    "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
-                    "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}},
-                }
-            ],
-            "volumes": [{"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}],
-        },
-        "status": {
-            "phase": "Running",
-            "podIP": "10.0.0.1",
-            "startTime": "2026-01-01T00:00:00Z",
-            "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-                for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-            ],
-            "containerStatuses": [
-                {"name": "web", "ready": True, "restartCount": 0, "containerID": "c" * 70, "imageID": "i" * 100}
-            ],
-        },
-    }
-
-
-def _replica_set() -> Json:
-    return {
-        "metadata": {
-            "name": "web-@R",
-            "namespace": "default",
-            "uid": "uid-set-@R",
-            "labels": {"app": "web-@R"},
-            "managedFields": _managed("kube-controller-manager", 30),
-        },
-        "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web-@R"}}},
-        "status": {"replicas": 10, "readyReplicas": 10},
-    }
+        return json.dumps(pending)
 
 
 class _PassMemoryHandler(BaseHTTPRequestHandler):
