@@ -166,16 +166,17 @@ class KubeClient:
         call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=True, accept=accept, seen=seen)
         return self._persist(call, lambda body: typed_page(body, decode), within=self._left(path))
 
-    def watch(self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, longest: int) -> None:
+    def watch(
+        self, path: str, query: Mapping[str, str], seen: Callable[[bytes], None], *, accept: str = JSON, longest: int
+    ) -> None:
         """Read a watch to its end, which the server makes after the query's timeoutSeconds. Not repeated.
 
         seen: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
         """
         seconds = float(query.get("timeoutSeconds", "1"))
-        call = KubeRequest(
-            "GET", path, dict(query), None, "", _TIMEOUT, total=seconds + _TIMEOUT[1], seen=seen, kept=False
-        )
-        self._named(structs.replace(call, longest=longest))
+        total = seconds + _TIMEOUT[1]
+        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, total, longest, accept=accept, seen=seen)
+        self._named(structs.replace(call, kept=False))
 
     def begin_lists(self) -> None:
         """Start the time for all lists anew: a client that is kept serves several passes."""

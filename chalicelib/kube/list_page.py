@@ -59,8 +59,13 @@ class Page(msgspec.Struct, frozen=True):
 class TypedList(Protocol):
     """A List decoded at once."""
 
-    metadata: ListMeta | None
-    items: list[Any] | None
+    @property
+    def metadata(self) -> ListMeta | None:
+        """None where the document has none."""
+
+    @property
+    def items(self) -> list[Any] | None:
+        """None where the document has none."""
 
 
 class TypedPage(msgspec.Struct, frozen=True):

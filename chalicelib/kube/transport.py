@@ -32,6 +32,8 @@ TOTAL = 30.0  # seconds for one exchange of a function
 JSON = "application/json"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 """Lists of objects without spec and status; a server that does not know the form answers with whole objects."""
+METADATA_ONLY_CHANGES = METADATA_ONLY.replace("MetadataList", "Metadata")
+"""The same for watches."""
 
 
 class KubeRequest(msgspec.Struct, frozen=True):

@@ -24,6 +24,15 @@ class Mode(StrEnum):
     ACTIVE = "active"
 
 
+class ClusterReading(StrEnum):
+    """What a pass reads of its cluster: the changes since an earlier pass of the same process, everything, or both to
+    compare them."""
+
+    CHANGES = "changes"
+    FULL = "full"
+    VERIFY = "verify"
+
+
 class Metrics(StrEnum):
     """What is written to CloudWatch. off: nothing; summary: at most six series, while they are not zero; full: all."""
 
@@ -205,6 +214,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     metrics: Metrics = Metrics.SUMMARY
     notifications: Notifications | None = None
     record_decisions: bool = False
+    reading: ClusterReading = ClusterReading.CHANGES
     version: int = 0
     pauses: tuple[Pause, ...] = ()
 

@@ -5,7 +5,7 @@ Options, providers and the lists below spec have tables of their own. Every key 
 
 from __future__ import annotations
 
-from chalicelib.model.policy import Metrics, Mode
+from chalicelib.model.policy import ClusterReading, Metrics, Mode
 from chalicelib.policy.headroom import HEADROOMS
 from chalicelib.policy.list_sections import entries
 from chalicelib.policy.maintenance_windows import WINDOWS
@@ -213,6 +213,14 @@ SPEC = Section(
             "record_decisions",
             "Whether what each decision with changes was made from is recorded, for outscaler replay.",
             default="false",
+        ),
+        Field(
+            "reading",
+            choice(tuple(word.value for word in ClusterReading), ClusterReading, "changes, full or verify"),
+            "reading",
+            "What a pass reads. changes: what has changed since an earlier pass of the same process, everything where "
+            "there was none. full: everything. verify: both, to compare them; a difference is an error in the log.",
+            default="changes",
         ),
         Field(
             "metrics",

@@ -36,16 +36,15 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
-from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.policy.read_credentials import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
+from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
 from chalicelib.reconciler.pass_retry import ask_again_soon
 from chalicelib.reconciler.scan_slots import is_superseded
 from chalicelib.runtime.active_policy import current
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.snapshot import live_cluster
 from chalicelib.snapshot.node_groups import read_node_groups
 from chalicelib.store.errors import LeaseHeld, StaleWrite, StoreError
 from chalicelib.store.leases import Lease
@@ -191,14 +190,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
 
     def look() -> Snapshot:
         with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
-            seen = live_cluster.read_live_cluster(
-                policy.name,
-                kube,
-                lambda nodes: read_node_groups(providers, nodes),
-                rt.clock(),
-                namespace=policy.options.namespace,
-                rules=obeyed(policy),
-            )
+            seen = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt)
         rt.checkpoint("reconcile:observed")
         return seen
 

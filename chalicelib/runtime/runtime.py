@@ -9,6 +9,7 @@ Packages are imported when they are first used: the webhook needs no HTTP client
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import sys
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from chalicelib.aws.sns import Publisher
     from chalicelib.kube.client import KubeClient
     from chalicelib.providers.base import Provider
+    from chalicelib.snapshot.kept_lists import KeptLists
     from chalicelib.store import Store
     from chalicelib.store.policies import StoredWebhook
 
@@ -49,6 +51,9 @@ BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
 #: How long a secret is used before it is read again, unless its content is refused earlier (SecretCache.fresh).
 SECRET_KEPT_FOR = 600.0
+
+#: Share of the function's memory in which lists of clusters are kept between passes; a pass needs the rest.
+KEPT_SHARE = 0.25
 
 ReadSecret = Callable[[str], str]
 Connect = Callable[[Policy], "KubeClient"]
@@ -96,7 +101,8 @@ class Runtime:
     gives a message of the reconcile queue to the large function, raises NotInvoked; None where there is no large
     function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
     are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
-    page_key: name of the secret with the keys of the hosted page, "" where there is no such page.
+    page_key: name of the secret with the keys of the hosted page, "" where there is no such page. kept_lists: returns
+    what earlier passes of this process have read of clusters; None: every pass reads everything.
     """
 
     clock: Callable[[], float]
@@ -118,6 +124,7 @@ class Runtime:
     decisions: str = ""
     topics: Publisher | None = None
     page_key: str = ""
+    kept_lists: Callable[[], KeptLists] | None = None
 
 
 def build(
@@ -243,8 +250,25 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
     if not (size.isascii() and size.isdigit()):
         return made
     return replace(
-        made, memory_size=int(size), memory_usage=Gauge(), hand_over=LargeFunction.from_environment(environment)
+        made,
+        memory_size=int(size),
+        memory_usage=Gauge(),
+        hand_over=LargeFunction.from_environment(environment),
+        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20),
     )
+
+
+def keeping(most: int) -> Callable[[], KeptLists]:
+    """Return what a process keeps of clusters, at most this many bytes; made when it is first asked for, because only
+    passes need it."""
+
+    @functools.cache
+    def kept() -> KeptLists:
+        from chalicelib.snapshot.kept_lists import KeptLists
+
+        return KeptLists(most, time.monotonic)
+
+    return kept
 
 
 class SecretCache:

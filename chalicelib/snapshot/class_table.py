@@ -81,9 +81,19 @@ class ClassTable:
     def __init__(self) -> None:
         self.classes: list[PodClass] = []
         self.nodes: dict[bytes, str] = {b"": ""}
-        self._by_bytes: dict[tuple[object, ...], int] = {}
+        self._by_bytes: dict[tuple[str, bytes, *tuple[object, ...]], int] = {}
         self._by_value: dict[bytes, int] = {}
         self._siblings: dict[bytes, list[Sibling]] = {}  # by the owners' raw JSON, the latest first
+
+    @property
+    def size(self) -> int:
+        """Return the number of classes, of pods that are gone too."""
+        return len(self.classes)
+
+    @property
+    def spec_bytes(self) -> int:
+        """Return the bytes of the specs that are kept to recognise pods, roughly."""
+        return 3 * sum(len(key[1]) for key in self._by_bytes)  # as a key, as a pattern, and decoded
 
     def sibling(self, namespace: str, meta: api_types.PodMeta) -> Sibling:
         """Return the pattern of earlier pods with these owners, labels and annotations; NOBODY without one."""
@@ -146,7 +156,7 @@ class ClassTable:
     ) -> int:
         """spec: raw JSON without the parts in which siblings differ."""
         notes = annotations or _NO_ANNOTATIONS
-        key = (namespace, spec, labels, owners, *msgspec.structs.astuple(notes))
+        key: tuple[str, bytes, *tuple[object, ...]] = (namespace, spec, labels, owners, *msgspec.structs.astuple(notes))
         found = self._by_bytes.get(key)
         if found is None:
             decoded = _SPEC.decode(spec)

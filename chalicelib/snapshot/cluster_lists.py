@@ -26,12 +26,24 @@ CONFIG_MAP = "ConfigMap"
 
 
 class ClusterLists:
-    """A cluster's objects. versions: resourceVersion of each list by kind; kinds that could not be read have none."""
+    """A cluster's objects. versions: resourceVersion of each list by kind, for those that can be followed. unwatched:
+    kinds for which the account may not watch."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.builder = SnapshotBuilder(namespace, numbered=False)
         self.versions: dict[str, str] = {}
+        self.unwatched: set[str] = set()
+
+    def followable(self) -> bool:
+        """Return whether the next pass can read the changes alone, at least of the lists that are required."""
+        required = {each.kind for each in RESOURCES if each.required}
+        return required <= self.versions.keys() and not required & self.unwatched
+
+
+def number_of(version: str) -> int:
+    """Return a resourceVersion as a number, as Kubernetes defines it since v1.35; 0 for anything else."""
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 
 def read_lists(kube: KubeClient, namespace: str, *, rules: bool) -> ClusterLists:
@@ -72,7 +84,9 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
         for part in parts:
             if part.first:
                 builder.reset(kind)
-                lists.versions[kind] = part.page.meta.resource_version
+                lists.versions.pop(kind, None)
+                if number_of(part.page.meta.resource_version):
+                    lists.versions[kind] = part.page.meta.resource_version
             builder.add_page(part.page.body, resource.path, kind, part.page.listing)
     except (Forbidden, NotFound) as refusal:
         if resource.required:

@@ -52,6 +52,11 @@ class FoldedObjects:
             **{kind: self.storage.held(kind) for kind in FOLDS},
         }
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of objects that are held here."""
+        return tuple(self._by_kind)
+
     def knows(self, kind: str) -> bool:
         """Return whether objects of this kind are held here."""
         return kind in self._by_kind

@@ -4,28 +4,82 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import ClusterError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import MissingData, Snapshot
-from chalicelib.snapshot.cluster_lists import read_lists
+from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
+from chalicelib.snapshot.kept_lists import KeptLists, Reading
+from chalicelib.snapshot.list_changes import Changes, ServerBehind, follow
 from chalicelib.snapshot.storage import NAMESPACE
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
 
 
+class ReadResult(msgspec.Struct, frozen=True):
+    """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
+    read in full all the same, and why."""
+
+    reading: Reading
+    reason: str = ""
+    folded: int = 0
+    reread: dict[str, str] = {}
+
+
 def read_live_cluster(
-    cluster: str, kube: KubeClient, observe: Observe, now: float, *, namespace: str = NAMESPACE, rules: bool = False
+    cluster: str,
+    kube: KubeClient,
+    observe: Observe,
+    now: float,
+    *,
+    namespace: str = NAMESPACE,
+    rules: bool = False,
+    kept: KeptLists | None = None,
+    report: Callable[[ReadResult], None] | None = None,
 ) -> Snapshot:
     """Read everything in the table of lists and the priority expander's ConfigMap, then the node groups.
 
     rules: whether HorizontalNodeAutoscalers apply and are read too; otherwise they count as absent (not as unread,
-    which would keep the last good ones in force).
+    which would keep the last good ones in force). kept: lists of earlier passes of this process; with them only changes
+    are read. report: called with how it was read.
 
     observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
     instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError if nodes or pods cannot be
     read, or if anything fails for another cause than a refusal (403) or a missing resource (404).
     """
-    builder = read_lists(kube, namespace, rules=rules).builder
-    groups, gaps = observe(builder.nodes)
-    return builder.snapshot(cluster, now, groups, gaps)
+    if kept is None:
+        lists, result = read_lists(kube, namespace, rules=rules), ReadResult(Reading.FULL, "nothing is kept")
+    else:
+        lists, result = _with_kept(cluster, kube, kept, namespace, rules=rules)
+    if report is not None:
+        report(result)
+    groups, gaps = observe(lists.builder.nodes)
+    return lists.builder.snapshot(cluster, now, groups, gaps)
+
+
+def _with_kept(
+    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool
+) -> tuple[ClusterLists, ReadResult]:
+    """Follow the lists of an earlier pass; read in full where there are none, or where following them fails."""
+    access, asked = kube.access(), f"{namespace} {rules}"
+    found, reason = kept.take(cluster, access, asked), "no earlier pass in this process"
+    if found is not None:
+        client = kept.connected(found, kube)
+        try:
+            made: Changes = follow(client, found.lists, rules=rules, turn=found.turn)
+        except ServerBehind as behind:
+            reason = f"the server has not reached the version of {behind}"
+        except ClusterError as error:
+            reason = error.message
+        else:
+            found.kube = client
+            kept.put(cluster, found)
+            return found.lists, ReadResult(Reading.CHANGES, "", made.folded, dict(made.reread))
+    kube.begin_lists()
+    fresh = kept.start(access, asked, read_lists(kube, namespace, rules=rules))
+    fresh.kube = kube
+    kept.put(cluster, fresh)
+    return fresh.lists, ReadResult(Reading.FULL, reason)

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -123,13 +124,14 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
 # -- the pass
 
 
-def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
-    """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds."""
+def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0) -> Iterator[Json]:
+    """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds. keep:
+    bytes in which lists are kept between passes."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.reconciler.reconciler import handle
-    from chalicelib.runtime.runtime import build
+    from chalicelib.runtime.runtime import build, keeping
     from infra.emulators.aws_services import QuickServices
     from infra.emulators.controllers.clock import ManualClock
     from infra.emulators.fake_provider import InMemoryProvider
@@ -154,6 +156,8 @@ def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
         ),
         providers=lambda *_: (provider,),
     )
+    if keep:
+        runtime = replace(runtime, kept_lists=keeping(keep))
     base = _peak()
     for _ in range(count):
         clock.advance(60)

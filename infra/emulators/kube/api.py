@@ -22,7 +22,7 @@ from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Request, ResourcePath, Response, answer, route_of, split
 from infra.emulators.kube.resources import ServedResource
 from infra.emulators.kube.selectors import selection
-from infra.emulators.kube.serialization import item
+from infra.emulators.kube.serialization import item, metadata_of, wants_metadata
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.kube.watch import WatchStream
 from infra.emulators.kube.write_path import Target, Writer
@@ -152,14 +152,20 @@ class Api:
 
     def _listed(self, request: Request, target: Target) -> Response:
         resource, version, namespace = target.resource, target.version, target.route.namespace
+        accept = request.headers.get("accept", "")
         if not request.watching:
-            return answer(200, list_objects(self.store, resource, version, namespace, request.query))
+            listed = list_objects(self.store, resource, version, namespace, request.query)
+            if wants_metadata(accept, form="PartialObjectMetadataList"):
+                kind = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
+                listed = {**listed, **kind, "items": [metadata_of(each) for each in listed["items"]]}
+            return answer(200, listed)
         watch = WatchStream(
             self.store,
             resource,
             version,
             namespace,
             request.query,
+            metadata_only=wants_metadata(accept, form="PartialObjectMetadata"),
             stopped=self.stopping.is_set,
             bookmark_interval=self._bookmark_interval,
         )

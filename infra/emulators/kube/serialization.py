@@ -43,6 +43,18 @@ def item(resource: ServedResource, version: Version, obj: KubeObject) -> KubeObj
     return {key: value for key, value in shown.items() if key not in {"kind", "apiVersion"}}
 
 
+def wants_metadata(accept: str, *, form: str) -> bool:
+    """Return whether the first media type that a client accepts is metadata alone. form: PartialObjectMetadata for a
+    watch or PartialObjectMetadataList for a list, which the real server distinguishes."""
+    kind, *parameters = [each.strip() for each in accept.partition(",")[0].split(";")]
+    return kind == "application/json" and {f"as={form}", "g=meta.k8s.io", "v=v1"} <= set(parameters)
+
+
+def metadata_of(obj: KubeObject) -> KubeObject:
+    """Return an object as its metadata alone."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
 def taken_in(resource: ServedResource, obj: KubeObject) -> KubeObject:
     """Convert an object from a client to its stored form."""
     if resource.alias:

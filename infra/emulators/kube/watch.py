@@ -17,7 +17,7 @@ from infra.emulators.kube.history import HistoryEvent
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.resources import ServedResource, Version
 from infra.emulators.kube.selectors import Selection, selection
-from infra.emulators.kube.serialization import show
+from infra.emulators.kube.serialization import metadata_of, show
 from infra.emulators.kube.store import ObjectStore
 
 _SLICE = 0.5  # wall seconds between checks whether the client is still connected
@@ -33,7 +33,8 @@ def is_watch(query: Mapping[str, str]) -> bool:
 class WatchStream:
     """One watch request.
 
-    stopped: returns whether the server is stopping; bookmark_interval: wall seconds between bookmarks, if allowed
+    metadata_only: show objects without spec and status; stopped: returns whether the server is stopping;
+    bookmark_interval: wall seconds between bookmarks, if allowed
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class WatchStream:
         namespace: str,
         query: Mapping[str, str],
         *,
+        metadata_only: bool = False,
         stopped: Callable[[], bool] = lambda: False,
         bookmark_interval: float = 60.0,
     ) -> None:
@@ -60,6 +62,7 @@ class WatchStream:
         self._bookmarks = query.get("allowWatchBookmarks") in _TRUE
         self._timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
         self._stopped, self._interval = stopped, bookmark_interval
+        self._metadata_only = metadata_only
 
     def lines(self) -> Iterator[bytes]:
         """Yield the stream. About twice a second an empty piece lets the caller check whether the client is still
@@ -108,7 +111,8 @@ class WatchStream:
         return b""
 
     def _line(self, type_: str, obj: KubeObject) -> bytes:
-        return _encoded(type_, show(self._resource, self._version, obj))
+        shown = show(self._resource, self._version, obj)
+        return _encoded(type_, metadata_of(shown) if self._metadata_only else shown)
 
     def _bookmark(self, version: int, annotations: dict[str, str]) -> bytes:
         meta: KubeObject = {"resourceVersion": str(version)}

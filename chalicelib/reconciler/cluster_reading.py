@@ -1,0 +1,95 @@
+"""Reads the cluster for a pass, in the way that the policy asks for: changes since an earlier pass, or everything.
+
+With `verify` both are done. They must give the same snapshot; a difference is reported, and the full read is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.kube.client import KubeClient
+from chalicelib.model.node import Node
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import ClusterReading, Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.horizontal_node_autoscaler import obeyed
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.snapshot.kept_lists import KeptLists, Reading
+from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
+
+_MOST_NAMED = 20  # objects of a difference that the log names
+
+
+def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> Snapshot:
+    """Return the cluster now. groups: see read_live_cluster. Raises ClusterError."""
+    kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
+    results: list[ReadResult] = []
+    seen = _read(policy, kube, groups, rt, kept, results)
+    result = results[0]
+    if kept is not None:
+        logger.info(
+            "cluster read",
+            cluster=policy.name,
+            reading=result.reading.value,
+            reason=result.reason,
+            changes=result.folded,
+            reread=result.reread,
+        )
+    if policy.reading is not ClusterReading.VERIFY or result.reading is not Reading.CHANGES:
+        return seen
+    kube.begin_lists()
+    full = _read(policy, kube, lambda _: (seen.groups, ()), rt, None, results)
+    if different := differences(seen, full):
+        logger.error("the changes do not add up to the cluster", cluster=policy.name, differences=different)
+        if kept is not None:
+            kept.drop(policy.name)
+    return _with_groups(full, seen)
+
+
+def _read(
+    policy: Policy,
+    kube: KubeClient,
+    groups: Observe,
+    rt: Runtime,
+    kept: KeptLists | None,
+    results: list[ReadResult],
+) -> Snapshot:
+    return read_live_cluster(
+        policy.name,
+        kube,
+        groups,
+        rt.clock(),
+        namespace=policy.options.namespace,
+        rules=obeyed(policy),
+        kept=kept,
+        report=results.append,
+    )
+
+
+def _with_groups(full: Snapshot, seen: Snapshot) -> Snapshot:
+    """Return the full read with the groups, and with their gaps, which were read once."""
+    known = set(full.gaps)
+    return msgspec.structs.replace(full, gaps=(*full.gaps, *(gap for gap in seen.gaps if gap not in known)))
+
+
+def differences(changes: Snapshot, full: Snapshot) -> tuple[str, ...]:
+    """Return the names of the fields that differ, and for nodes and pods the names of some objects. Node groups, their
+    gaps and the instant are not compared."""
+    found: list[str] = []
+    for name in Snapshot.__struct_fields__:
+        if name in {"cluster", "taken_at", "groups", "gaps"} or getattr(changes, name) == getattr(full, name):
+            continue
+        if name not in {"nodes", "pods"}:
+            found.append(name)
+            continue
+        ours, theirs = _by_name(getattr(changes, name)), _by_name(getattr(full, name))
+        names = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        found.append(f"{name}: {', '.join(names[:_MOST_NAMED])}")
+    return tuple(found)
+
+
+def _by_name(objects: Iterable[Node | Pod]) -> dict[str, Node | Pod]:
+    return {each.key if isinstance(each, Pod) else each.name: each for each in objects}

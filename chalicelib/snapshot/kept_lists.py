@@ -1,0 +1,112 @@
+"""Keeps the lists of clusters in this process between passes, within a bound of memory and age.
+
+Functions keep nothing that a decision needs: what is kept here saves reading only, and any process may be without it.
+Which process gets the next message of a cluster is chance, and the lease keeps the passes of one cluster in order.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from enum import StrEnum
+
+from chalicelib import __version__
+from chalicelib.kube.client import KubeClient
+from chalicelib.snapshot.cluster_lists import ClusterLists
+
+LONGEST = 600.0
+"""Seconds after which everything is read again, whatever was followed."""
+CONNECTED_FOR = 90.0
+"""Seconds after which the connections of an earlier pass are not used: something on the way may have dropped them."""
+_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
+_CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
+_FEW_CLASSES = 1_000
+
+
+class Reading(StrEnum):
+    """How a pass has read its cluster."""
+
+    FULL = "full"
+    CHANGES = "changes"
+
+
+class KeptCluster:
+    """The lists of one cluster. access: see KubeClient.access; asked: what was read, beside the cluster's objects."""
+
+    def __init__(self, access: str, asked: str, lists: ClusterLists, read_at: float) -> None:
+        self.access, self.asked, self.lists, self.read_at = access, asked, lists, read_at
+        self.release = __version__
+        self.kube: KubeClient | None = None
+        self.used_at = read_at
+        self.turn = 0
+        self.classes = lists.builder.objects.table.size
+
+    def size(self) -> int:
+        """Return the bytes of memory, roughly."""
+        objects = self.lists.builder.objects
+        others = sum(objects.count(each) for each in objects.kinds if each not in ("Pod", "Node"))
+        pods, nodes = len(objects.pods), len(objects.nodes)
+        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.spec_bytes
+
+    def is_overgrown(self) -> bool:
+        """Return whether most classes belong to pods that are gone."""
+        return self.lists.builder.objects.table.size > _CLASSES * self.classes + _FEW_CLASSES
+
+
+class KeptLists:
+    """The clusters of one process, the one used longest ago first. Used by one pass at a time.
+
+    most: bytes for all of them. monotonic: seconds of a clock that never goes back.
+    """
+
+    def __init__(self, most: int, monotonic: Callable[[], float]) -> None:
+        self._most, self._monotonic = most, monotonic
+        self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
+
+    def take(self, cluster: str, access: str, asked: str) -> KeptCluster | None:
+        """Return the lists of an earlier pass, and keep them no more: a pass that fails leaves them in an unknown
+        state. None if there are none that may be followed."""
+        self.expire()
+        found = self._clusters.pop(cluster, None)
+        if found is None or (found.access, found.asked, found.release) != (access, asked, __version__):
+            return None
+        return None if found.is_overgrown() or not found.lists.followable() else found
+
+    def put(self, cluster: str, kept: KeptCluster) -> None:
+        """Keep the lists of a pass that has read them, and drop those used longest ago where they need too much."""
+        kept.used_at = self._monotonic()
+        kept.turn += 1
+        if not kept.lists.followable():
+            return
+        self._clusters[cluster] = kept
+        self._clusters.move_to_end(cluster)
+        sizes = {name: each.size() for name, each in self._clusters.items()}
+        total = sum(sizes.values())
+        while total > self._most and self._clusters:
+            name, _ = self._clusters.popitem(last=False)
+            total -= sizes[name]
+
+    def expire(self) -> None:
+        """Drop what is too old to be followed."""
+        now = self._monotonic()
+        for name in [name for name, each in self._clusters.items() if not 0 <= now - each.read_at < LONGEST]:
+            del self._clusters[name]
+
+    def connected(self, kept: KeptCluster, fresh: KubeClient) -> KubeClient:
+        """Return the client of the earlier pass where its connections may still be open, otherwise the fresh one."""
+        if kept.kube is None or self._monotonic() - kept.used_at > CONNECTED_FOR:
+            return fresh
+        kept.kube.begin_lists()
+        return kept.kube
+
+    def drop(self, cluster: str) -> None:
+        """Keep nothing of a cluster."""
+        self._clusters.pop(cluster, None)
+
+    def clusters(self) -> tuple[str, ...]:
+        """Return the names of the clusters whose lists are kept."""
+        return tuple(self._clusters)
+
+    def start(self, access: str, asked: str, lists: ClusterLists) -> KeptCluster:
+        """Return lists that were read in full just now, to be kept."""
+        return KeptCluster(access, asked, lists, self._monotonic())
