@@ -23,6 +23,13 @@ from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_clus
 _MOST_NAMED = 20  # objects of a difference that the log names
 
 
+def connected(policy: Policy, rt: Runtime) -> KubeClient:
+    """Return a client of the cluster, that of an earlier pass of this process where its connections may still be open.
+    Raises BadInput, ClusterError."""
+    fresh = rt.kube_client(policy)
+    return fresh if rt.kept_lists is None else rt.kept_lists().client(policy.name, fresh)
+
+
 def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> Snapshot:
     """Return the cluster now. groups: see read_live_cluster. Raises ClusterError."""
     kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None

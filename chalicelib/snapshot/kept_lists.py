@@ -31,12 +31,12 @@ class Reading(StrEnum):
 
 
 class KeptCluster:
-    """The lists of one cluster. access: see KubeClient.access; asked: what was read, beside the cluster's objects."""
+    """The lists of one cluster. kube: the client that has read them last; asked: what was read, beside the cluster's
+    objects; read_at: when all of it was read, seconds of the monotonic clock."""
 
-    def __init__(self, access: str, asked: str, lists: ClusterLists, read_at: float) -> None:
-        self.access, self.asked, self.lists, self.read_at = access, asked, lists, read_at
-        self.release = __version__
-        self.kube: KubeClient | None = None
+    def __init__(self, kube: KubeClient, asked: str, lists: ClusterLists, read_at: float) -> None:
+        self.kube, self.asked, self.lists, self.read_at = kube, asked, lists, read_at
+        self.access, self.release = kube.access(), __version__
         self.used_at = read_at
         self.turn = 0
         self.classes = lists.builder.objects.table.size
@@ -92,12 +92,14 @@ class KeptLists:
         for name in [name for name, each in self._clusters.items() if not 0 <= now - each.read_at < LONGEST]:
             del self._clusters[name]
 
-    def connected(self, kept: KeptCluster, fresh: KubeClient) -> KubeClient:
-        """Return the client of the earlier pass where its connections may still be open, otherwise the fresh one."""
-        if kept.kube is None or self._monotonic() - kept.used_at > CONNECTED_FOR:
+    def client(self, cluster: str, fresh: KubeClient) -> KubeClient:
+        """Return the client of the earlier pass where its connections may still be open and it has the same access,
+        otherwise the fresh one. Raises ClusterError."""
+        found = self._clusters.get(cluster)
+        if found is None or self._monotonic() - found.used_at > CONNECTED_FOR or found.access != fresh.access():
             return fresh
-        kept.kube.begin_lists()
-        return kept.kube
+        found.kube.begin_lists()
+        return found.kube
 
     def drop(self, cluster: str) -> None:
         """Keep nothing of a cluster."""
@@ -107,6 +109,6 @@ class KeptLists:
         """Return the names of the clusters whose lists are kept."""
         return tuple(self._clusters)
 
-    def start(self, access: str, asked: str, lists: ClusterLists) -> KeptCluster:
+    def start(self, kube: KubeClient, asked: str, lists: ClusterLists) -> KeptCluster:
         """Return lists that were read in full just now, to be kept."""
-        return KeptCluster(access, asked, lists, self._monotonic())
+        return KeptCluster(kube, asked, lists, self._monotonic())

@@ -67,19 +67,17 @@ def _with_kept(
     access, asked = kube.access(), f"{namespace} {rules}"
     found, reason = kept.take(cluster, access, asked), "no earlier pass in this process"
     if found is not None:
-        client = kept.connected(found, kube)
         try:
-            made: Changes = follow(client, found.lists, rules=rules, turn=found.turn)
+            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn)
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:
             reason = error.message
         else:
-            found.kube = client
+            found.kube = kube
             kept.put(cluster, found)
             return found.lists, ReadResult(Reading.CHANGES, "", made.folded, dict(made.reread))
     kube.begin_lists()
-    fresh = kept.start(access, asked, read_lists(kube, namespace, rules=rules))
-    fresh.kube = kube
+    fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules))
     kept.put(cluster, fresh)
     return fresh.lists, ReadResult(Reading.FULL, reason)
