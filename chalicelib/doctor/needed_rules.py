@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import ClusterReading, Policy
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 
 WORKLOAD, MANAGEMENT = "workload", "management"
@@ -53,31 +53,49 @@ def _makes_tokens(policy: Policy) -> bool:
     return policy.providers.get("cherryservers", {}).get("createBootstrapTokens") == "true"
 
 
+def _follows_changes(policy: Policy) -> bool:
+    return policy.reading is not ClusterReading.FULL
+
+
 def _uses_capi(policy: Policy) -> bool:
     return "clusterapi" in policy.providers
 
 
 _RBAC, _CAPI, _BOOT = "rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml"
+_LISTED = {
+    "": ("nodes", "pods", "replicationcontrollers", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
+    "apps": ("daemonsets", "replicasets", "statefulsets"),
+    "batch": ("jobs",),
+    "policy": ("poddisruptionbudgets",),
+    "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
+}
+_WATCHES = tuple(
+    NeededRule(
+        WORKLOAD,
+        _RBAC,
+        group,
+        resources,
+        ("watch",),
+        "passes that read what has changed; without it every pass reads everything",
+        required=False,
+        when=_follows_changes,
+    )
+    for group, resources in _LISTED.items()
+)
 RULES = (
     NeededRule(
         WORKLOAD,
         _RBAC,
         "",
-        ("nodes", "pods", "replicationcontrollers", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
+        _LISTED[""],
         ("list",),
         "every plan",
     ),
-    NeededRule(WORKLOAD, _RBAC, "apps", ("daemonsets", "replicasets", "statefulsets"), ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "policy", ("poddisruptionbudgets",), ("list",), "disruption budgets"),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "storage.k8s.io",
-        ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
-        ("list",),
-        "pods with volumes",
-    ),
+    NeededRule(WORKLOAD, _RBAC, "apps", _LISTED["apps"], ("list",), "drain rules"),
+    NeededRule(WORKLOAD, _RBAC, "batch", _LISTED["batch"], ("list",), "drain rules"),
+    NeededRule(WORKLOAD, _RBAC, "policy", _LISTED["policy"], ("list",), "disruption budgets"),
+    NeededRule(WORKLOAD, _RBAC, "storage.k8s.io", _LISTED["storage.k8s.io"], ("list",), "pods with volumes"),
+    *_WATCHES,
     NeededRule(
         WORKLOAD,
         _RBAC,

@@ -34,7 +34,8 @@ class ChangedObject(msgspec.Struct, gc=False, frozen=True):
 
 
 class Watch:
-    """One watch, read by a thread that calls `run`. error: why it could not be read to its end."""
+    """One watch, read by a thread that calls `run`. quiet: seconds without a change after which it has sent what the
+    server had. error: why it could not be read to its end."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Watch:
         version: str,
         *,
         accept: str = JSON,
+        quiet: float = QUIET,
         changed: threading.Condition,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -55,7 +57,7 @@ class Watch:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": SECONDS,
         }
-        self._changed, self._monotonic = changed, monotonic
+        self._quiet, self._changed, self._monotonic = quiet, changed, monotonic
         self._pieces: list[bytes] = []
         self._last_at: float | None = None
         self.ended = False
@@ -87,7 +89,7 @@ class Watch:
         has arrived."""
         if self.ended:
             return 0.0
-        return float("inf") if self._last_at is None else self._last_at + QUIET
+        return float("inf") if self._last_at is None else self._last_at + self._quiet
 
     @property
     def opened(self) -> bool:

@@ -50,11 +50,14 @@ class PassMemory(msgspec.Struct, frozen=True):
     large_until: float = 0.0
 
 
-def after(before: PassMemory, reading: Reading | None, size: int, now: float) -> PassMemory:
+def after(before: PassMemory, reading: Reading | None, size: int, now: float, *, partial: bool = False) -> PassMemory:
     """Return the record at the end of a pass. before: the record after the pass had started and counted itself.
-    reading: None if it was not measured. size: MB of this function. now: epoch seconds."""
+    reading: None if it was not measured. size: MB of this function. now: epoch seconds. partial: the pass has read
+    changes only; the next one may have to read everything, so the peak does not fall."""
     peak = before.peak
-    if reading is not None:
+    if reading is not None and partial:
+        peak = max(peak, -(-reading.least // STEP) * STEP)
+    elif reading is not None:
         peak = max(reading.least, min(peak or reading.most, reading.most))
         peak = -(-peak // STEP) * STEP
     if before.unended > 1:

@@ -15,6 +15,7 @@ from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Metrics, Options, Policy
+from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import LARGEST
 from chalicelib.operations import removal_progress
@@ -40,7 +41,8 @@ class PassRecorder:
     """Reports one pass. The carry-over of the last pass comes with the lease, and this pass's carry-over is stored with
     it.
 
-    left, decision, succeeded, failure: for Leases.release, for any result of the pass. No method raises.
+    left, decision, succeeded, failure: for Leases.release, for any result of the pass. read_scope: what the pass has
+    read of the cluster. No method raises.
     """
 
     def __init__(self, policy: Policy, lease: Lease, rt: Runtime) -> None:
@@ -50,6 +52,7 @@ class PassRecorder:
         self._seconds: dict[str, float] = {}
         self.left, self.decision = lease.left, lease.decision
         self.succeeded = False
+        self.read_scope = ReadScope.FULL
         self.failure: failure_streak.PassFailure | None = None
 
     @contextmanager

@@ -13,11 +13,12 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import ClusterReading, Policy
+from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
-from chalicelib.snapshot.kept_lists import KeptLists, Reading
+from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
 
 _MOST_NAMED = 20  # objects of a difference that the log names
@@ -30,8 +31,8 @@ def connected(policy: Policy, rt: Runtime) -> KubeClient:
     return fresh if rt.kept_lists is None else rt.kept_lists().client(policy.name, fresh)
 
 
-def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> Snapshot:
-    """Return the cluster now. groups: see read_live_cluster. Raises ClusterError."""
+def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> tuple[Snapshot, ReadScope]:
+    """Return the cluster now, and how it was read. groups: see read_live_cluster. Raises ClusterError."""
     kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
     results: list[ReadResult] = []
     seen = _read(policy, kube, groups, rt, kept, results)
@@ -40,20 +41,20 @@ def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> S
         logger.info(
             "cluster read",
             cluster=policy.name,
-            reading=result.reading.value,
+            scope=result.scope.value,
             reason=result.reason,
             changes=result.folded,
             reread=result.reread,
         )
-    if policy.reading is not ClusterReading.VERIFY or result.reading is not Reading.CHANGES:
-        return seen
+    if policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
+        return seen, result.scope
     kube.begin_lists()
     full = _read(policy, kube, lambda _: (seen.groups, ()), rt, None, results)
     if different := differences(seen, full):
         logger.error("the changes do not add up to the cluster", cluster=policy.name, differences=different)
         if kept is not None:
             kept.drop(policy.name)
-    return _with_groups(full, seen)
+    return _with_groups(full, seen), ReadScope.FULL
 
 
 def _read(

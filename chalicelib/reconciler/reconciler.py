@@ -33,6 +33,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import after as memory_after
 from chalicelib.model.plan import Plan, TaintUpdate
 from chalicelib.model.policy import Policy
+from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
@@ -152,7 +153,13 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
     finally:
         # A failed pass counts as made, so the next one follows after a scan interval and not in a storm of
         # redeliveries.
-        taken = memory_after(lease.memory, rt.memory_usage.end(), rt.memory_size, rt.clock())
+        taken = memory_after(
+            lease.memory,
+            rt.memory_usage.end(),
+            rt.memory_size,
+            rt.clock(),
+            partial=tale.read_scope is ReadScope.CHANGES,
+        )
         rt.store.leases.release(
             lease,
             passed_at=began,
@@ -190,7 +197,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
 
     def look() -> Snapshot:
         with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
-            seen = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt)
+            seen, tale.read_scope = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt)
         rt.checkpoint("reconcile:observed")
         return seen
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from enum import StrEnum
 
 from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
+from chalicelib.kube.watch import QUIET
 from chalicelib.snapshot.cluster_lists import ClusterLists
 
 LONGEST = 600.0
@@ -21,13 +21,6 @@ CONNECTED_FOR = 90.0
 _PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
 _CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
 _FEW_CLASSES = 1_000
-
-
-class Reading(StrEnum):
-    """How a pass has read its cluster."""
-
-    FULL = "full"
-    CHANGES = "changes"
 
 
 class KeptCluster:
@@ -56,11 +49,11 @@ class KeptCluster:
 class KeptLists:
     """The clusters of one process, the one used longest ago first. Used by one pass at a time.
 
-    most: bytes for all of them. monotonic: seconds of a clock that never goes back.
+    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see kube.watch.Watch.
     """
 
-    def __init__(self, most: int, monotonic: Callable[[], float]) -> None:
-        self._most, self._monotonic = most, monotonic
+    def __init__(self, most: int, monotonic: Callable[[], float], *, quiet: float = QUIET) -> None:
+        self._most, self._monotonic, self.quiet = most, monotonic, quiet
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
 
     def take(self, cluster: str, access: str, asked: str) -> KeptCluster | None:

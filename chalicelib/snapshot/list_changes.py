@@ -20,7 +20,7 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Forbidden
 from chalicelib.kube.list_page import ListMeta
 from chalicelib.kube.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
-from chalicelib.kube.watch import ChangedObject, Watch, wait_for
+from chalicelib.kube.watch import QUIET, ChangedObject, Watch, wait_for
 from chalicelib.snapshot.cluster_lists import READERS, ClusterLists, OtherObjects, number_of, reread
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from chalicelib.snapshot.snapshot_builder import collector_paused
@@ -65,9 +65,9 @@ class Changes(msgspec.Struct, frozen=True):
     reread: Mapping[str, str]
 
 
-def follow(kube: KubeClient, lists: ClusterLists, *, rules: bool, turn: int) -> Changes:
+def follow(kube: KubeClient, lists: ClusterLists, *, rules: bool, turn: int, quiet: float = QUIET) -> Changes:
     """Bring all lists up to date. rules: see live_cluster.read_live_cluster. turn: number of this pass, which
-    determines the lists whose position is asked for beside those of nodes and pods.
+    determines the list whose position is asked for beside that of nodes. quiet: see kube.watch.Watch.
 
     Raises ServerBehind, and ClusterError if a list cannot be read; the lists cannot be used after either.
     """
@@ -78,7 +78,7 @@ def follow(kube: KubeClient, lists: ClusterLists, *, rules: bool, turn: int) -> 
     try:
         watches = {
             each.kind: Watch(
-                kube, each.path, each.query, lists.versions[each.kind], accept=_form(each), changed=changed
+                kube, each.path, each.query, lists.versions[each.kind], accept=_form(each), quiet=quiet, changed=changed
             )
             for each in watched
         }

@@ -10,9 +10,10 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
-from chalicelib.snapshot.kept_lists import KeptLists, Reading
+from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_changes import Changes, ServerBehind, follow
 from chalicelib.snapshot.storage import NAMESPACE
 
@@ -23,7 +24,7 @@ class ReadResult(msgspec.Struct, frozen=True):
     """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
     read in full all the same, and why."""
 
-    reading: Reading
+    scope: ReadScope
     reason: str = ""
     folded: int = 0
     reread: dict[str, str] = {}
@@ -51,7 +52,7 @@ def read_live_cluster(
     read, or if anything fails for another cause than a refusal (403) or a missing resource (404).
     """
     if kept is None:
-        lists, result = read_lists(kube, namespace, rules=rules), ReadResult(Reading.FULL, "nothing is kept")
+        lists, result = read_lists(kube, namespace, rules=rules), ReadResult(ReadScope.FULL, "nothing is kept")
     else:
         lists, result = _with_kept(cluster, kube, kept, namespace, rules=rules)
     if report is not None:
@@ -68,7 +69,7 @@ def _with_kept(
     found, reason = kept.take(cluster, access, asked), "no earlier pass in this process"
     if found is not None:
         try:
-            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn)
+            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, quiet=kept.quiet)
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:
@@ -76,8 +77,8 @@ def _with_kept(
         else:
             found.kube = kube
             kept.put(cluster, found)
-            return found.lists, ReadResult(Reading.CHANGES, "", made.folded, dict(made.reread))
+            return found.lists, ReadResult(ReadScope.CHANGES, "", made.folded, dict(made.reread))
     kube.begin_lists()
     fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules))
     kept.put(cluster, fresh)
-    return fresh.lists, ReadResult(Reading.FULL, reason)
+    return fresh.lists, ReadResult(ReadScope.FULL, reason)

@@ -95,6 +95,8 @@ class Api:
             causes = {"causes": [{"message": f"{type(error).__name__}: {error}"}]}
             made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
         made.truncate, made.close = fault.truncate, fault.close
+        if made.stream is not None and fault.edit is not None:
+            made.stream = map(fault.edit, made.stream)
         self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status))
         return made
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,6 +20,7 @@ class KubeFault(msgspec.Struct, frozen=True):
     truncate: bytes of the real response that are sent before the connection is closed, -1: all
     close: the connection is closed without a response, after the request was carried out if `late`
     delay: wall seconds before anything happens
+    edit: changes each piece of a watch before it is sent
     times: how many requests it affects, -1: all; skip: how many matching requests are not affected before
     """
 
@@ -31,6 +33,7 @@ class KubeFault(msgspec.Struct, frozen=True):
     close: bool = False
     late: bool = False
     delay: float = 0.0
+    edit: Callable[[bytes], bytes] | None = None
     times: int = 1
     skip: int = 0
 

@@ -40,7 +40,9 @@ def granted(kind: str) -> set[tuple[str, str, str]]:
 
 
 def test_rbac_cluster_role_equals_the_resource_table_and_the_calls() -> None:
-    assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)} | CALLS.keys()
+    lists = {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)}
+    watches = {(r.group, r.plural, "watch") for r in RESOURCES}
+    assert granted("ClusterRole") == lists | watches | CALLS.keys()
 
 
 def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
