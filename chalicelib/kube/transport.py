@@ -25,9 +25,10 @@ from chalicelib.net.http_exchange import PLAIN, ExchangeBounds, NoReply, Request
 from chalicelib.net.http_exchange import exchange as bounded
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 
-# Nodes come in one list without pages (snapshot/live_cluster.py): 5,000 of them, the most that Kubernetes supports,
-# are about 125 MB with 50 images each.
+# A page of the largest objects that an API server stores, 1.5 MB each, may be longer; it is then read in smaller ones.
 LONGEST_BODY = 192 * 2**20
+TOO_LARGE = "TooLarge"
+"""Reason of a ClusterError: the response has more bytes than may be read."""
 TOTAL = 30.0  # seconds for one exchange of a function
 JSON = "application/json"
 METADATA_ONLY = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
@@ -173,7 +174,8 @@ def _no_answer(error: NoReply, call: KubeRequest, credential: KubeCredential, bo
     remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the network path to it"
     if error.kind in PLAIN:
         words = PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)
-        return Unavailable(f"{what}: {words} ({host}); {remedy}", reason="Network", lasting=error.kind in _LASTING)
+        reason = TOO_LARGE if error.kind == "Size" else "Network"
+        return Unavailable(f"{what}: {words} ({host}); {remedy}", reason=reason, lasting=error.kind in _LASTING)
     if error.kind in _NO_ANSWER:
         return Unavailable(f"{what}: {_NO_ANSWER[error.kind].format(host=host)}; {remedy}", reason="Network")
     words = f"the request could not be sent ({error.kind})"

@@ -51,7 +51,7 @@ class Watch:
     ) -> None:
         self._kube, self._path, self._accept = kube, path, accept
         self._query = {
-            **{key: value for key, value in query.items() if key != "resourceVersion"},
+            **query,
             "watch": "1",
             "resourceVersion": version,
             "allowWatchBookmarks": "true",
@@ -89,7 +89,13 @@ class Watch:
         has arrived."""
         if self.ended:
             return 0.0
-        return float("inf") if self._last_at is None else self._last_at + self._quiet
+        if self._last_at is None or self._is_cut():
+            return float("inf")
+        return self._last_at + self._quiet
+
+    def _is_cut(self) -> bool:
+        """Return whether the bytes so far end within a line."""
+        return bool(self._pieces[-1]) and not self._pieces[-1].endswith(b"\n")
 
     @property
     def opened(self) -> bool:

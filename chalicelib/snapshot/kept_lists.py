@@ -73,7 +73,7 @@ class KeptLists:
             return
         self._clusters[cluster] = kept
         self._clusters.move_to_end(cluster)
-        sizes = {name: each.size() for name, each in self._clusters.items()}
+        sizes = self.sizes()
         total = sum(sizes.values())
         while total > self._most and self._clusters:
             name, _ = self._clusters.popitem(last=False)
@@ -93,6 +93,10 @@ class KeptLists:
             return fresh
         found.kube.begin_lists()
         return found.kube
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of memory of each cluster, roughly."""
+        return {name: each.size() for name, each in self._clusters.items()}
 
     def drop(self, cluster: str) -> None:
         """Keep nothing of a cluster."""

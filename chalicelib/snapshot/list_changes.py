@@ -108,8 +108,7 @@ def _form(resource: ListedResource) -> str:
 
 def _position(kube: KubeClient, resource: ListedResource) -> ListMeta:
     """Return how far the server is with a list; remaining: the number of all objects, None where it does not say."""
-    query = {key: value for key, value in resource.query.items() if key != "resourceVersion"} | {"limit": "1"}
-    page = kube.list_page(resource.path, query, _POSITION.decode, accept=METADATA_ONLY)
+    page = kube.list_page(resource.path, {**resource.query, "limit": "1"}, _POSITION.decode, accept=METADATA_ONLY)
     items = page.listing.items or () if page.listing is not None else ()
     counted = not page.meta.next_page or page.meta.remaining is not None
     count = len(items) + (page.meta.remaining or 0) if counted and page.listing is not None else None
@@ -147,7 +146,7 @@ def _fold(lists: ClusterLists, kind: str, watch: Watch, position: ListMeta | Non
     lines, cut = watch.lines()
     if watch.error is not None or not watch.opened:
         raise _Misfit(watch.error.message if watch.error is not None else "no answer in time")
-    if cut and watch.ended:
+    if cut:
         raise _Misfit("the last change is cut short")
     version, count = number_of(lists.versions[kind]), 0
     for line in lines:

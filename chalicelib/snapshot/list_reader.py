@@ -19,7 +19,7 @@ import msgspec
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Expired, Unavailable
 from chalicelib.kube.list_page import ReadBounds, TypedPage
-from chalicelib.kube.transport import JSON, METADATA_ONLY
+from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
 from chalicelib.snapshot.listed_resources import ListedResource
 from chalicelib.snapshot.object_decoders import LISTINGS
 
@@ -29,7 +29,6 @@ _LEAST, _MOST = 50, 5_000
 _PAGE_BYTES = 8 * 2**20  # wanted, uncompressed: more would only raise the peak of memory
 _AHEAD = 3  # pages that are being read or wait to be folded
 _RESTARTS = 3  # of a list whose token expired
-_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # not allowed with a token
 _HEAD = 4096  # bytes in which a page's metadata ends
 _TOKEN = re.compile(rb'\A\s*\{[^\[]{0,4000}?"continue"\s*:\s*"([^"\\]{1,3000})"')
 
@@ -76,6 +75,11 @@ class ListReader:
             assert fetch.future is not None
             try:
                 page = fetch.future.result()
+            except Unavailable as refusal:
+                if refusal.reason != TOO_LARGE or self._limit == 1:
+                    raise
+                self._retry_smaller(fetch)
+                continue
             except Expired:
                 if "continue" not in fetch.ask or restarts == _RESTARTS:
                     raise
@@ -99,6 +103,13 @@ class ListReader:
                     each.future.cancel()
             self._coming = deque()
             self._request(dict(self._resource.query))
+
+    def _retry_smaller(self, fetch: _Fetch) -> None:
+        """Ask again for a page that is too large, with fewer objects; nothing after it is known to be right."""
+        with self._lock:
+            self._limit = max(1, self._limit // 8)
+            self._coming = deque()
+            self._request({key: value for key, value in fetch.ask.items() if key != "limit"})
 
     def _adapt(self, page: TypedPage) -> None:
         if page.listing is None or not page.listing.items:
@@ -124,8 +135,7 @@ class ListReader:
                 self._request(self._after(last.token))
 
     def _after(self, token: str) -> dict[str, str]:
-        query = {key: value for key, value in self._resource.query.items() if key not in _OF_FIRST_PAGE_ONLY}
-        return {**query, "continue": token}
+        return {**self._resource.query, "continue": token}
 
     def _request(self, query: dict[str, str]) -> None:
         """Start reading a page. The lock is held."""

@@ -32,11 +32,10 @@ class ListedResource(msgspec.Struct, frozen=True):
     metadata: bool = False
 
 
-# In the order of reading. Nodes come from the server's watch cache (resourceVersion 0), as Cluster Autoscaler's
-# informers see them; pods come from the store, because the cache ignores `limit` on many versions and pods are
-# numerous.
+# In the order of reading. All lists come from the store and not from the server's watch cache (resourceVersion 0),
+# because the cache ignores `limit`: recorded from v1.36.
 RESOURCES: tuple[ListedResource, ...] = (
-    ListedResource("Node", "", "nodes", "/api/v1/nodes", {"resourceVersion": "0"}, required=True),
+    ListedResource("Node", "", "nodes", "/api/v1/nodes", required=True),
     ListedResource(
         "Pod",
         "",

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 
+import msgspec
+
 from chalicelib.model.timestamps import format_time
 from infra.emulators.kube import status
 from infra.emulators.kube.defaults import fill
@@ -31,6 +33,13 @@ Objects = list[KubeObject]
 Events = list[HistoryEvent]
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+class StoreBackup(msgspec.Struct, frozen=True):
+    """All objects at one version, by (group, plural) and key."""
+
+    version: int
+    objects: dict[tuple[str, str], dict[Key, KubeObject]]
 
 
 class Subscription:
@@ -273,6 +282,24 @@ class ObjectStore:
             for held in chosen:
                 held.forget(self._version)
             self._changed.notify_all()
+
+    def restore(self, backup: StoreBackup) -> None:
+        """Return to a backup, as `etcdctl snapshot restore` does: objects, versions, and no log."""
+        with self._changed:
+            self._collections, self._by_node = {}, {}
+            for (group, plural), objects in backup.objects.items():
+                resource = self.resources.stored(plural, group)
+                held = self._held(plural, group)
+                for key, obj in objects.items():
+                    held.put(int(obj["metadata"]["resourceVersion"]), key, obj)
+                    self._bind(resource, key, None, obj)
+            self._version = backup.version
+            self.forget()
+
+    def backup(self) -> StoreBackup:
+        """Return the present state, for restore."""
+        with self._lock:
+            return StoreBackup(self._version, {key: dict(held.objects) for key, held in self._collections.items()})
 
     # -- internal
 

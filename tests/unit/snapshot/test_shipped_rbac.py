@@ -69,7 +69,7 @@ def test_rbac_status_config_map_is_shipped_without_data() -> None:
 
 def test_rbac_only_evictions_and_events_are_created() -> None:
     rules = granted("ClusterRole") | granted("Role")
-    assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "patch"}} == {
+    assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "watch", "patch"}} == {
         ("pods/eviction", "create"),
         ("events", "create"),
     }
