@@ -64,7 +64,7 @@ class ListReader:
         self._decode = LISTINGS[resource.kind].decode
         self._accept = METADATA_ONLY if resource.metadata else JSON
         self._limit = FIRST
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a pool of the emulation reads at once, in this thread
         self._coming: deque[_Fetch] = deque()
         self._start()
 

@@ -86,7 +86,7 @@ def _rest(spec: Json, node_name: str) -> Json:
     return {"nodeName": node_name, **rest}
 
 
-class _Served:
+class ServedCluster:
     def __init__(self, nodes: int, pods: int) -> None:
         self.store = ObjectStore(time.time)
         self.pods, self._changed = Pods(nodes), 0
@@ -111,7 +111,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--round-trip", type=float, default=0.08, help="seconds")
     parser.add_argument("--bandwidth", type=float, default=1e8, help="bits per second")
     given = parser.parse_args(arguments)
-    served = _Served(given.nodes, given.pods)
+    served = ServedCluster(given.nodes, given.pods)
     with ApiServer(served.store, tls=True) as server:
         address = urlsplit(server.url)
         target = (str(address.hostname), int(address.port or 0))
