@@ -1,5 +1,5 @@
-"""Requests a pass now: one delayed message per debounce window, for any number of requests (handlers/webhook/handler.py
-draws the window).
+"""Requests a pass: one delayed message per debounce window, for any number of requests (handlers/webhook/handler.py
+draws the window), and before that one at once for the first event that says enough by itself.
 
 The webhook and the executors share the window, so an operation that ends during a storm of events adds no extra pass.
 """
@@ -14,23 +14,37 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.debounce import PROMPT, WINDOW
 from chalicelib.store.errors import StoreError
 
 SHORTEST_WINDOW = 1.0
 """Minimum seconds of a window, whatever the policy sets: without one every event would cause a message and a pass."""
 
 
-def request_reconcile(policy: Policy, cause: Cause, rt: Runtime) -> bool:
-    """Return whether this call is the first of its window and so sent the message that ends it. Raises StoreError,
-    NotSent."""
-    window, debounce, by = max(policy.webhook.debounce, SHORTEST_WINDOW), rt.store.debounce, rt.owner()
+PROMPT_AGAIN = 30.0
+"""Seconds after a request without a delay in which further events are gathered: the machines that its pass may have
+bought take longer to join, and until then the scheduler reports the same pods again and again."""
+
+
+def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt: bool = False) -> bool:
+    """Return whether this call sent a message: at once, or as the first of its window the one that ends it. prompt: one
+    event says enough, so the first of them does not wait for others. Raises StoreError, NotSent."""
+    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=0.0):
+        return True
+    window = max(policy.webhook.debounce, SHORTEST_WINDOW)
+    return _requested(policy, cause, rt, WINDOW, window, after=window)
+
+
+def _requested(policy: Policy, cause: Cause, rt: Runtime, key: str, window: float, *, after: float) -> bool:
+    """Send a message, visible after some seconds, unless another call did so within the window."""
+    debounce, by = rt.store.debounce, rt.owner()
     try:
-        if not debounce.wake(policy.name, window, by=by):
+        if not debounce.wake(policy.name, window, key=key, by=by):
             return False
-        message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
-        rt.sender.send(RECONCILE, encode(message), whole_delay(window))
+        message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + after)
+        rt.sender.send(RECONCILE, encode(message), whole_delay(after))
     except OutscalerError:  # not sent: an open window would suppress later wake-ups
-        cancel_request(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
+        cancel_request(policy.name, lambda: debounce.forget_wake(policy.name, key=key, by=by))
         raise
     return True
 

@@ -25,6 +25,8 @@ from chalicelib.store.table_client import ConditionFailed, Table
 from chalicelib.store.tables import SEEN, WEB, SeenRow
 
 SIGNATURE, WAKE = "signature", "wake"
+WINDOW, PROMPT = "", "prompt"
+"""Keys of wake-ups: of those that are gathered in a window, and of those that are not."""
 LONGEST_WINDOW = 60.0  # seconds; the policy permits no longer window
 DIFFERENCE = 60.0  # seconds by which two correct clocks differ at most
 TIDY_AFTER = 3600  # seconds after its end that a row may be deleted by DynamoDB
@@ -36,13 +38,14 @@ class Debounce:
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def wake(self, cluster: str, window: float, *, by: str = "") -> bool:
-        """Return True for the first call in window seconds, which is the one that queues a reconcile."""
-        return self.first_use(cluster, "", window, kind=WAKE, by=by)
+    def wake(self, cluster: str, window: float, *, key: str = WINDOW, by: str = "") -> bool:
+        """Return True for the first call in window seconds, which is the one that queues a reconcile. key: of the
+        window."""
+        return self.first_use(cluster, key, window, kind=WAKE, by=by)
 
-    def forget_wake(self, cluster: str, *, by: str) -> None:
+    def forget_wake(self, cluster: str, *, key: str = WINDOW, by: str) -> None:
         """Close the window that this writer opened, because its reconcile was not queued."""
-        self.forget(cluster, "", kind=WAKE, by=by)
+        self.forget(cluster, key, kind=WAKE, by=by)
 
     def first_use(self, cluster: str, key: str, ttl: float, *, kind: str = SIGNATURE, by: str = "") -> bool:
         """Return True if this key was not used within ttl seconds, and record the use. Only a digest of the key is

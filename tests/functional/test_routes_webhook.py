@@ -22,7 +22,7 @@ def test_relevant_signed_event_requests_a_reconcile(desk: AppClient) -> None:
     answer = desk.post(name, BODY)
     assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
     [(message, delay)] = desk.outbox.scans()
-    assert (message.cluster, message.reason, delay) == (name, "webhook", 2)
+    assert (message.cluster, message.reason, delay) == (name, "webhook", 0)
 
 
 def test_relevant_event_with_a_bearer_token_requests_a_reconcile(desk: AppClient) -> None:
@@ -232,7 +232,7 @@ def test_body_encoded_by_the_gateway_is_decoded(desk: AppClient) -> None:
     assert app(event, None)["statusCode"] == 202
 
 
-def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> None:
+def test_thousand_events_in_a_second_request_two_reconciles(desk: AppClient) -> None:
     name = desk.cluster()
     batch = b"[" + b",".join([BODY] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
@@ -242,9 +242,35 @@ def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> N
             )
         )
     assert sum(answer.body["matched"] for answer in answers) == 1000
-    assert sum(answer.body["woken"] for answer in answers) == 1
-    [(message, delay)] = desk.outbox.scans()
-    assert message.at - delay == desk.clock()
+    assert sum(answer.body["woken"] for answer in answers) == 2
+    scans = desk.outbox.scans()
+    assert sorted(delay for _, delay in scans) == [0, 2]
+    assert all(message.at - delay == desk.clock() for message, delay in scans)
+
+
+def test_first_unschedulable_pod_does_not_wait_and_later_ones_are_gathered(desk: AppClient) -> None:
+    name = desk.cluster(secret=BEARER)
+    delays = []
+    for after in (0.0, 5.0, 0.5, 20.0, 10.0):
+        desk.clock.advance(after)
+        woken = desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"}).json_body["woken"]
+        delays.append(desk.outbox.scans()[-1][1] if woken else None)
+    assert delays == [0, 2, None, 2, 0]
+
+
+def test_evicted_pods_are_gathered_from_the_first_on(desk: AppClient) -> None:
+    name = desk.cluster(secret=BEARER)
+    desk.post(name, BODY.replace(b"FailedScheduling", b"Evicted"), {"Authorization": f"Bearer {BEARER}"})
+    assert [delay for _, delay in desk.outbox.scans()] == [2]
+
+
+def test_refused_prompt_request_leaves_the_next_one_prompt(desk: AppClient) -> None:
+    name = desk.cluster(secret=BEARER)
+    desk.outbox.full.add("reconcile")
+    assert desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"}).status_code == 503
+    desk.outbox.full.clear()
+    desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"})
+    assert [delay for _, delay in desk.outbox.scans()] == [0]
 
 
 def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
@@ -259,9 +285,9 @@ def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
         message, delay = desk.outbox.scans()[-1]
         assert opened is not None
         assert opened + delay >= desk.clock(), "an event after the pass it was counted for"
-        assert message.at == opened + 3
+        assert message.at == opened + delay
         desk.clock.advance(0.25)
-    assert len(desk.outbox.scans()) == 4
+    assert [delay for _, delay in desk.outbox.scans()] == [0, 3, 3, 3, 3]
 
 
 def test_irrelevant_event_requests_no_reconcile(desk: AppClient) -> None:

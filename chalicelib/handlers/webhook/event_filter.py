@@ -73,6 +73,12 @@ def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
     return signal.reason in wanted and not _ours(signal)
 
 
+def is_prompt(signal: ClusterEvent) -> bool:
+    """Return whether one such event says enough: the scheduler has found no node for a pod. Others, such as evictions,
+    come in numbers, and the last of them shows what is needed."""
+    return signal.reason == "FailedScheduling" or (signal.audit is not None and _unschedulable(signal.audit))
+
+
 def _ours(signal: ClusterEvent) -> bool:
     """Return whether the event is Outscaler's own, which the exporter sends back; a wake-up for it would cause a
     loop."""
