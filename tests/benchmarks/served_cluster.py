@@ -1,7 +1,8 @@
 """`python -m tests.benchmarks.served_cluster`: an emulated cluster in a process of its own, behind a shaped line.
 
 It prints one line of JSON with a kubeconfig and then answers each line of its input with one line: `change N` changes N
-pods, `count` returns the requests, the bytes and the connections since the last time.
+pods, `pend N` adds N pending ones, `settle` waits until no watch is open, `count` returns the requests, the bytes and the
+connections since the last time.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Pods:
     def __init__(self, nodes: int) -> None:
         self._nodes, self._shape = nodes, pod()
 
-    def made(self, at: int, *, pending: bool = False, restarts: int = 0) -> Json:
+    def made(self, at: int, *, pending: bool = False, restarts: int = 0, cpu: str = "99") -> Json:
         """Return pod number `at`. restarts: of its container, which only its status shows."""
         shape, owner = self._shape, at // _SET
         meta, spec, status = dict(shape["metadata"]), dict(shape["spec"]), dict(shape["status"])
@@ -72,7 +73,7 @@ class Pods:
         }
         if pending:
             del spec["nodeName"]
-            spec["containers"] = [container | {"resources": {"requests": {"cpu": "99"}}}]
+            spec["containers"] = [container | {"resources": {"requests": {"cpu": cpu}}}]
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
             status = {"phase": "Pending", "conditions": [condition]}
         else:
@@ -89,7 +90,7 @@ def _rest(spec: Json, node_name: str) -> Json:
 class ServedCluster:
     def __init__(self, nodes: int, pods: int) -> None:
         self.store = ObjectStore(time.time)
-        self.pods, self._changed = Pods(nodes), 0
+        self.pods, self._changed, self._pending = Pods(nodes), 0, 0
         self._count = pods
         self.store.load("nodes", _nodes(nodes))
         self.store.load("replicasets", _sets(max(1, pods // _SET)), "apps")
@@ -101,6 +102,13 @@ class ServedCluster:
         chosen = [(self._changed + at) * 37 % self._count for at in range(count)]
         self._changed += count
         self.store.load("pods", [self.pods.made(at, restarts=self._changed) for at in chosen])
+
+    def pend(self, count: int) -> None:
+        """Add pods that need a node of their own."""
+        for _ in range(count):
+            self._pending += 1
+            made = self.pods.made(10_000_000 + self._pending, pending=True, cpu="7")
+            self.store.load("pods", [made])
 
 
 def main(arguments: list[str]) -> int:
@@ -121,9 +129,11 @@ def main(arguments: list[str]) -> int:
             _say({"kubeconfig": yaml.safe_dump(config)})
             for line in sys.stdin:
                 word, _, number = line.strip().partition(" ")
-                if word == "change":
-                    served.change(int(number))
+                if word in ("change", "pend"):
+                    (served.change if word == "change" else served.pend)(int(number))
                     _say({})
+                elif word == "settle":
+                    _say({"settled": server.wait_for_watches(10.0)})
                 else:
                     _say({"requests": len(server.requests), "bytes": link.sent, "connections": link.connections})
                     server.api.requests.clear()

@@ -159,10 +159,14 @@ class _HttpServer(ThreadingHTTPServer):
                 self._streams -= 1
                 self._streams_changed.notify_all()
 
+    def wait_for_watches(self, seconds: float) -> bool:
+        """Return whether all watches have ended within some seconds."""
+        with self._streams_changed:
+            return self._streams_changed.wait_for(lambda: self._streams == 0, seconds)
+
     def drop_connections(self) -> None:
         """Give watches a moment to end properly, then end the threads that wait for another request."""
-        with self._streams_changed:
-            self._streams_changed.wait_for(lambda: self._streams == 0, 1.0)
+        self.wait_for_watches(1.0)
         with self._lock:
             connections = list(self._open)
         for connection in connections:
@@ -217,6 +221,10 @@ class ApiServer:
     def sent_bytes(self) -> int:
         """Return the bytes of bodies sent since the start, without watches."""
         return self._server.sent if self._server is not None else 0
+
+    def wait_for_watches(self, seconds: float) -> bool:
+        """Return whether all watches have ended within some seconds."""
+        return self._server is None or self._server.wait_for_watches(seconds)
 
     def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Response:
         """Handle a request without a network; see Api.handle."""
