@@ -14,6 +14,7 @@ from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailabl
 from chalicelib.kube.list_page import HOSTED, Page
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import MissingData
+from chalicelib.net.large_buffers import map_large_buffers
 from chalicelib.policy.horizontal_node_autoscaler import KIND
 from chalicelib.snapshot.list_reader import ListPart, ListReader
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
@@ -48,6 +49,7 @@ def number_of(version: str) -> int:
 
 def read_lists(kube: KubeClient, namespace: str, *, rules: bool) -> ClusterLists:
     """Read everything. namespace, rules: see live_cluster.read_live_cluster. Raises ClusterError."""
+    map_large_buffers()
     lists = ClusterLists(namespace)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:

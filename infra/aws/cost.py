@@ -24,6 +24,7 @@ QUEUES, QUEUES_IN_USE = 6, 2
 POLLS = MONTH / 20 * 5  # requests with which Lambda polls one queue: five pollers, 20 seconds per request
 LIMIT_SECRET, LIMIT_PARAMETER, LIMIT_DEPLOYMENT = 1.30, 0.90, 0.70
 _PLATFORM = 310  # bytes that Lambda itself logs per invocation
+_CHANGES = 20_000  # bytes of a pass that reads changes, with 100 nodes (tests/benchmarks/test_pass.py)
 _TICK_SECONDS, _TICK_GB = 0.3, 0.5
 
 
@@ -176,6 +177,11 @@ def _lines(counts: Counts, notified: Counts) -> Iterator[str]:
             packed=packed,
             plain_cost=plain * LIST.egress,
             packed_cost=packed * LIST.egress,
+            changes=(changes := 0.1 * plain + 0.9 * _CHANGES * PASSES / 1e9),
+            changes_cost=changes * LIST.egress,
+            warm=(warm := 0.1 * packed + 0.9 * _CHANGES * PASSES / 1e9),
+            warm_cost=warm * LIST.egress,
+            kilobytes=_CHANGES / 1e3,
             each=counts.lists / 1e6,
             ratio=counts.lists / counts.packed,
         ).splitlines(),
@@ -238,8 +244,12 @@ The cluster's cloud charges outgoing traffic, about $0.09 a GB, which is not inc
 |---|---|---|
 | plain | {plain:.0f} | {plain_cost:.2f} |
 | compressed | {packed:.0f} | {packed_cost:.2f} |
+| plain, and [changes](performance.md#warm-passes) in nine passes of ten | {changes:.0f} | {changes_cost:.2f} |
+| compressed, and changes in nine passes of ten | {warm:.1f} | {warm_cost:.2f} |
 
-The emulated pods are copies of each other and compress {ratio:.0f} times; expect about 8 times for different pods."""
+The emulated pods are copies of each other and compress {ratio:.0f} times; expect about 8 times for different pods. A
+pass that reads changes reads {kilobytes:.0f} KB where one pod in a thousand has changed (measured, with headers). How
+many passes do is chance, as [performance.md](performance.md#warm-passes) says."""
 
 
 def main() -> int:

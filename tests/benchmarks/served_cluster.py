@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.served_cluster`: an emulated cluster in a process of its own, behind a shaped line.
 
-It prints one line of JSON with a kubeconfig and then answers each line of its input with one line: `change N` changes N
-pods, `pend N` adds N pending ones, `settle` waits until no watch is open, `count` returns the requests, the bytes and the
-connections since the last time.
+It prints one line of JSON with a kubeconfig and then answers each line of its input with one line: `change N` changes
+N pods, `pend N` adds N pending ones, `settle` waits until no watch is open, `count` returns the requests, the bytes and
+the connections since the last time.
 """
 
 from __future__ import annotations
