@@ -12,6 +12,8 @@ from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.selector import NodeTerm, Selector
 from chalicelib.model.storage import Claim
 
+SETTLED_AFTER = 2.0
+"""Seconds that the oldest pending pod must have waited before nodes are added: a Deployment's pods come one by one."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
 
 

@@ -1,5 +1,5 @@
 """Requests a pass: one delayed message per debounce window, for any number of requests (handlers/webhook/handler.py
-draws the window), and before that one at once for the first event that says enough by itself.
+draws the window), and an earlier one for the first event that says enough by itself.
 
 The webhook and the executors share the window, so an operation that ends during a storm of events adds no extra pass.
 """
@@ -22,16 +22,18 @@ SHORTEST_WINDOW = 1.0
 
 
 PROMPT_AGAIN = 30.0
-"""Seconds after a request without a delay in which further events are gathered: the machines that its pass may have
+"""Seconds after a prompt request in which further events are gathered: the machines that its pass may have
 bought take longer to join, and until then the scheduler reports the same pods again and again."""
 
 
-def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt: bool = False) -> bool:
-    """Return whether this call sent a message: at once, or as the first of its window the one that ends it. prompt: one
-    event says enough, so the first of them does not wait for others. Raises StoreError, NotSent."""
-    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=0.0):
-        return True
+def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt_after: float | None = None) -> bool:
+    """Return whether this call sent a message: a prompt one, or as the first of its window the one that ends it.
+    prompt_after: seconds after which a pass can use one event that says enough by itself, so that the first of them
+    does not wait for others. Raises StoreError, NotSent."""
     window = max(policy.webhook.debounce, SHORTEST_WINDOW)
+    prompt = prompt_after is not None and whole_delay(prompt_after) < whole_delay(window)
+    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=prompt_after or 0.0):
+        return True
     return _requested(policy, cause, rt, WINDOW, window, after=window)
 
 

@@ -27,6 +27,7 @@ EVENT = {
     "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
     "reason": "FailedScheduling",
     "type": "Warning",
+    "firstTimestamp": "2026-01-01T00:00:00Z",
 }
 POLICY = """
 apiVersion: outscaler.dev/v1

@@ -11,6 +11,7 @@ import pytest
 
 from app import app
 from chalicelib.handlers.webhook import handler
+from chalicelib.model.timestamps import format_time
 from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
@@ -22,7 +23,7 @@ def test_relevant_signed_event_requests_a_reconcile(desk: AppClient) -> None:
     answer = desk.post(name, BODY)
     assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
     [(message, delay)] = desk.outbox.scans()
-    assert (message.cluster, message.reason, delay) == (name, "webhook", 0)
+    assert (message.cluster, message.reason, delay) == (name, "webhook", 2)
 
 
 def test_relevant_event_with_a_bearer_token_requests_a_reconcile(desk: AppClient) -> None:
@@ -232,7 +233,7 @@ def test_body_encoded_by_the_gateway_is_decoded(desk: AppClient) -> None:
     assert app(event, None)["statusCode"] == 202
 
 
-def test_thousand_events_in_a_second_request_two_reconciles(desk: AppClient) -> None:
+def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> None:
     name = desk.cluster()
     batch = b"[" + b",".join([BODY] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
@@ -242,35 +243,9 @@ def test_thousand_events_in_a_second_request_two_reconciles(desk: AppClient) -> 
             )
         )
     assert sum(answer.body["matched"] for answer in answers) == 1000
-    assert sum(answer.body["woken"] for answer in answers) == 2
-    scans = desk.outbox.scans()
-    assert sorted(delay for _, delay in scans) == [0, 2]
-    assert all(message.at - delay == desk.clock() for message, delay in scans)
-
-
-def test_first_unschedulable_pod_does_not_wait_and_later_ones_are_gathered(desk: AppClient) -> None:
-    name = desk.cluster(secret=BEARER)
-    delays = []
-    for after in (0.0, 5.0, 0.5, 20.0, 10.0):
-        desk.clock.advance(after)
-        woken = desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"}).json_body["woken"]
-        delays.append(desk.outbox.scans()[-1][1] if woken else None)
-    assert delays == [0, 2, None, 2, 0]
-
-
-def test_evicted_pods_are_gathered_from_the_first_on(desk: AppClient) -> None:
-    name = desk.cluster(secret=BEARER)
-    desk.post(name, BODY.replace(b"FailedScheduling", b"Evicted"), {"Authorization": f"Bearer {BEARER}"})
-    assert [delay for _, delay in desk.outbox.scans()] == [2]
-
-
-def test_refused_prompt_request_leaves_the_next_one_prompt(desk: AppClient) -> None:
-    name = desk.cluster(secret=BEARER)
-    desk.outbox.full.add("reconcile")
-    assert desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"}).status_code == 503
-    desk.outbox.full.clear()
-    desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"})
-    assert [delay for _, delay in desk.outbox.scans()] == [0]
+    assert sum(answer.body["woken"] for answer in answers) == 1
+    [(message, delay)] = desk.outbox.scans()
+    assert message.at - delay == desk.clock()
 
 
 def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
@@ -279,15 +254,55 @@ def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
     desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "debounce": "3s"}})
     opened: float | None = None
     for _ in range(40):
-        answer = desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"})
+        body = BODY.replace(b"FailedScheduling", b"Evicted")
+        answer = desk.post(name, body, {"Authorization": f"Bearer {BEARER}"})
         if answer.json_body["woken"]:
             opened = desk.clock()
         message, delay = desk.outbox.scans()[-1]
         assert opened is not None
         assert opened + delay >= desk.clock(), "an event after the pass it was counted for"
-        assert message.at == opened + delay
+        assert message.at == opened + 3
         desk.clock.advance(0.25)
-    assert [delay for _, delay in desk.outbox.scans()] == [0, 3, 3, 3, 3]
+    assert len(desk.outbox.scans()) == 4
+
+
+def unschedulable(desk: AppClient, waited: float, reason: str = "FailedScheduling") -> bytes:
+    """An event about a pod that has waited for some seconds."""
+    time = format_time(desk.clock() - waited).encode()
+    return BODY.replace(b"FailedScheduling", reason.encode()).replace(b"2026-11-21T07:30:59.827226Z", time)
+
+
+def test_first_pod_that_has_waited_is_not_debounced_and_later_ones_are(desk: AppClient) -> None:
+    name = desk.cluster(secret=BEARER)
+    delays = []
+    for after in (0.0, 5.0, 0.5, 20.0, 10.0):
+        desk.clock.advance(after)
+        woken = desk.post(name, unschedulable(desk, 10.0), {"Authorization": f"Bearer {BEARER}"}).json_body["woken"]
+        delays.append(desk.outbox.scans()[-1][1] if woken else None)
+    assert delays == [0, 2, None, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "waited", "delay"),
+    [("FailedScheduling", 0.0, 2), ("FailedScheduling", 60.0, 0), ("Evicted", 60.0, 10)],
+)
+def test_prompt_pass_begins_when_the_planner_no_longer_waits(
+    desk: AppClient, reason: str, waited: float, delay: int
+) -> None:
+    name = desk.cluster(secret=BEARER)
+    desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "debounce": "10s"}})
+    desk.post(name, unschedulable(desk, waited, reason), {"Authorization": f"Bearer {BEARER}"})
+    assert [each for _, each in desk.outbox.scans()] == [delay]
+
+
+def test_refused_prompt_request_leaves_the_next_one_prompt(desk: AppClient) -> None:
+    name = desk.cluster(secret=BEARER)
+    desk.outbox.full.add("reconcile")
+    body = unschedulable(desk, 10.0)
+    assert desk.post(name, body, {"Authorization": f"Bearer {BEARER}"}).status_code == 503
+    desk.outbox.full.clear()
+    desk.post(name, body, {"Authorization": f"Bearer {BEARER}"})
+    assert [delay for _, delay in desk.outbox.scans()] == [0]
 
 
 def test_irrelevant_event_requests_no_reconcile(desk: AppClient) -> None:

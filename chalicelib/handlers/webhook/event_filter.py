@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from chalicelib.handlers.webhook.event_parser import Audit, ClusterEvent
+from chalicelib.model.pod import SETTLED_AFTER
 
 #: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream).
 EVENT_REASONS = (
@@ -73,10 +74,13 @@ def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
     return signal.reason in wanted and not _ours(signal)
 
 
-def is_prompt(signal: ClusterEvent) -> bool:
-    """Return whether one such event says enough: the scheduler has found no node for a pod. Others, such as evictions,
-    come in numbers, and the last of them shows what is needed."""
-    return signal.reason == "FailedScheduling" or (signal.audit is not None and _unschedulable(signal.audit))
+def prompt_after(signal: ClusterEvent, now: float) -> float | None:
+    """Return the seconds after which a pass can use this event without waiting for others: it says enough if the
+    scheduler has found no node for a pod, but a pass waits while all such pods are younger than two seconds. None for
+    an event that does not say enough: evictions come in numbers, and the last of them shows what is needed."""
+    if signal.reason != "FailedScheduling" and not (signal.audit is not None and _unschedulable(signal.audit)):
+        return None
+    return max(0.0, SETTLED_AFTER - max(0.0, now - signal.first)) if signal.first else SETTLED_AFTER
 
 
 def _ours(signal: ClusterEvent) -> bool:

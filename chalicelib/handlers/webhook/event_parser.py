@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import instant
 
 CORE = "v1"
 EVENTS = "events.k8s.io/v1"
@@ -24,7 +25,8 @@ _PATH = re.compile(r" - at `\$(.*?)`\Z")
 
 
 class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The relevant fields of one event. form: the apiVersion it was read as. component: the reporting component."""
+    """The relevant fields of one event. form: the apiVersion it was read as. component: the reporting component. first:
+    epoch seconds of its first occurrence, 0.0 if it does not say."""
 
     form: str
     reason: str = ""
@@ -34,6 +36,7 @@ class ClusterEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     name: str = ""
     audit: Audit | None = None
+    first: float = 0.0
 
 
 class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,6 +88,9 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
     reporting_component: str | None = None
     reporting_controller: str | None = None
     reporting_instance: str | None = None
+    event_time: Any = None
+    first_timestamp: Any = None
+    deprecated_first_timestamp: Any = None
 
 
 class _ObjectRef(msgspec.Struct, frozen=True):
@@ -178,7 +184,15 @@ def _event(event: _Event, form: str) -> ClusterEvent:
         kind=about.kind or "",
         namespace=about.namespace or "",
         name=about.name or "",
+        first=_first(event),
     )
+
+
+def _first(event: _Event) -> float:
+    """Return when an event occurred first. Exporters write times in several ways; one that cannot be read is none."""
+    given = (event.first_timestamp, event.deprecated_first_timestamp, event.event_time)
+    found = [instant(each) for each in given if isinstance(each, str)]
+    return min((each for each in found if each > 0), default=0.0)
 
 
 def _audit(event: _Audit) -> ClusterEvent:

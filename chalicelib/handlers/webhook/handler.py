@@ -10,9 +10,10 @@ nothing:
     pass                   |— snapshot … |          |—
 
 So 1,000 events in a second cause one pass, and no event is lost: an event inside the window precedes the snapshot of
-the pass at its end, and the first event after it opens the next window. A first FailedScheduling does not wait: it
-requests a pass at once, and the events after it are gathered (runtime/wakeup.py). A message that arrives during a pass
-is not dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py queues it again.
+the pass at its end, and the first event after it opens the next window. A first FailedScheduling does not wait for
+others: its pass begins as soon as the pod has waited for two seconds (runtime/wakeup.py). A message that arrives during
+a pass is not dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py queues it
+again.
 
 A signature counts once, and it is recorded last: a request that ended in 503 or 400 was not served, and the sender may
 repeat it byte for byte in every case (a function that is killed could not remove the record). A window whose message
@@ -26,7 +27,7 @@ from collections.abc import Mapping
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse
-from chalicelib.handlers.webhook.event_filter import is_prompt, is_relevant
+from chalicelib.handlers.webhook.event_filter import is_relevant, prompt_after
 from chalicelib.handlers.webhook.event_parser import parse
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
@@ -70,10 +71,11 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     relevant = [signal for signal in heard.signals if is_relevant(signal, policy.webhook.reasons)]
-    matched, prompt = len(relevant), any(map(is_prompt, relevant))
+    matched, now = len(relevant), rt.clock()
+    prompt = min((after for each in relevant if (after := prompt_after(each, now)) is not None), default=None)
     # credentials are cached; schedules apply to the current time
     looked_at = permitted(instant(policy, rt.clock())).plan
-    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt, prompt=prompt)
+    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=prompt)
     _note(policy, auth, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}

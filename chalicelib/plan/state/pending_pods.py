@@ -13,14 +13,14 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.plan import IgnoredPods
-from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.pod import SETTLED_AFTER, Pod, PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.state.cluster_state import ClusterState
 
-_SETTLE, _SETTLE_GPU = 2.0, 30.0  # seconds that the oldest pending pod must have waited
+_SETTLE_GPU = 30.0  # seconds, in place of SETTLED_AFTER, for pods that request a GPU
 _BYSTANDERS = frozenset(
     {ReasonCode.DAEMONSET_POD, ReasonCode.TOO_YOUNG}
 )  # dropped only after the search for room on existing nodes
@@ -135,7 +135,7 @@ def _too_fresh(wanted: list[Pod], state: ClusterState) -> Reason | None:
         return None
     oldest = min(pending, key=lambda pod: pod.created)
     gpu = any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES)
-    wait, age = _SETTLE_GPU if gpu else _SETTLE, state.now - oldest.created
+    wait, age = _SETTLE_GPU if gpu else SETTLED_AFTER, state.now - oldest.created
     return Reason.of(ReasonCode.WAITING_FOR_MORE, age=max(0, int(age)), wait=wait) if age < wait else None
 
 
