@@ -56,7 +56,6 @@ EXCEPTIONS = (
     UnusedException("infra/emulators/cherryservers/dispatcher.py", ("agent",), "a field of the request's log"),
     UnusedException("infra/tools/screenshots.py", ("do_GET", "log_message"), "http.server uses these by name"),
     UnusedException("infra/emulators/fake_provider.py", ("exc",), "a parameter of the context manager protocol"),
-    UnusedException("infra/emulators/inline_executor.py", ("cancel",), "a method of concurrent.futures"),
     UnusedException(
         "infra/emulators/lambda_events.py",
         ("memory_limit_in_mb", "invoked_function_arn", "get_remaining_time_in_millis"),
