@@ -56,6 +56,7 @@ _RESTARTS = 3  # of a list whose continue token expired
 _SAFE = frozenset({"GET", "HEAD"})
 _OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})  # not allowed with a continue token
 _TIMEOUT = (3.05, 20.0)
+_FROZEN = 150.0  # seconds that the process of a watch may be frozen, beyond which its connection is given up
 
 
 def path_segment(name: str) -> str:
@@ -171,10 +172,12 @@ class KubeClient:
     ) -> None:
         """Read a watch to its end, which the server makes after the query's timeoutSeconds. Not repeated.
 
+        Lambda may freeze the process before that end, until the next pass. The rest is then read, so that the
+        connection can be used again.
+
         seen: as in list_page; the pieces are lines of JSON, cut anywhere. longest: bytes.
         """
-        seconds = float(query.get("timeoutSeconds", "1"))
-        total = seconds + _TIMEOUT[1]
+        total = float(query.get("timeoutSeconds", "1")) + _FROZEN
         call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, total, longest, accept=accept, seen=seen)
         self._named(structs.replace(call, kept=False))
 

@@ -11,6 +11,7 @@ import msgspec
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.node import Node
+from chalicelib.model.pass_footprint import GROWN
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import ClusterReading, Policy
 from chalicelib.model.read_scope import ReadScope
@@ -22,6 +23,13 @@ from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
 
 _MOST_NAMED = 20  # objects of a difference that the log names
+
+
+def make_room(cluster: str, peak: int, rt: Runtime) -> None:
+    """Drop lists of other clusters for which this pass leaves no memory. peak: MB that a pass of this cluster needs, 0
+    if unknown."""
+    if rt.kept_lists is not None and rt.memory_size:
+        rt.kept_lists().limit(cluster, max(0, int(rt.memory_size * GROWN) - peak) << 20)
 
 
 def connected(policy: Policy, rt: Runtime) -> KubeClient:

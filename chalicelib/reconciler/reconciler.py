@@ -39,7 +39,7 @@ from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.read_credentials import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
-from chalicelib.reconciler.cluster_reading import connected, observe
+from chalicelib.reconciler.cluster_reading import connected, make_room, observe
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
 from chalicelib.reconciler.pass_retry import ask_again_soon
 from chalicelib.reconciler.scan_slots import is_superseded
@@ -192,6 +192,7 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
     """Run one pass under a lease and return the decision if it is to be recorded. Raises ClusterError, StoreError
     (LeaseLost: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
+    make_room(policy.name, lease.memory.peak, rt)
     kube = connected(policy, rt)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
 

@@ -94,6 +94,17 @@ class KeptLists:
         found.kube.begin_lists()
         return found.kube
 
+    def limit(self, cluster: str, most: int) -> None:
+        """Drop the lists of other clusters, those used longest ago first, until all need no more than this many bytes:
+        a full read of this cluster needs the rest."""
+        sizes = self.sizes()
+        total = sum(sizes.values())
+        for name in [each for each in self._clusters if each != cluster]:
+            if total <= most:
+                return
+            del self._clusters[name]
+            total -= sizes[name]
+
     def sizes(self) -> dict[str, int]:
         """Return the bytes of memory of each cluster, roughly."""
         return {name: each.size() for name, each in self._clusters.items()}

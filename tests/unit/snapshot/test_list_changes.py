@@ -181,6 +181,16 @@ def test_clusters_used_longest_ago_are_dropped_where_memory_ends(cluster: Follow
     assert cluster.kept.clusters() == ("a", "c")
 
 
+def test_other_clusters_make_room_for_a_full_read(cluster: FollowedCluster) -> None:
+    for name in ("a", "b", "c"):
+        cluster.read(name)
+    sizes = cluster.kept.sizes()
+    cluster.kept.limit("a", sizes["a"] + sizes["c"])
+    assert cluster.kept.clusters() == ("a", "c")
+    cluster.kept.limit("a", 0)
+    assert cluster.kept.clusters() == ("a",)
+
+
 def test_connections_are_kept_for_a_while(cluster: FollowedCluster) -> None:
     first = cluster.client()
     read_live_cluster("prod", first, lambda _: ((), ()), NOW, kept=cluster.kept)
