@@ -59,6 +59,7 @@ class Watch:
         }
         self._quiet, self._changed, self._monotonic = quiet, changed, monotonic
         self._pieces: list[bytes] = []
+        self._settled: int | None = None
         self._last_at: float | None = None
         self.ended = False
         self.error: ClusterError | None = None
@@ -102,9 +103,13 @@ class Watch:
         """Return whether the server has begun to answer."""
         return self._last_at is not None
 
+    def settle(self) -> None:
+        """Take no more than what has arrived; the rest comes first in the next watch."""
+        self._settled = len(self._pieces)
+
     def lines(self) -> tuple[list[bytes], bool]:
-        """Return the complete lines so far, and whether bytes of another one have arrived."""
-        *lines, rest = b"".join(self._pieces).split(b"\n")
+        """Return the complete lines that were taken, and whether bytes of another one have arrived with them."""
+        *lines, rest = b"".join(self._pieces[: self._settled]).split(b"\n")
         return [line for line in lines if line.strip()], bool(rest.strip())
 
 
@@ -114,6 +119,9 @@ def wait_for(watches: Iterable[Watch], changed: threading.Condition, until: floa
     with changed:
         while pending:
             now = time.monotonic()
+            for each in pending:
+                if each.settles_at() <= now:
+                    each.settle()
             pending = [each for each in pending if each.settles_at() > now]
             if not pending or now >= until:
                 return
