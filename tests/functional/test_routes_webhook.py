@@ -16,11 +16,12 @@ from chalicelib.runtime.webhook_signature import sign_body
 from tests.functional.app_client import BEARER, HMAC, AppClient, line, sample
 
 BODY = sample("core-v1-failed-scheduling")
+GATHERED = BODY.replace(b"FailedScheduling", b"Evicted")
 
 
 def test_relevant_signed_event_requests_a_reconcile(desk: AppClient) -> None:
     name = desk.cluster(secret={"hmac": HMAC})
-    answer = desk.post(name, BODY)
+    answer = desk.post(name, GATHERED)
     assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
     [(message, delay)] = desk.outbox.scans()
     assert (message.cluster, message.reason, delay) == (name, "webhook", 2)
@@ -235,7 +236,7 @@ def test_body_encoded_by_the_gateway_is_decoded(desk: AppClient) -> None:
 
 def test_thousand_events_in_a_second_request_one_reconcile(desk: AppClient) -> None:
     name = desk.cluster()
-    batch = b"[" + b",".join([BODY] * 10) + b"]"
+    batch = b"[" + b",".join([GATHERED] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
         answers = list(
             callers.map(
@@ -254,8 +255,7 @@ def test_no_event_is_lost_between_two_debounce_windows(desk: AppClient) -> None:
     desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "debounce": "3s"}})
     opened: float | None = None
     for _ in range(40):
-        body = BODY.replace(b"FailedScheduling", b"Evicted")
-        answer = desk.post(name, body, {"Authorization": f"Bearer {BEARER}"})
+        answer = desk.post(name, GATHERED, {"Authorization": f"Bearer {BEARER}"})
         if answer.json_body["woken"]:
             opened = desk.clock()
         message, delay = desk.outbox.scans()[-1]
