@@ -2,10 +2,13 @@
 
 Two functions make passes. `reconcile` has little memory and receives every message. It invokes `reconcile_large` for a
 cluster that needs more (reconciler/function_size.py), which therefore needs no queue of its own.
+
+OUTSCALER_PASS_CONCURRENCY in .chalice/config.json decides at packaging time how many passes are made at the same time.
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
@@ -16,11 +19,13 @@ from chalicelib.handlers.lambda_entry import each_record, event_source, invoked,
 blueprint = Blueprint(__name__)
 
 _ROOM = "chalicelib.reconciler.reconciler"
+_CONCURRENCY = int(os.environ.get("OUTSCALER_PASS_CONCURRENCY", "20"))
+"""Passes at the same time. Of use to `chalice deploy` only, which reads it where it packages."""
 
 preload(__name__, _ROOM)
 
 
-@blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=20, name="reconcile")
+@blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=_CONCURRENCY, name="reconcile")
 def reconcile(event: SQSEvent) -> dict[str, Any]:
     """Run one pass for one message; a failed one returns after the queue's visibility timeout."""
     from chalicelib.reconciler.reconciler import handle

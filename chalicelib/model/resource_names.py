@@ -17,6 +17,8 @@ PREFIX = "OUTSCALER_PREFIX"
 TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
 DECISIONS = "OUTSCALER_DECISIONS"
 """Where decisions are recorded: `s3://BUCKET/PREFIX`, or a folder; in functions and for the command."""
+LISTS = "OUTSCALER_LISTS"
+"""Where processes share the lists of clusters: `s3://BUCKET/PREFIX`, or a folder; in functions."""
 PAGE_KEY = "OUTSCALER_PAGE_KEY"
 """The name of the secret with the keys of the hosted status page."""
 

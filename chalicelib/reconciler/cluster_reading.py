@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.kube.client import KubeClient
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.node import Node
 from chalicelib.model.pass_footprint import GROWN
 from chalicelib.model.pod import Pod
@@ -17,7 +18,7 @@ from chalicelib.model.policy import ClusterReading, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.policy.horizontal_node_autoscaler import obeyed
-from chalicelib.runtime.log import logger
+from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
@@ -52,6 +53,7 @@ def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> t
             scope=result.scope.value,
             reason=result.reason,
             changes=result.folded,
+            stored=result.stored,
             reread=result.reread,
         )
     if policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
@@ -63,6 +65,26 @@ def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> t
         if kept is not None:
             kept.drop(policy.name)
     return _with_groups(full, seen), ReadScope.FULL
+
+
+def share_lists(policy: Policy, rt: Runtime) -> None:
+    """Store what this pass has read for other processes, where the deployment has a place for it. Raises nothing: the
+    pass is over."""
+    if rt.kept_lists is None or policy.reading is ClusterReading.FULL:
+        return
+    kept = rt.kept_lists()
+    if kept.archive is None:
+        return
+    try:
+        size = kept.archive.save(policy.name, kept)
+    except OutscalerError as error:
+        logger.warning("lists not stored", cluster=policy.name, **failure(error))
+        return
+    except Exception:
+        logger.exception("lists not stored, for an unexpected reason", cluster=policy.name)
+        return
+    if size:
+        logger.debug("lists stored", cluster=policy.name, bytes=size)
 
 
 def _read(

@@ -39,7 +39,7 @@ from chalicelib.operations.recording import PassRecorder
 from chalicelib.plan.planner import plan_cluster
 from chalicelib.policy.read_credentials import observing
 from chalicelib.reconciler import ownership_keys, taint_writer
-from chalicelib.reconciler.cluster_reading import connected, make_room, observe
+from chalicelib.reconciler.cluster_reading import connected, make_room, observe, share_lists
 from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
 from chalicelib.reconciler.pass_retry import ask_again_soon
 from chalicelib.reconciler.scan_slots import is_superseded
@@ -169,8 +169,10 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
             failure=tale.failure,
             memory=taken,
         )
+    # The lease is free already: S3 may need seconds.
+    share_lists(policy, rt)
     if decision is not None:
-        # Imported here, because it is off by default. The lease is free already: S3 may need seconds.
+        # Imported here, because it is off by default.
         from chalicelib.replay.recording import record
 
         record(decision, rt.decisions)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.net.bounded_files import content
+from chalicelib.net.whole_files import write_whole
 from chalicelib.replay.recorded_decision import LARGEST_FILE
 
 
@@ -24,11 +24,8 @@ class DecisionFolder:
     def put(self, path: str, data: bytes) -> None:
         """Store a decision; a reader sees the whole file or none. Raises NotRecorded."""
         target = self._root / path
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(data)
-            draft.replace(target)
+            write_whole(target, data)
         except OSError as error:
             raise NotRecorded(f"{target}: {error.strerror}") from error
 

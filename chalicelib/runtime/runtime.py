@@ -27,7 +27,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
-from chalicelib.model.resource_names import DECISIONS, PAGE_KEY, POLICY_TABLE, TABLE, state_table
+from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY, POLICY_TABLE, TABLE, state_table
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.runtime.active_policy import read
 from chalicelib.runtime.tracing import Tracing, tracing_of
@@ -239,10 +239,10 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         decisions=environment.get(DECISIONS, ""),
         page_key=environment.get(PAGE_KEY, ""),
     )
-    return _sized(made, environment)
+    return _sized(made, environment, clock)
 
 
-def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
+def _sized(made: Runtime, environment: Mapping[str, str], clock: Callable[[], float]) -> Runtime:
     """Add what decides which function makes a pass, in a function whose memory is known."""
     from chalicelib.runtime.memory_usage import Gauge
 
@@ -254,19 +254,23 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
         memory_size=int(size),
         memory_usage=Gauge(),
         hand_over=LargeFunction.from_environment(environment),
-        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20),
+        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, environment.get(LISTS, ""), clock),
     )
 
 
-def keeping(most: int) -> Callable[[], KeptLists]:
+def keeping(most: int, place: str = "", clock: Callable[[], float] = time.time) -> Callable[[], KeptLists]:
     """Return what a process keeps of clusters, at most this many bytes; made when it is first asked for, because only
-    passes need it."""
+    passes need it. place: where processes share lists (snapshot/list_archive.py), "" for nowhere."""
 
     @functools.cache
     def kept() -> KeptLists:
         from chalicelib.snapshot.kept_lists import KeptLists
 
-        return KeptLists(most, time.monotonic)
+        if not place:
+            return KeptLists(most, time.monotonic)
+        from chalicelib.snapshot.list_archive import ListArchive, list_place
+
+        return KeptLists(most, time.monotonic, archive=ListArchive(list_place(place), clock))
 
     return kept
 

@@ -12,7 +12,7 @@ parts, which a pattern finds at known offsets, so such a spec is compared and ne
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -83,6 +83,7 @@ class ClassTable:
         self.nodes: dict[bytes, str] = {b"": ""}
         self._by_bytes: dict[tuple[str, bytes, *tuple[object, ...]], int] = {}
         self._by_value: dict[bytes, int] = {}
+        self._valued = 0  # classes that are in _by_value
         self._siblings: dict[bytes, list[Sibling]] = {}  # by the owners' raw JSON, the latest first
 
     @property
@@ -167,17 +168,33 @@ class ClassTable:
 
     def add(self, cls: PodClass) -> int:
         """Return the index of an equal class, or of this one after adding it."""
-        value = msgspec.msgpack.encode(cls, order="deterministic")
+        self._value_all()
+        value = _value(cls)
         found = self._by_value.get(value)
         if found is None:
             found = self._by_value[value] = len(self.classes)
             self.classes.append(cls)
+            self._valued += 1
         return found
+
+    def restore(self, classes: Sequence[PodClass]) -> None:
+        """Add the classes of a table that was stored, with their numbers, to an empty one."""
+        self.classes.extend(classes)
+
+    def _value_all(self) -> None:
+        """Note the values of restored classes. Later than restoring, because few passes meet a new class."""
+        for at in range(self._valued, len(self.classes)):
+            self._by_value.setdefault(_value(self.classes[at]), at)
+        self._valued = len(self.classes)
 
     def at_least(self, cls: int, amounts: Mapping[str, int]) -> int:
         """Return a class that differs from another only by requesting at least this much."""
         was = self.classes[cls]
         return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
+
+
+def _value(cls: PodClass) -> bytes:
+    return msgspec.msgpack.encode(cls, order="deterministic")
 
 
 def _pattern(spec: bytes, node: bytes, *, daemon: bool) -> Sibling | None:

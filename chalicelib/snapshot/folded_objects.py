@@ -61,6 +61,10 @@ class FoldedObjects:
         """Return whether objects of this kind are held here."""
         return kind in self._by_kind
 
+    def held(self, kind: str) -> dict[str, Any]:
+        """Return the objects of a kind by key_of, as they are folded; the caller may add some."""
+        return self._by_kind[kind]
+
     def holds(self, kind: str, namespace: str, name: str) -> bool:
         """Return whether there is an object of this name, usable or not."""
         key = key_of(namespace, name)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.watch import QUIET
 from chalicelib.snapshot.cluster_lists import ClusterLists
+
+if TYPE_CHECKING:
+    from chalicelib.snapshot.list_archive import ListArchive
 
 LONGEST = 600.0
 """Seconds after which everything is read again, whatever was followed."""
@@ -50,10 +54,18 @@ class KeptLists:
     """The clusters of one process, the one used longest ago first. Used by one pass at a time.
 
     most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see kube.watch.Watch.
+    archive: lists that other processes have stored, None for none.
     """
 
-    def __init__(self, most: int, monotonic: Callable[[], float], *, quiet: float = QUIET) -> None:
-        self._most, self._monotonic, self.quiet = most, monotonic, quiet
+    def __init__(
+        self,
+        most: int,
+        monotonic: Callable[[], float],
+        *,
+        quiet: float = QUIET,
+        archive: ListArchive | None = None,
+    ) -> None:
+        self._most, self._monotonic, self.quiet, self.archive = most, monotonic, quiet, archive
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
 
     def take(self, cluster: str, access: str, asked: str) -> KeptCluster | None:
@@ -117,6 +129,30 @@ class KeptLists:
         """Return the names of the clusters whose lists are kept."""
         return tuple(self._clusters)
 
+    def kept(self, cluster: str) -> KeptCluster | None:
+        """Return the lists of a cluster, None if none are kept."""
+        return self._clusters.get(cluster)
+
+    def age(self, found: KeptCluster) -> float:
+        """Return the seconds since the lists were up to date."""
+        return self._monotonic() - found.used_at
+
+    def read_before(self, found: KeptCluster) -> float:
+        """Return the seconds since everything was read."""
+        return self._monotonic() - found.read_at
+
     def start(self, kube: KubeClient, asked: str, lists: ClusterLists) -> KeptCluster:
         """Return lists that were read in full just now, to be kept."""
         return KeptCluster(kube, asked, lists, self._monotonic())
+
+    def restart(
+        self, kube: KubeClient, asked: str, lists: ClusterLists, read_before: float, age: float
+    ) -> KeptCluster | None:
+        """Return lists that another process has read, to be followed; None if they are too old. read_before, age: see
+        the methods."""
+        if not (0 <= age <= read_before < LONGEST) or not lists.followable():
+            return None
+        now = self._monotonic()
+        found = KeptCluster(kube, asked, lists, now - read_before)
+        found.used_at = now - age
+        return found

@@ -8,24 +8,30 @@ import msgspec
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
 from chalicelib.snapshot.cluster_lists import ClusterLists, read_lists
-from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.kept_lists import KeptCluster, KeptLists
 from chalicelib.snapshot.list_changes import Changes, ServerBehind, follow
 from chalicelib.snapshot.storage import NAMESPACE
+
+_REMEMBERED = 75.0
+"""Seconds of changes that the watch cache of an API server holds at least, where it has room (eventFreshDuration in
+k8s.io/apiserver/pkg/storage/cacher)."""
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]]
 
 
 class ReadResult(msgspec.Struct, frozen=True):
     """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
-    read in full all the same, and why."""
+    read in full all the same, and why; stored: whether another process has read what the changes were followed from."""
 
     scope: ReadScope
     reason: str = ""
+    stored: bool = False
     folded: int = 0
     reread: dict[str, str] = {}
 
@@ -65,8 +71,8 @@ def _with_kept(
     cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, *, rules: bool
 ) -> tuple[ClusterLists, ReadResult]:
     """Follow the lists of an earlier pass; read in full where there are none, or where following them fails."""
-    access, asked = kube.access(), f"{namespace} {rules}"
-    found, reason = kept.take(cluster, access, asked), "no earlier pass in this process"
+    asked = f"{namespace} {rules}"
+    found, stored, reason = _earlier(cluster, kube, kept, namespace, asked)
     if found is not None:
         try:
             made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, quiet=kept.quiet)
@@ -77,8 +83,27 @@ def _with_kept(
         else:
             found.kube = kube
             kept.put(cluster, found)
-            return found.lists, ReadResult(ReadScope.CHANGES, "", made.folded, dict(made.reread))
+            return found.lists, ReadResult(ReadScope.CHANGES, "", stored, made.folded, dict(made.reread))
     kube.begin_lists()
     fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules))
     kept.put(cluster, fresh)
     return fresh.lists, ReadResult(ReadScope.FULL, reason)
+
+
+def _earlier(
+    cluster: str, kube: KubeClient, kept: KeptLists, namespace: str, asked: str
+) -> tuple[KeptCluster | None, bool, str]:
+    """Return lists to follow, whether another process has stored them, and why there are none. Stored ones are asked
+    for where this process has none, or where a server may have forgotten the version of its own."""
+    access = kube.access()
+    found, reason = kept.take(cluster, access, asked), "no earlier pass in this process"
+    if kept.archive is None or (found is not None and kept.age(found) < _REMEMBERED):
+        return found, False, reason
+    try:
+        stored = kept.archive.load(cluster, access, asked, namespace)
+    except OutscalerError as error:
+        return found, False, f"{reason}; stored lists: {error}"
+    if stored is None or (found is not None and kept.age(found) <= stored.age):
+        return found, False, f"{reason}, and none is stored"
+    restarted = kept.restart(kube, asked, stored.lists, stored.read_before, stored.age)
+    return (restarted, True, "") if restarted is not None else (found, False, f"{reason}; stored lists: too old")

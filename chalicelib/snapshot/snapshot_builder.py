@@ -107,6 +107,17 @@ class SnapshotBuilder:
         if kind == RULE_OBJECT:
             self._rules.listed()
 
+    def listing_state(self) -> tuple[tuple[MissingData, ...], frozenset[str], frozenset[str]]:
+        """Return what is known beside the objects: gaps of whole lists, kinds that were listed, and kinds of which an
+        object was seen."""
+        return tuple(self._gaps), frozenset(self._listed), frozenset(self._seen)
+
+    def restore_listing_state(self, gaps: Iterable[MissingData], listed: Iterable[str], seen: Iterable[str]) -> None:
+        """Add what listing_state returned to an empty builder."""
+        self._gaps.extend(gaps)
+        self._listed.update(listed)
+        self._seen.update(seen)
+
     def gap(self, gap: MissingData) -> None:
         """Record data that could not be read."""
         self._gaps.append(gap)

@@ -68,6 +68,18 @@ def decisions_policy(objects: Any) -> Json:
     return _policy("RecordDecisions", [_allow("RecordDecisions", ["s3:PutObject"], objects)])
 
 
+def lists_policy(bucket: Any, objects: Any) -> Json:
+    """Return an inline policy of the same functions: they share lists of clusters. bucket, objects: ARNs of the bucket
+    and of its objects. Listing is what makes S3 respond that an object does not exist."""
+    return _policy(
+        "ShareLists",
+        [
+            _allow("ShareLists", ["s3:GetObject", "s3:PutObject"], objects),
+            _allow("KnowLists", ["s3:ListBucket"], bucket),
+        ],
+    )
+
+
 def page_key_policy(secret: Any) -> Json:
     """Return an inline policy of the API's function: it reads the keys of the hosted page. secret: an ARN."""
     return _policy("ReadPageKey", [_allow("ReadPageKey", ["secretsmanager:GetSecretValue"], secret)])

@@ -16,14 +16,15 @@ import msgspec
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
-from chalicelib.model.resource_names import DECISIONS, PAGE_KEY
+from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
+from infra.aws.buckets import BUCKET, LISTS_BUCKET, LISTS_DAYS, bucket_resources, by_default
 from infra.aws.dashboard import dashboard_resource
-from infra.aws.decision_bucket import BUCKET, bucket_resources, by_default
 from infra.aws.permissions import (
     conditional_policies,
     decisions_policy,
     large_dead_letters_policy,
+    lists_policy,
     own_log,
     page_key_policy,
     tick_dead_letters_policy,
@@ -36,6 +37,7 @@ Json = dict[str, Any]
 
 _NOTHING = {"Ref": "AWS::NoValue"}
 _STAGE = {"Ref": "Stage"}
+_PASS_CONCURRENCY = {"Ref": "PassConcurrency"}
 API = ("outscaler", "api")
 """Name and stage of the REST API in CloudWatch: Chalice gives the APIs of all deployments the same name."""
 _SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]}
@@ -54,7 +56,7 @@ class TemplateOverlayFunction(msgspec.Struct, frozen=True):
 FUNCTIONS = (
     TemplateOverlayFunction("api_handler", 50),
     TemplateOverlayFunction("tick", 1),
-    TemplateOverlayFunction("reconcile", 20),
+    TemplateOverlayFunction(RECONCILE, 20),
     TemplateOverlayFunction(RECONCILE_LARGE, 4),
     *(TemplateOverlayFunction(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
@@ -128,8 +130,9 @@ def finished(template: Json) -> Json:
         if one["Type"] == "AWS::IAM::Role":
             one["Properties"]["Policies"] += conditional_policies()
             if name in PASS_ROLES:
-                objects = {"Fn::Join": ["", [{"Fn::GetAtt": [BUCKET, "Arn"]}, "/*"]]}
-                one["Properties"]["Policies"].append(_with_decisions(decisions_policy(objects)))
+                one["Properties"]["Policies"].append(_with_decisions(decisions_policy(_objects(BUCKET))))
+                shared = lists_policy({"Fn::GetAtt": [LISTS_BUCKET, "Arn"]}, _objects(LISTS_BUCKET))
+                one["Properties"]["Policies"].append(_with_lists(shared))
             if name == "ApiHandlerRole":
                 one["Properties"]["Policies"].append(_with_page(page_key_policy({"Ref": PAGE_SECRET})))
             if name == "TickRole":
@@ -175,8 +178,10 @@ def _all_resources() -> Resources:
     dashboard = dashboard_resource({"Ref": "AWS::StackName"}, NAMES)
     conditional |= {name: {"Condition": "WithDashboard"} | one for name, one in dashboard.items()}
     rule = {"Fn::If": ["WithKmsKey", by_default("aws:kms", {"Ref": "KmsKeyArn"}), by_default("AES256")]}
-    bucket = bucket_resources({"Ref": "DecisionsDays"}, encryption=rule)
+    bucket = bucket_resources(BUCKET, {"Ref": "DecisionsDays"}, encryption=rule)
     conditional |= {name: {"Condition": "WithDecisions"} | one for name, one in bucket.items()}
+    bucket = bucket_resources(LISTS_BUCKET, LISTS_DAYS, encryption=rule)
+    conditional |= {name: {"Condition": "WithLists"} | one for name, one in bucket.items()}
     conditional |= _page_secret()
     return (
         tagged(encrypted(shared), _STAGE)
@@ -210,15 +215,18 @@ def _function(each: TemplateOverlayFunction) -> Json:
         "KmsKeyArn": _with_key({"Ref": "KmsKeyArn"}),
         "ReservedConcurrentExecutions": {"Fn::If": ["WithReserve", each.reserved, _NOTHING]},
     }
+    if each.name == RECONCILE:
+        properties["ReservedConcurrentExecutions"]["Fn::If"][1] = _PASS_CONCURRENCY
     if each.name in QUEUES:
         properties |= _queue_function(each)
     if each.name == "api_handler":
         variables = properties.setdefault("Environment", {}).setdefault("Variables", {})
         variables[PAGE_KEY] = _with_page({"Ref": PAGE_SECRET})
     if each.name in PASS_FUNCTIONS:
-        place = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
-        properties.setdefault("Environment", {}).setdefault("Variables", {})[DECISIONS] = place
-    if each.name == "reconcile":
+        variables = properties.setdefault("Environment", {}).setdefault("Variables", {})
+        variables[DECISIONS] = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
+        variables[LISTS] = _with_lists({"Fn::Sub": f"s3://${{{LISTS_BUCKET}}}"})
+    if each.name == RECONCILE:
         # Only this function may refer to it: a reference from the large function's role would be circular.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
     if each.name == RECONCILE_LARGE:
@@ -232,6 +240,8 @@ def _queue_function(each: TemplateOverlayFunction) -> Json:
         "Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
     }
+    if each.name == RECONCILE:
+        source["ScalingConfig"] = {"MaximumConcurrency": _PASS_CONCURRENCY}
     if each.provider:
         source["Enabled"] = {"Fn::If": [_use(each.provider), True, False]}
     return {
@@ -284,6 +294,14 @@ def _with_page(value: Any) -> Json:
 
 def _with_decisions(value: Any) -> Json:
     return {"Fn::If": ["WithDecisions", value, _NOTHING]}
+
+
+def _with_lists(value: Any) -> Json:
+    return {"Fn::If": ["WithLists", value, _NOTHING]}
+
+
+def _objects(bucket: str) -> Json:
+    return {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
 
 
 def _with_key(value: Any) -> Json:

@@ -19,7 +19,11 @@ from tests.functional.deployments import STAGE, deploy, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
 EVERY_OPTION = Options(
-    alarm_topic_arn="arn:aws:sns:us-east-1:123456789012:alarms", dashboard=True, decisions_days=30, hosted_page=True
+    alarm_topic_arn="arn:aws:sns:us-east-1:123456789012:alarms",
+    dashboard=True,
+    decisions_days=30,
+    share_lists=True,
+    hosted_page=True,
 )
 LIMIT = 6144  # characters of a managed policy, without white space
 

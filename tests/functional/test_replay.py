@@ -15,7 +15,7 @@ import pytest
 from moto import mock_aws
 
 from chalicelib import __version__
-from chalicelib.aws.decision_bucket import BucketFailure, DecisionBucket
+from chalicelib.aws.object_bucket import BucketFailure, ObjectBucket
 from chalicelib.cli.main import main
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import SCALE_DOWN_DISABLED
@@ -266,7 +266,7 @@ def test_bucket_takes_and_gives_decisions(bucket: Any) -> None:
     with pytest.raises(BucketFailure, match="NoSuchKey"):
         reader(place).get("shop/none")
     with pytest.raises(BucketFailure, match="more than 3 bytes"):
-        DecisionBucket("decisions", "team/", bucket).get("shop/2026-11-23/101500-p1.decision", 3)
+        ObjectBucket("decisions", "team/", bucket).get("shop/2026-11-23/101500-p1.decision", 3)
 
 
 def test_failing_bucket_costs_a_pass_nothing_but_a_log_line(

@@ -285,6 +285,15 @@ def test_parameter_values_with_excessive_grants_are_rejected(parameter: str, ref
     assert re.fullmatch(pattern, EVERYTHING.get(parameter, "team-a"))
 
 
+def test_parameter_sets_the_concurrency_of_passes() -> None:
+    template = _translated("prod", Reserve="on", PassConcurrency=64)
+    assert _of_type(template, "AWS::Lambda::Function")["Reconcile"]["ReservedConcurrentExecutions"] == 64
+    sources = _of_type(template, "AWS::Lambda::EventSourceMapping").values()
+    assert [
+        each["ScalingConfig"]["MaximumConcurrency"] for each in sources if each["FunctionName"]["Ref"] == "Reconcile"
+    ] == [64]
+
+
 def test_reserved_concurrency_in_total_fits_a_quota_of_200() -> None:
     assert sum(each.reserved for each in FUNCTIONS) <= 100
     assert {function_id(each.name) for each in FUNCTIONS} == set(HANDLERS)

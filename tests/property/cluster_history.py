@@ -6,11 +6,25 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.connect import connect
+from chalicelib.model.policy import KubernetesAccess
+from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 
 Json = dict[str, Any]
 
 _NAMESPACES = ("app", "app-b", "data")
+
+
+NOW = 1_790_000_000.0
+
+
+def client_of(server: ApiServer) -> KubeClient:
+    """Return a client without delays."""
+    config = server.kubeconfig()
+    access = KubernetesAccess(kubeconfig_secret="config")
+    return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
 
 
 class ClusterHistory:

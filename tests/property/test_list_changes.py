@@ -9,10 +9,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from chalicelib.kube.client import KubeClient
-from chalicelib.kube.connect import connect
 from chalicelib.model.memory import Memory
-from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.planner import plan_cluster
@@ -21,16 +19,9 @@ from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from tests.property.cluster_history import ClusterHistory
+from tests.property.cluster_history import NOW, ClusterHistory, client_of
 
-NOW = 1_790_000_000.0
 PASSES = 12
-
-
-def client(server: ApiServer) -> KubeClient:
-    config = server.kubeconfig()
-    access = KubernetesAccess(kubeconfig_secret="config")
-    return connect(access, lambda _: config, clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5)
 
 
 def doubled(piece: bytes) -> bytes:
@@ -65,7 +56,7 @@ def plan_of(snapshot: Snapshot) -> bytes:
 
 
 def read(server: ApiServer, kept: KeptLists | None, results: list[ReadResult]) -> Snapshot:
-    kube = client(server)
+    kube = client_of(server)
     return read_live_cluster(
         "prod",
         kube if kept is None else kept.client("prod", kube),

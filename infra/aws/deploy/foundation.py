@@ -17,8 +17,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store.tables import definition, policy_table_of
 from infra.aws.alarm_resources import Names, alarm_resources
+from infra.aws.buckets import BUCKET, LISTS_BUCKET, LISTS_DAYS, bucket_resources, by_default
 from infra.aws.dashboard import dashboard_resource
-from infra.aws.decision_bucket import bucket_resources, by_default
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
 from infra.aws.resources import dead_letters, resources
@@ -47,10 +47,12 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
         made |= alarm_resources(stage.options.alarm_topic_arn, names(stage))
     if stage.options.dashboard:
         made |= dashboard_resource(stage.prefix, names(stage))
+    key = stage.options.kms_key_arn
+    encryption = by_default("aws:kms", key) if key else by_default("AES256")
     if stage.options.decisions_days:
-        key = stage.options.kms_key_arn
-        encryption = by_default("aws:kms", key) if key else by_default("AES256")
-        made |= bucket_resources(stage.options.decisions_days, decisions_bucket(stage), encryption)
+        made |= bucket_resources(BUCKET, stage.options.decisions_days, decisions_bucket(stage), encryption)
+    if stage.options.share_lists:
+        made |= bucket_resources(LISTS_BUCKET, LISTS_DAYS, lists_bucket(stage), encryption)
     for resource in made.values():
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
@@ -66,6 +68,11 @@ def decisions_bucket(stage: Stage) -> str:
     """Return the name of the bucket of recorded decisions, "" where there is none. Names of buckets are global, so it
     contains account and region."""
     return f"{stage.prefix}-{stage.account}-{stage.region}" if stage.options.decisions_days else ""
+
+
+def lists_bucket(stage: Stage) -> str:
+    """Return the name of the bucket of shared lists, "" where there is none."""
+    return f"{stage.prefix}-{stage.account}-{stage.region}-list" if stage.options.share_lists else ""
 
 
 def names(stage: Stage) -> Names:

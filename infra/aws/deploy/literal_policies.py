@@ -18,13 +18,14 @@ from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.model.resource_names import queue_name, secret_prefix, state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy.chalice_resources import Graph, Role
-from infra.aws.deploy.foundation import decisions_bucket
+from infra.aws.deploy.foundation import decisions_bucket, lists_bucket
 from infra.aws.deploy.stage import Stage
 from infra.aws.package import POLICIES
 from infra.aws.permissions import (
     conditional_policies,
     decisions_policy,
     large_dead_letters_policy,
+    lists_policy,
     page_key_policy,
     tick_dead_letters_policy,
 )
@@ -56,6 +57,9 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
     if function.resource_name in PASS_FUNCTIONS and stage.options.decisions_days:
         objects = f"arn:*:s3:::{decisions_bucket(stage)}/*"
         statements += decisions_policy(objects)["PolicyDocument"]["Statement"]
+    if function.resource_name in PASS_FUNCTIONS and stage.options.share_lists:
+        bucket = f"arn:*:s3:::{lists_bucket(stage)}"
+        statements += lists_policy(bucket, f"{bucket}/*")["PolicyDocument"]["Statement"]
     if function.resource_name == "api_handler" and stage.options.hosted_page:
         # Secrets Manager ends every ARN with a hyphen and six characters of its own.
         secret = f"arn:*:secretsmanager:*:*:secret:{page_secret(stage)}-??????"

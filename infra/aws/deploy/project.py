@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from chalicelib.model.resource_names import DECISIONS, PAGE_KEY
+from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY
 from infra.aws.deploy.chalice_resources import Graph, graph_of
-from infra.aws.deploy.foundation import decisions_bucket
+from infra.aws.deploy.foundation import decisions_bucket, lists_bucket
 from infra.aws.deploy.literal_policies import documents, page_secret
 from infra.aws.deploy.stage import CONFIG, ROOT, Stage
 from infra.aws.package import copy_sources
@@ -36,9 +36,9 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
         functions[name]["reserved_concurrency"] = 0
     if stage.options.hosted_page:
         functions["api_handler"].setdefault("environment_variables", {})[PAGE_KEY] = page_secret(stage)
-    bucket = decisions_bucket(stage)
-    for name in PASS_FUNCTIONS if bucket else ():
-        functions[name].setdefault("environment_variables", {})[DECISIONS] = f"s3://{bucket}"
+    for variable, bucket in ((DECISIONS, decisions_bucket(stage)), (LISTS, lists_bucket(stage))):
+        for name in PASS_FUNCTIONS if bucket else ():
+            functions[name].setdefault("environment_variables", {})[variable] = f"s3://{bucket}"
     (folder / CONFIG).write_text(json.dumps(config, indent=2), "utf-8")
     for file in (folder / ".chalice").glob("policy-*.json"):
         file.unlink()

@@ -31,9 +31,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the key that encrypts tables, queues and variables; "" for AWS's own key. alarm_topic_arn: the topic that receives
     alarms. account_concurrency: Lambda's quota of concurrent executions, with which an alarm compares. dashboard:
     whether there is a CloudWatch dashboard. decisions_days: how long recorded decisions are kept in a bucket, 0: there
-    is none. hosted_page: whether the API serves the status page; its key is the secret `page-key` under the
-    stage's prefix. access_log: whether API Gateway logs requests. events_rate, events_burst:
-    requests per second, and burst size, of the events route.
+    is none. share_lists: whether processes share the lists of clusters in a bucket. hosted_page: whether the API serves
+    the status page; its key is the secret `page-key` under the stage's prefix. access_log: whether API Gateway logs
+    requests. events_rate, events_burst: requests per second, and burst size, of the events route.
     """
 
     providers: tuple[str, ...] = ()
@@ -43,6 +43,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dashboard: bool = False
     hosted_page: bool = False
     decisions_days: Annotated[int, msgspec.Meta(ge=0, le=3650)] = 0
+    share_lists: bool = False
     access_log: bool = True
     events_rate: float = 50
     events_burst: int = 100

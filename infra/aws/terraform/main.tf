@@ -51,6 +51,8 @@ resource "aws_cloudformation_stack" "outscaler" {
     AccountConcurrency = var.account_concurrency
     Dashboard          = var.dashboard ? "on" : "off"
     DecisionsDays      = var.decisions_days
+    ShareLists         = var.share_lists ? "on" : "off"
+    PassConcurrency    = var.pass_concurrency
     HostedPage         = var.hosted_page ? "on" : "off"
     Tracing            = var.tracing ? "on" : "off"
     Reserve            = var.reserve ? "on" : "off"

@@ -116,6 +116,18 @@ variable "decisions_days" {
   default     = 0
 }
 
+variable "share_lists" {
+  description = "Whether processes share the lists of clusters through a bucket, so that more passes read changes only."
+  type        = bool
+  default     = false
+}
+
+variable "pass_concurrency" {
+  description = "Passes at the same time; raise it where passes begin late."
+  type        = number
+  default     = 20
+}
+
 variable "dashboard" {
   description = "Whether there is a CloudWatch dashboard."
   type        = bool

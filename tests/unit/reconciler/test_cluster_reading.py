@@ -9,13 +9,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from chalicelib.aws.object_bucket import BucketFailure
 from chalicelib.kube.connect import connect
 from chalicelib.model.policy import ClusterReading, KubernetesAccess, Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.reconciler.cluster_reading import connected, differences, observe
+from chalicelib.reconciler.cluster_reading import connected, differences, observe, share_lists
 from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.list_archive import ListArchive
 from infra.emulators.aws_services import QuickServices
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -58,6 +60,31 @@ def runtime(server: ApiServer) -> Runtime:
 def read(runtime: Runtime, reading: ClusterReading) -> tuple[Snapshot, ReadScope]:
     policy = Policy("prod", reading=reading)
     return observe(policy, connected(policy, runtime), lambda _: ((), ()), runtime)
+
+
+class _FullPlace:
+    """A bucket that takes nothing. error: what it raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def put(self, path: str, data: bytes) -> None:
+        raise self._error
+
+    def get(self, path: str, largest: int) -> bytes:
+        raise BucketFailure("s3://b: AccessDenied")
+
+
+@pytest.mark.parametrize("error", [BucketFailure("s3://b: SlowDown"), RuntimeError("unknown")])
+def test_pass_goes_on_without_the_place_of_shared_lists(
+    error: Exception, runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = KeptLists(10**9, lambda: 0.0, quiet=0.02, archive=ListArchive(_FullPlace(error), lambda: NOW))
+    broken = replace(runtime, kept_lists=lambda: kept)
+    with caplog.at_level(logging.WARNING):
+        assert read(broken, ClusterReading.CHANGES)[1] is ReadScope.FULL
+        share_lists(Policy("prod"), broken)
+    assert "lists not stored" in caplog.text
 
 
 def relabelled(server: ApiServer) -> None:

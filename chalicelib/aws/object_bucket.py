@@ -1,25 +1,32 @@
-"""The S3 bucket of recorded decisions. A pass writes with one short attempt; the command lists and reads.
+"""Objects in an S3 bucket: recorded decisions, and the lists of clusters. Functions use one short attempt.
 
 https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from chalicelib.aws import session
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import BadInput, OutscalerError
 
 _MOST_PAGES = 1000  # of a thousand objects each
+_ADDRESS = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[\w./-]{0,200}))?\Z")
+_ABSENT = frozenset({"NoSuchKey", "404"})
 
 
 class BucketFailure(OutscalerError):
     """S3 did not do what it was asked."""
 
 
-class DecisionBucket:
-    """bucket, prefix: where decisions are; the prefix is empty or ends with a slash. client: instead of one that is
+class ObjectMissing(BucketFailure):
+    """There is no object of this name."""
+
+
+class ObjectBucket:
+    """bucket, prefix: where the objects are; the prefix is empty or ends with a slash. client: instead of one that is
     made with the first call. seconds: for one answer. attempts: of one call."""
 
     def __init__(
@@ -29,11 +36,11 @@ class DecisionBucket:
         self._seconds, self._attempts = seconds, attempts
 
     def put(self, path: str, data: bytes) -> None:
-        """Store a decision, encrypted as the bucket does by default. Raises BucketFailure."""
+        """Store an object, encrypted as the bucket does by default. Raises BucketFailure."""
         self._call("put_object", Key=f"{self._prefix}{path}", Body=data, ContentType="application/octet-stream")
 
     def get(self, path: str, largest: int) -> bytes:
-        """Return a decision. largest: bytes. Raises BucketFailure."""
+        """Return an object. largest: bytes. Raises ObjectMissing, BucketFailure."""
         found = self._call("get_object", Key=f"{self._prefix}{path}")
         try:
             data: bytes = found["Body"].read(largest + 1)
@@ -61,7 +68,8 @@ class DecisionBucket:
             return getattr(self._client(), method)(Bucket=self._bucket, **arguments)
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "ClientError")
-            raise BucketFailure(f"s3://{self._bucket}: {code}") from error
+            kind = ObjectMissing if code in _ABSENT else BucketFailure
+            raise kind(f"s3://{self._bucket}: {code}") from error
         except BotoCoreError as error:
             raise BucketFailure(f"s3://{self._bucket}: {type(error).__name__}") from error
 
@@ -74,3 +82,14 @@ class DecisionBucket:
                 retries={"mode": "standard", "total_max_attempts": self._attempts},
             )
         return self._made
+
+
+def bucket_of(place: str) -> tuple[str, str] | None:
+    """Return the bucket and the prefix of `s3://BUCKET/PREFIX`; None for the path of a folder. Raises BadInput."""
+    if not place.startswith("s3:"):
+        return None
+    found = _ADDRESS.match(place)
+    if found is None:
+        raise BadInput(place, "is not the address of a bucket", "write s3://BUCKET, or s3://BUCKET/PREFIX")
+    prefix = (found["prefix"] or "").strip("/")
+    return found["bucket"], f"{prefix}/" if prefix else ""

@@ -1,6 +1,7 @@
-"""The bucket of recorded decisions, stated once for both kinds of deployment. It exists only on request.
+"""The buckets of recorded decisions and of shared lists, stated once for both kinds of deployment. They exist only on
+request.
 
-The bucket outlives the stack, because a bucket with objects cannot be deleted; its objects expire by themselves.
+A bucket outlives the stack, because a bucket with objects cannot be deleted; its objects expire by themselves.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from infra.aws.resources import Resources
 
 Json = dict[str, Any]
 
-BUCKET = "DecisionsBucket"
-"""The logical id."""
+BUCKET, LISTS_BUCKET = "DecisionsBucket", "ListsBucket"
+"""The logical ids."""
+LISTS_DAYS = 1
+"""Days until lists expire; functions use none that are older than ten minutes."""
 
 
-def bucket_resources(days: Any, name: Any = None, encryption: Json | None = None) -> Resources:
-    """Return the bucket and its policy. days: until a decision expires, a number or a reference. name: None lets
-    CloudFormation generate one. encryption: a rule other than that of keys of S3."""
-    arn = {"Fn::GetAtt": [BUCKET, "Arn"]}
+def bucket_resources(bucket: str, days: Any, name: Any = None, encryption: Json | None = None) -> Resources:
+    """Return a bucket and its policy. bucket: its logical id. days: until an object expires, a number or a reference.
+    name: None lets CloudFormation generate one. encryption: a rule other than that of keys of S3."""
+    arn = {"Fn::GetAtt": [bucket, "Arn"]}
     own: Json = {"BucketName": name} if name is not None else {}
     return {
-        BUCKET: {
+        bucket: {
             "Type": "AWS::S3::Bucket",
             "DeletionPolicy": "Retain",
             "UpdateReplacePolicy": "Retain",
@@ -42,12 +45,12 @@ def bucket_resources(days: Any, name: Any = None, encryption: Json | None = None
                 },
             },
         },
-        f"{BUCKET}Policy": {
+        f"{bucket}Policy": {
             "Type": "AWS::S3::BucketPolicy",
             "DeletionPolicy": "Retain",
             "UpdateReplacePolicy": "Retain",
             "Properties": {
-                "Bucket": {"Ref": BUCKET},
+                "Bucket": {"Ref": bucket},
                 "PolicyDocument": {
                     "Version": "2012-10-17",
                     "Statement": [

@@ -1,0 +1,234 @@
+"""The lists of a cluster as bytes, for processes that have not read it: only what the planner reads, compressed and
+sealed.
+
+The seal is an HMAC whose key is the digest of the cluster's server and account. Lists that were changed, or that were
+read by another release, from another server or with another account, have another seal and are not used. Where the
+account is a signed one (EKS) the digest contains no secret, and the bucket alone protects the lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from chalicelib import __version__
+from chalicelib.model.node import Node
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData
+from chalicelib.model.storage import Claim, CSINode, PersistentVolume, StorageCapacity, StorageClass
+from chalicelib.model.struct_form import form_of
+from chalicelib.snapshot.cluster_lists import ClusterLists
+from chalicelib.snapshot.pod_fold import key_of
+from chalicelib.snapshot.snapshot_builder import collector_paused
+from chalicelib.snapshot.storage import CLAIMS
+
+LARGEST, LARGEST_UNPACKED = 64 << 20, 512 << 20  # bytes
+_FORMAT = 1
+_LEVEL = 1  # of zlib: the fastest
+_SEAL = hashlib.sha256().digest_size
+_COMMON = ("", 0.0, 30.0, "", "", "", False)
+"""What most pods have in the place of `_PodRow.rest`."""
+
+
+class NotUsable(Exception):
+    """Stored lists that cannot be followed: damaged, changed, or read in other circumstances."""
+
+
+class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A pod. namespace, node: numbers of names. rest: nominated, deleted, deletion_grace, scheduled, its reason and
+    message, and unready; None for _COMMON."""
+
+    namespace: int
+    name: str
+    uid: str
+    cls: int
+    node: int
+    phase: str
+    created: float
+    rest: tuple[str, float, float, str, str, str, bool] | None = None
+
+
+class _Lists(msgspec.Struct, array_like=True):
+    """What ClusterLists holds. read_at, followed_at: epoch seconds. names: those that pods refer to. objects: of the
+    other kinds, by kind and key."""
+
+    read_at: float
+    followed_at: float
+    versions: dict[str, str]
+    unwatched: set[str]
+    gaps: tuple[MissingData, ...]
+    listed: frozenset[str]
+    seen: frozenset[str]
+    malformed: list[tuple[str, str, MissingData]]
+    classes: list[PodClass]
+    names: list[str]
+    pods: list[_PodRow]
+    daemonsets: dict[str, DaemonSet]
+    nodes: dict[str, Node]
+    budgets: dict[str, Budget]
+    controllers: dict[str, dict[str, Controller]]
+    namespaces: dict[str, dict[str, str]]
+    claims: dict[str, Claim]
+    volumes: dict[str, PersistentVolume]
+    storage_classes: dict[str, StorageClass]
+    csi_nodes: dict[str, CSINode]
+    csi_drivers: dict[str, str]
+    capacities: dict[str, StorageCapacity]
+
+
+_FIELDS = {
+    "nodes": "Node",
+    "budgets": "PodDisruptionBudget",
+    "namespaces": "Namespace",
+    "claims": CLAIMS,
+    "volumes": "PersistentVolume",
+    "storage_classes": "StorageClass",
+    "csi_nodes": "CSINode",
+    "csi_drivers": "CSIDriver",
+    "capacities": "CSIStorageCapacity",
+}
+"""Fields of _Lists with the objects of one kind. Rule objects and the priorities are read anew by every pass."""
+
+_DECODER = msgspec.msgpack.Decoder(_Lists)
+
+
+class StoredLists(msgspec.Struct, frozen=True):
+    """Lists that were stored. read_at: when everything was read; followed_at: when they were last up to date; epoch
+    seconds."""
+
+    lists: ClusterLists
+    read_at: float
+    followed_at: float
+
+
+def seal_key(cluster: str, access: str, asked: str) -> bytes:
+    """Return the key of the seal. access, asked: see KeptLists.take."""
+    parts = (cluster, access, asked, __version__, _form())
+    return hashlib.sha256("\0".join(parts).encode()).digest()
+
+
+@lru_cache(maxsize=1)
+def _form() -> str:
+    return form_of(_Lists, _FORMAT)
+
+
+def encode(stored: StoredLists, key: bytes) -> bytes | None:
+    """Return the bytes of lists; None for more than LARGEST. key: see seal_key."""
+    with collector_paused():
+        plain = msgspec.msgpack.encode(_packed(stored))
+    if len(plain) > LARGEST_UNPACKED:
+        return None
+    body = zlib.compress(plain, _LEVEL)
+    made = hmac.digest(key, body, "sha256") + body
+    return made if len(made) <= LARGEST else None
+
+
+def decode(data: bytes, key: bytes, namespace: str) -> StoredLists:
+    """Return the lists. namespace: see ClusterLists. Raises NotUsable."""
+    seal, body = data[:_SEAL], data[_SEAL:]
+    if not hmac.compare_digest(seal, hmac.digest(key, body, "sha256")):
+        raise NotUsable("another server, account or release, or damaged")
+    unpacker = zlib.decompressobj()
+    try:
+        plain = unpacker.decompress(body, LARGEST_UNPACKED + 1)
+        if len(plain) > LARGEST_UNPACKED or not unpacker.eof:
+            raise NotUsable("its length is wrong")
+        with collector_paused():
+            return _unpacked(_DECODER.decode(plain), namespace)
+    except (zlib.error, msgspec.MsgspecError, ValueError, LookupError, RecursionError) as error:
+        raise NotUsable(f"cannot be decoded ({type(error).__name__})") from None
+
+
+def _packed(stored: StoredLists) -> _Lists:
+    lists = stored.lists
+    objects = lists.builder.objects
+    gaps, listed, seen = lists.builder.listing_state()
+    names: dict[str, int] = {"": 0}
+    return _Lists(
+        read_at=stored.read_at,
+        followed_at=stored.followed_at,
+        versions=lists.versions,
+        unwatched=lists.unwatched,
+        gaps=gaps,
+        listed=listed,
+        seen=seen,
+        malformed=[(kind, key, gap) for (kind, key), gap in objects.malformed.items()],
+        classes=objects.table.classes,
+        pods=[_row(pod, names) for pod in objects.pods.values()],
+        names=list(names),
+        daemonsets=objects.daemonsets,
+        controllers=objects.controllers,
+        **{field: objects.held(kind) for field, kind in _FIELDS.items()},
+    )
+
+
+def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
+    rest = (
+        pod.nominated,
+        pod.deleted,
+        pod.deletion_grace,
+        pod.scheduled,
+        pod.scheduled_reason,
+        pod.scheduled_message,
+        pod.unready,
+    )
+    return _PodRow(
+        names.setdefault(pod.namespace, len(names)),
+        pod.name,
+        pod.uid,
+        pod.cls,
+        names.setdefault(pod.node, len(names)),
+        pod.phase,
+        pod.created,
+        None if rest == _COMMON else rest,
+    )
+
+
+def _unpacked(found: _Lists, namespace: str) -> StoredLists:
+    lists = ClusterLists(namespace)
+    lists.versions, lists.unwatched = found.versions, found.unwatched
+    objects = lists.builder.objects
+    lists.builder.restore_listing_state(found.gaps, found.listed, found.seen)
+    objects.malformed.update({(kind, key): gap for kind, key, gap in found.malformed})
+    objects.table.restore(found.classes)
+    if not all(0 <= each.cls < len(found.classes) for each in found.daemonsets.values()):
+        raise ValueError("a class is missing")
+    objects.daemonsets.update(found.daemonsets)
+    for kind, controllers in found.controllers.items():
+        objects.controllers[kind].update(controllers)
+    for field, kind in _FIELDS.items():
+        held: dict[str, Any] = getattr(found, field)
+        objects.held(kind).update(held)
+    _restore_pods(found.pods, found.names, len(found.classes), objects.pods)
+    return StoredLists(lists, found.read_at, found.followed_at)
+
+
+def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, into: dict[str, Pod]) -> None:
+    """Add the pods of rows. Raises ValueError for a class that does not exist, IndexError for such a name."""
+    for row in rows:
+        if not 0 <= row.cls < classes:
+            raise ValueError("a class is missing")
+        namespace, node = names[row.namespace], names[row.node]
+        nominated, deleted, grace, scheduled, reason, message, unready = row.rest or _COMMON
+        into[key_of(namespace, row.name)] = Pod(
+            namespace,
+            row.name,
+            row.uid,
+            row.cls,
+            node,
+            nominated,
+            row.phase,
+            row.created,
+            deleted,
+            grace,
+            scheduled,
+            reason,
+            message,
+            unready,
+        )

@@ -1,0 +1,170 @@
+"""Lists that one process stores are followed by another, or not used at all."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chalicelib.kube.client import KubeClient
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.read_scope import ReadScope
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
+from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from tests.property.cluster_history import NOW, ClusterHistory, client_of
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer(ObjectStore(lambda: NOW, seed=1)) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def history(server: ApiServer) -> ClusterHistory:
+    made = ClusterHistory(server.store, 1)
+    made.happen(40)
+    return made
+
+
+class Processes:
+    """Processes with one archive in a folder, and one clock."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.clock, self.skew = folder, ManualClock(NOW), 0.0
+        self.results: list[ReadResult] = []
+
+    def start(self) -> KeptLists:
+        archive = ListArchive(list_place(str(self.folder)), lambda: self.clock() + self.skew, self.clock)
+        return KeptLists(10**9, self.clock, quiet=0.02, archive=archive)
+
+    def read(self, kube: KubeClient, kept: KeptLists | None) -> Snapshot:
+        return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept, report=self.results.append)
+
+    def pass_of(self, kube: KubeClient, kept: KeptLists) -> Snapshot:
+        found = self.read(kube, kept)
+        assert kept.archive is not None
+        kept.archive.save("prod", kept)
+        return found
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Processes:
+    return Processes(tmp_path)
+
+
+def test_process_that_has_not_read_a_cluster_follows_what_another_has_stored(
+    server: ApiServer, history: ClusterHistory, processes: Processes
+) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    history.happen(10)
+    second = processes.read(client_of(server), processes.start())
+    full = processes.read(client_of(server), None)
+    assert msgspec.json.encode(second) == msgspec.json.encode(full)
+    assert [(each.scope, each.stored) for each in processes.results] == [
+        (ReadScope.FULL, False),
+        (ReadScope.CHANGES, True),
+        (ReadScope.FULL, False),
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_of_several_processes_read_what_a_full_read_gives(seed: int, processes: Processes) -> None:
+    draws = random.Random(seed)
+    with ApiServer(ObjectStore(lambda: NOW, seed=seed)) as server:
+        history, several = ClusterHistory(server.store, seed), [processes.start() for _ in range(3)]
+        for _ in range(12):
+            history.happen(draws.choice((0, 1, 6, 15)))
+            found = processes.pass_of(client_of(server), draws.choice(several))
+            assert msgspec.json.encode(found) == msgspec.json.encode(processes.read(client_of(server), None))
+            processes.clock.advance(60.0)
+    ours = processes.results[::2]
+    assert sum(each.scope is ReadScope.CHANGES for each in ours) == len(ours) - 2
+    assert any(each.stored for each in ours)
+
+
+def _cut(data: bytes) -> bytes:
+    return data[:-1]
+
+
+def _changed(data: bytes) -> bytes:
+    return data[:100] + bytes([data[100] ^ 1]) + data[101:]
+
+
+@pytest.mark.parametrize("damage", [_cut, _changed, lambda _: b"", lambda _: b"no lists"])
+def test_damaged_lists_are_not_used(damage: Callable[[bytes], bytes], server: ApiServer, processes: Processes) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    file = processes.folder / "prod.lists"
+    file.write_bytes(damage(file.read_bytes()))
+    processes.read(client_of(server), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+    assert "stored lists" in processes.results[-1].reason
+
+
+def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, processes: Processes) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    with ApiServer(ObjectStore(lambda: NOW, seed=2)) as other:
+        processes.read(client_of(other), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+
+
+def test_lists_of_another_cluster_are_not_used(server: ApiServer, processes: Processes) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    (processes.folder / "prod.lists").rename(processes.folder / "test.lists")
+    archive = processes.start().archive
+    assert archive is not None
+    with pytest.raises(OutscalerError):
+        archive.load("test", client_of(server).access(), "kube-system False", "kube-system")
+
+
+@pytest.mark.parametrize("later", [600.0, -600.0])
+def test_lists_that_are_too_old_or_of_the_future_are_not_used(
+    later: float, server: ApiServer, processes: Processes
+) -> None:
+    processes.pass_of(client_of(server), processes.start())
+    processes.skew = later
+    processes.read(client_of(server), processes.start())
+    assert processes.results[-1].scope is ReadScope.FULL
+
+
+def test_everything_is_read_ten_minutes_after_the_last_full_read_of_any_process(
+    server: ApiServer, processes: Processes
+) -> None:
+    scopes = []
+    for _ in range(12):
+        processes.pass_of(client_of(server), processes.start())
+        scopes.append(processes.results[-1].scope)
+        processes.clock.advance(60.0)
+    assert [number for number, each in enumerate(scopes) if each is ReadScope.FULL] == [0, 10]
+
+
+def test_lists_are_saved_at_most_once_in_a_while(server: ApiServer, processes: Processes) -> None:
+    kept = processes.start()
+    assert kept.archive is not None
+    saved = []
+    for seconds in (0.0, SAVED_EVERY / 2, SAVED_EVERY / 2):
+        processes.clock.advance(seconds)
+        processes.read(client_of(server), kept)
+        saved.append(kept.archive.save("prod", kept) > 0)
+    assert saved == [True, False, True]
+
+
+def test_stored_lists_hold_nothing_that_the_planner_does_not_read(server: ApiServer, processes: Processes) -> None:
+    container = {"name": "main", "image": "private", "env": [{"name": "PASSWORD", "value": "hunter2"}]}
+    server.store.create(
+        "pods", {"metadata": {"name": "p", "namespace": "app"}, "spec": {"containers": [container]}, "status": {}}
+    )
+    processes.pass_of(client_of(server), processes.start())
+    plain = zlib.decompress((processes.folder / "prod.lists").read_bytes()[hashlib.sha256().digest_size :])
+    assert b"safe_to_evict" in plain
+    assert not [each for each in (b"hunter2", b"PASSWORD", b"private") if each in plain]
