@@ -7,16 +7,21 @@ this, an operation of a function that died would stay open for ever.
 from __future__ import annotations
 
 from chalicelib.dispatch.messages import ActMessage, act_queue, encode
+from chalicelib.model.operation import Operation
 from chalicelib.operations.stuck import resend_reason
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import StoreError
 
 
-def resend_operations(cluster: str, rt: Runtime) -> tuple[str, ...]:
-    """Send operations again that were saved but never sent, or have been silent since; return their ids."""
+def resend_operations(cluster: str, opened: tuple[Operation, ...] | StoreError, rt: Runtime) -> tuple[str, ...]:
+    """Send operations again that were saved but never sent, or have been silent since; return their ids. opened: the
+    cluster's open operations, or the error that is raised because they cannot be read."""
+    if isinstance(opened, StoreError):
+        raise opened
     now = rt.clock()
     swept = []
-    for operation in rt.store.operations.look(cluster):
+    for operation in opened:
         why = resend_reason(operation, now)
         if why:
             rt.sender.send(act_queue(operation.spec.provider), encode(ActMessage(cluster, operation.spec.id)), 0)

@@ -36,6 +36,7 @@ from chalicelib.runtime.log import failure, logger
 from chalicelib.runtime.runtime import Runtime
 from chalicelib.store.errors import StoreError
 from chalicelib.store.policy_migration import not_used
+from chalicelib.store.scan_state import ScanState
 
 if TYPE_CHECKING:
     from chalicelib.store import StoredPolicy
@@ -73,15 +74,18 @@ def run(rt: Runtime) -> Report:
     for stored in documents:
         with _contained(stored.name, "policy", failed):
             policies.append(in_force(stored, rt.clock(), rt.deployment))
-    for policy in policies:
+    planning = [policy for policy in policies if permitted(policy).plan]
+    states = _scan_states(planning, rt)
+    for policy in planning:
         with _contained(policy.name, "schedule", failed):
-            if permitted(policy).plan and queue_scans(policy, rt):
+            if queue_scans(policy, states.get(policy.name), rt):
                 queued.append(policy.name)
     # In every mode, and where the policy cannot be read: the executor cancels and rolls back operations that were
     # already started, under the last readable policy.
+    opened = rt.store.operations.look_at_each([stored.name for stored in documents])
     for stored in documents:
         with _contained(stored.name, "sweep", failed):
-            swept.extend(resend_operations(stored.name, rt))
+            swept.extend(resend_operations(stored.name, opened[stored.name], rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     expected = sum(permitted(policy).plan and policy.scan_interval <= EXPECTED_WITHIN for policy in policies)
     logger.info(
@@ -113,10 +117,21 @@ def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
         logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
 
 
-def queue_scans(policy: Policy, rt: Runtime) -> bool:
-    """Send the messages of this cluster's slots until the next tick; False if none is due or some are under way."""
+def _scan_states(policies: Sequence[Policy], rt: Runtime) -> dict[str, ScanState]:
+    """Return the scan state of every cluster; {} if they cannot be read together. A state may be as old as the tick:
+    a message too many is superseded when it arrives, and the marker prevents a second one."""
+    try:
+        return rt.store.scan_states.due_by([policy.name for policy in policies])
+    except StoreError as error:
+        logger.warning("scan states cannot be read together", **failure(error))
+        return {}
+
+
+def queue_scans(policy: Policy, state: ScanState | None, rt: Runtime) -> bool:
+    """Send the messages of this cluster's slots until the next tick; False if none is due or some are under way. state:
+    None where it is still to be read."""
     now = rt.clock()
-    pace = rt.store.scan_states.due(policy.name)
+    pace = state or rt.store.scan_states.due(policy.name)
     due = scan_slots(pace.last_pass, policy.scan_interval, now)
     if not due:
         return False

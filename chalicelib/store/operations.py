@@ -11,7 +11,7 @@ so that one is never visible without the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from chalicelib.model.operation import Operation, OperationState
 from chalicelib.store.errors import (
@@ -61,6 +61,11 @@ class Operations:
     def look(self, cluster: str) -> tuple[Operation, ...]:
         """Return the same as `list_open` for display only: nothing is written."""
         return to_operations(self._staging.look(cluster, OPEN))
+
+    def look_at_each(self, clusters: Sequence[str]) -> dict[str, tuple[Operation, ...] | StoreError]:
+        """Return the same for each of many clusters, or why it cannot be read."""
+        found = self._staging.look_at_each(clusters, OPEN)
+        return {name: rows if isinstance(rows, StoreError) else to_operations(rows) for name, rows in found.items()}
 
     # --- changing
 

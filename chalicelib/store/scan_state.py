@@ -60,6 +60,12 @@ class ScanStates:
         row = self._table.get(LeaseRow, cluster, LEASE)
         return _state(row) if row is not None else ScanState()
 
+    def due_by(self, clusters: Sequence[str]) -> dict[str, ScanState]:
+        """Return the same for each of many clusters; one read for a hundred of them."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
+        return {cluster: _state(rows[cluster]) if cluster in rows else ScanState() for cluster in clusters}
+
     def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
         """Return the last pass of each of these clusters; one read for fifty of them. Those without a pass are
         omitted."""

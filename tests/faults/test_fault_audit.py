@@ -205,7 +205,7 @@ def test_final_checks_detect_a_pod_pending_without_a_reason(culprit: Culprit) ->
 
 def test_final_checks_detect_an_operation_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """All messages to operations are lost and never sent again."""
-    monkeypatch.setattr(scan_scheduler, "resend_operations", lambda cluster, rt: ())
+    monkeypatch.setattr(scan_scheduler, "resend_operations", lambda *_: ())
     with FaultRun() as machine:
         machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
         machine.world.step(180.0)

@@ -6,6 +6,7 @@ import dataclasses
 import io
 import itertools
 import json
+from collections import Counter
 
 import pytest
 
@@ -15,7 +16,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.operation import OperationKind
 from chalicelib.reconciler import scan_scheduler
 from chalicelib.reconciler.scan_slots import is_superseded
-from chalicelib.runtime.runtime import install
+from chalicelib.runtime.runtime import Runtime, install
 from chalicelib.store import Store
 from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.functional.app_client import AppClient, Premises, sample
@@ -128,16 +129,41 @@ def test_invalid_policy_does_not_stop_other_clusters(desk: AppClient, log: io.St
 def test_failed_call_for_one_cluster_does_not_stop_other_clusters(desk: AppClient) -> None:
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
     faults = AwsFaults()
-    store = Store(
-        desk.premises.table,
-        clock=desk.clock,
-        sleep=lambda _: None,
-        client=faults.wrap(desk.premises.aws.client("dynamodb")),
-    )
+    faults.instead("batch_get_item", lost_answer())  # the scan states of all clusters
     faults.instead("get_item", None, lost_answer())  # the schema, and the first cluster's scan state
-    report = scan_scheduler.run(dataclasses.replace(desk.runtime, store=store))
+    report = scan_scheduler.run(_with_faults(desk, faults))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])
+
+
+def _with_faults(desk: AppClient, faults: AwsFaults) -> Runtime:
+    client = faults.wrap(desk.premises.aws.client("dynamodb"))
+    store = Store(desk.premises.table, clock=desk.clock, sleep=lambda _: None, client=client)
+    return dataclasses.replace(desk.runtime, store=store)
+
+
+def test_clusters_of_a_tick_take_one_read_and_one_write_of_the_table_each(desk: AppClient) -> None:
+    calls: list[Counter[str]] = []
+    for _ in range(2):
+        for _ in range(3):
+            desk.cluster()
+        faults = AwsFaults()
+        desk.clock.advance(3600)
+        assert not scan_scheduler.run(_with_faults(desk, faults)).failed
+        calls.append(Counter(faults.calls))
+    assert calls[1] - calls[0] == Counter(query=3, update_item=3)
+
+
+@pytest.mark.parametrize("failing", [(True, False), (False, True), (True, True)], ids=["before", "after", "both"])
+def test_operations_are_swept_where_the_gates_cannot_be_read_together(
+    failing: tuple[bool, bool], desk: AppClient
+) -> None:
+    name = desk.cluster()
+    planned = _planned(desk, name, 2)
+    desk.clock.advance(600)
+    faults = AwsFaults()
+    faults.instead("batch_get_item", None, *(lost_answer() if each else None for each in failing))
+    assert sorted(scan_scheduler.run(_with_faults(desk, faults)).swept) == sorted(planned)
 
 
 def test_failed_send_is_retried_by_the_next_tick(desk: AppClient) -> None:
