@@ -22,10 +22,10 @@ _TRANSACTION = "transact_write_items"
 
 class Metered:
     """A client that counts. reads, writes: units since the last `reset`. written: units by the first word of the row's
-    sort key, or by partition for the common ones."""
+    sort key, or by partition for the common ones. note: called with the partition key, `read` or `write`, and units."""
 
-    def __init__(self, client: MemoryAccount) -> None:
-        self._client = client
+    def __init__(self, client: MemoryAccount, note: Callable[[str, str, float], None] | None = None) -> None:
+        self._client, self._tell = client, note
         self.meta, self.create, self.drop = client.meta, client.create, client.drop
         self.reset()
 
@@ -48,7 +48,10 @@ class Metered:
             finally:
                 for each, size in zip(writes, before, strict=True):
                     self._note(each, max(size, self._size(each)), 2 if method == _TRANSACTION else 1)
-            self.reads += _units_read(method, arguments, answer)
+            for partition, units in _reads(method, arguments, answer):
+                self.reads += units
+                if self._tell is not None:
+                    self._tell(partition, "read", units)
             return answer
 
         return counted
@@ -60,6 +63,8 @@ class Metered:
         units = times * max(1, -(-size // _WRITE))
         key = write.get("Key") or write["Item"]
         self.writes += units
+        if self._tell is not None:
+            self._tell(key["cluster"]["S"], "write", units)
         self.written[key["cluster"]["S"] if key["cluster"]["S"].startswith("!") else key["item"]["S"]] += units
 
 
@@ -71,21 +76,20 @@ def _writes(method: str, arguments: Json) -> Iterator[Json]:
             yield from part.values()
 
 
-def _units_read(method: str, arguments: Json, answer: Json) -> float:
+def _reads(method: str, arguments: Json, answer: Json) -> Iterator[tuple[str, float]]:
+    """Yield partition keys and the units that were read there."""
     if method == "get_item":
-        return _read(item_size(answer.get("Item", {})), arguments)
+        yield arguments["Key"]["cluster"]["S"], _read(item_size(answer.get("Item", {})), arguments)
     if method == "query":
-        return _read(sum(item_size(item) for item in answer["Items"]), arguments)
+        size = sum(item_size(item) for item in answer["Items"])
+        yield arguments["ExpressionAttributeValues"][":cluster"]["S"], _read(size, arguments)
     if method == "batch_get_item":
-        return sum(
-            _read(item_size(item), asked)
-            for table, asked in arguments["RequestItems"].items()
-            for item in answer["Responses"].get(table, ())
-        ) + sum(
-            len(asked["Keys"]) - len(answer["Responses"].get(table, ()))
-            for table, asked in arguments["RequestItems"].items()
-        )  # a row that is not there is charged as the smallest
-    return 0.0
+        for table, asked in arguments["RequestItems"].items():
+            found = {(item["cluster"]["S"], item["item"]["S"]): item for item in answer["Responses"].get(table, ())}
+            for key in asked["Keys"]:
+                # A row that is not there is charged as the smallest.
+                item = found.get((key["cluster"]["S"], key["item"]["S"]), {})
+                yield key["cluster"]["S"], _read(item_size(item), asked)
 
 
 def _read(size: int, asked: Json) -> float:

@@ -1,0 +1,294 @@
+"""Simulates the schedule, the queue and the concurrency of a deployment with many clusters.
+
+The tick, the slots, the leases and the tables are Outscaler's own code over an in-memory table, on virtual time. The
+queue, the processes and the durations of passes are models. The tick's time passes with its requests. A pass takes its
+requests to the table and a random time around the measured one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from chalicelib.dispatch.messages import decode_reconcile
+from chalicelib.model.memory import Memory
+from chalicelib.model.policy_permissions import STRICT
+from chalicelib.policy.compiled import compiled
+from chalicelib.reconciler import scan_scheduler
+from chalicelib.reconciler.reconciler import LEASE_FOR
+from chalicelib.reconciler.scan_slots import is_superseded
+from chalicelib.runtime.active_policy import current, read
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime, build
+from chalicelib.store import Store
+from chalicelib.store.errors import LeaseHeld
+from chalicelib.store.leases import Lease
+from infra.emulators.memory_items import Json
+from infra.emulators.memory_table import MemoryAccount, MemoryTable
+from infra.emulators.request_units import Metered
+from infra.simulation.keyed_requests import BusyKey, KeyedRequests
+from infra.simulation.lambda_pool import FRESH_FOR, LambdaPool, PoolProcess, SeenLists
+
+START = 1_790_000_000.0
+MINUTE = 60.0
+_SCHEDULE = "schedule"
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes:
+    seconds of a pass that reads everything, and of one that reads changes. starts: seconds until a new process has its
+    first message. tick_call: seconds of one request of the tick. room: clusters that a process keeps. unmeasured:
+    minutes at the beginning that do not count, in which every cluster is read for the first time."""
+
+    clusters: int = 500
+    minutes: int = 30
+    concurrency: int = 20
+    shared: bool = False
+    full: float = 2.3
+    changes: float = 1.0
+    starts: float = 1.5
+    tick_call: float = 0.017
+    room: int = 60
+    interval: str = "60s"
+    seed: int = 1
+    unmeasured: int = 12
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """late: seconds after its slot at which each measured pass began, sorted. first: the same of the last cluster that
+    had its first pass. followed: share of the measured passes that read changes. busy: seconds of passes per measured
+    minute. peak: most passes at the same time. started: processes. tick: seconds of the longest tick. queued: most
+    messages waiting. reads, writes: units of the tables, per cluster and measured minute."""
+
+    passes: int
+    late: tuple[float, ...]
+    first: float
+    followed: float
+    busy: float
+    peak: int
+    started: int
+    tick: float
+    queued: int
+    reads: float
+    writes: float
+    keys: tuple[BusyKey, ...]
+
+    def late_at(self, share: float) -> float:
+        """Return the lateness that this share of the passes does not exceed."""
+        return self.late[min(len(self.late) - 1, int(share * len(self.late)))] if self.late else 0.0
+
+
+class _Account(Metered):
+    """Counts by key, and takes the tick's time."""
+
+    def __init__(self, client: MemoryAccount, keys: KeyedRequests, passed: Callable[[], None]) -> None:
+        super().__init__(client, keys.note)
+        self._passed = passed
+
+    def __getattr__(self, method: str) -> Callable[..., Json]:
+        call = super().__getattr__(method)
+
+        def timed(**arguments: Any) -> Json:
+            self._passed()
+            return call(**arguments)
+
+        return timed
+
+
+class _Message(msgspec.Struct, frozen=True):
+    body: str
+
+
+class Simulation:
+    """One deployment. Its events are in the order of their instants; those of the same instant in the order in which
+    they were made."""
+
+    def __init__(self, what: Deployment) -> None:
+        self._what, self._random = what, random.Random(what.seed)
+        self._now, self._order = START, itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._waiting: deque[_Message] = deque()
+        self._pool = LambdaPool(what.concurrency, what.room, self._random)
+        self._shared: dict[str, SeenLists] = {}
+        self._in_tick = False
+        self._keys = KeyedRequests(self.clock)
+        self._account = _Account(self._memory(), self._keys, self._spend)
+        self.runtime = self._runtime()
+        self._late: list[float] = []
+        self._firsts: list[float] = []
+        self._passes = self._followed = self._longest_queue = 0
+        self._busy = self._longest_tick = 0.0
+        self._known: set[str] = set()
+
+    def clock(self) -> float:
+        """Return the virtual time, epoch seconds."""
+        return self._now
+
+    def run(self) -> Outcome:
+        """Run it and return what was measured."""
+        for number in range(self._what.clusters):
+            self._add_policy(f"c{number:05d}")
+        self._account.reset()
+        self._keys.reset()
+        for minute in range(self._what.minutes):
+            self._at(START + minute * MINUTE, self._tick)
+        measured = START + self._what.unmeasured * MINUTE
+        self._at(measured, self._account.reset)
+        while self._events:
+            at, _, happen = heapq.heappop(self._events)
+            self._now = at
+            happen()
+        minutes = max(1, self._what.minutes - self._what.unmeasured)
+        cluster_minutes = minutes * self._what.clusters
+        return Outcome(
+            passes=self._passes,
+            late=tuple(sorted(self._late)),
+            first=max(self._firsts, default=0.0),
+            followed=self._followed / max(1, self._passes),
+            busy=self._busy / minutes,
+            peak=self._pool.peak,
+            started=self._pool.started,
+            tick=self._longest_tick,
+            queued=self._longest_queue,
+            reads=self._account.reads / cluster_minutes,
+            writes=self._account.writes / cluster_minutes,
+            keys=self._keys.busiest(),
+        )
+
+    # --- the deployment
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """Take a message of the tick, as the sender of the runtime."""
+        self._spend()
+        assert queue == "reconcile", queue
+        message = _Message(body.decode())
+        self._at(self._now + delay, lambda: self._arrive(message))
+
+    def _memory(self) -> MemoryAccount:
+        made = MemoryAccount()
+        made.create("outscaler")
+        return made
+
+    def _runtime(self) -> Runtime:
+        store = Store("outscaler", client=self._account, region="us-east-1", table=MemoryTable, clock=self.clock)
+        return build(clock=self.clock, store=store, sender=self, read_secret=lambda _: "", owner=self._owner)
+
+    def _owner(self) -> str:
+        return f"owner-{next(self._order)}"
+
+    def _add_policy(self, name: str) -> None:
+        text = json.dumps(
+            {
+                "apiVersion": "outscaler.dev/v1",
+                "kind": "Cluster",
+                "metadata": {"name": name},
+                "spec": {
+                    "mode": "active",
+                    "scanInterval": self._what.interval,
+                    "providers": {"clusterapi": {}},
+                    "kubernetes": {"kubeconfigSecret": f"outscaler/{name}/kubeconfig"},
+                },
+            }
+        )
+        form = compiled(read(text, name, 1, None, STRICT), text)
+        self.runtime.store.policies.put(name, text, "digest", None, compiled=form)
+
+    # --- events
+
+    def _at(self, instant: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (instant, next(self._order), happen))
+
+    def _spend(self) -> None:
+        if self._in_tick:
+            self._now += self._what.tick_call
+
+    def _tick(self) -> None:
+        began, self._in_tick = self._now, True
+        try:
+            scan_scheduler.run(self.runtime)
+        finally:
+            self._in_tick = False
+        self._longest_tick = max(self._longest_tick, self._now - began)
+
+    def _arrive(self, message: _Message) -> None:
+        self._waiting.append(message)
+        self._hand_out()
+        self._longest_queue = max(self._longest_queue, len(self._waiting))
+
+    def _hand_out(self) -> None:
+        while self._waiting and (taken := self._pool.take(self._now)) is not None:
+            process, new = taken
+            message = self._waiting.popleft()
+            self._at(self._now + (self._what.starts if new else 0.0), partial(self._begin, message, process))
+
+    def _begin(self, message: _Message, process: PoolProcess) -> None:
+        """Begin a pass as reconciler.handle does."""
+        asked, store = decode_reconcile(message.body), self.runtime.store
+        policy = current(asked.cluster, self.runtime)
+        assert policy is not None
+        assert asked.reason == _SCHEDULE
+        if is_superseded(asked.at, store.scan_states.due(policy.name).last_pass, policy.scan_interval):
+            self._end(process)
+            return
+        try:
+            lease = store.leases.acquire(policy.name, self.runtime.owner(), LEASE_FOR)
+        except LeaseHeld:
+            store.scan_states.clear_queued(policy.name)
+            self._end(process)
+            return
+        late, began = self._now - asked.at, self._now
+        store.memory.load(policy.name)
+        followed = self._read(policy.name, process)
+        middle = self._what.changes if followed else self._what.full
+        seconds = middle * self._random.lognormvariate(0.0, 0.25)
+        if began >= START + self._what.unmeasured * MINUTE:
+            self._passes += 1
+            self._followed += followed
+            self._busy += seconds
+            self._late.append(late)
+        if policy.name not in self._known:
+            self._known.add(policy.name)
+            self._firsts.append(late)
+        self._at(began + seconds, lambda: self._finish(lease, began, process))
+
+    def _read(self, cluster: str, process: PoolProcess) -> bool:
+        """Return whether a pass follows changes, and note what it has read."""
+        now, found = self._now, process.lists(cluster)
+        if found is None or not found.usable(now) or now - found.followed_at >= FRESH_FOR:
+            other = self._shared.get(cluster) if self._what.shared else None
+            if other is not None and (found is None or other.followed_at > found.followed_at):
+                found = other
+        followed = found is not None and found.usable(now)
+        lists = SeenLists(found.read_at if found is not None and followed else now, now)
+        process.keep(cluster, lists)
+        self._shared[cluster] = lists
+        return followed
+
+    def _finish(self, lease: Lease, began: float, process: PoolProcess) -> None:
+        store = self.runtime.store
+        store.memory.save(lease.cluster, Memory(), Memory(), (), lease)
+        store.leases.release(lease, passed_at=began, succeeded=True)
+        self._end(process)
+
+    def _end(self, process: PoolProcess) -> None:
+        self._pool.give_back(process, self._now)
+        self._hand_out()
+
+
+def simulated(what: Deployment) -> Outcome:
+    """Run a deployment without a log."""
+    level = logging.getLogger(logger.name).level
+    logger.setLevel(logging.ERROR)
+    try:
+        return Simulation(what).run()
+    finally:
+        logger.setLevel(level)
