@@ -12,8 +12,8 @@ class Prices(msgspec.Struct, frozen=True):
     read, write: of a DynamoDB on-demand request unit. queue: of an SQS request. secret, secret_read: of a secret per
     month, and of a call. decrypt: of a KMS request, one per parameter that is read. series: of a custom metric per
     month. alarm: of a metric that an alarm watches, per month. dashboard: per month. ingest, keep: of a gigabyte of
-    ingested logs, and of stored logs per month. egress: of a gigabyte that leaves a cloud, charged by the cluster's
-    cloud."""
+    ingested logs, and of stored logs per month. put, get: of an S3 request. egress: of a gigabyte that leaves a cloud,
+    charged by the cluster's cloud."""
 
     second_x86: float = 0.0000166667
     second_arm: float = 0.0000133334
@@ -29,6 +29,8 @@ class Prices(msgspec.Struct, frozen=True):
     dashboard: float = 3.00
     ingest: float = 0.50
     keep: float = 0.03
+    put: float = 0.005 / 1000
+    get: float = 0.0004 / 1000
     egress: float = 0.09
 
 

@@ -286,12 +286,11 @@ def test_parameter_values_with_excessive_grants_are_rejected(parameter: str, ref
 
 
 def test_parameter_sets_the_concurrency_of_passes() -> None:
-    template = _translated("prod", Reserve="on", PassConcurrency=64)
-    assert _of_type(template, "AWS::Lambda::Function")["Reconcile"]["ReservedConcurrentExecutions"] == 64
-    sources = _of_type(template, "AWS::Lambda::EventSourceMapping").values()
-    assert [
-        each["ScalingConfig"]["MaximumConcurrency"] for each in sources if each["FunctionName"]["Ref"] == "Reconcile"
-    ] == [64]
+    template = _translated("prod", Reserve="on", PassConcurrency="64")
+    functions, sources = (_of_type(template, f"AWS::Lambda::{kind}") for kind in ("Function", "EventSourceMapping"))
+    [source] = [one for one in sources.values() if one["FunctionName"]["Ref"] == "Reconcile"]
+    assert int(functions["Reconcile"]["ReservedConcurrentExecutions"]) == 64
+    assert int(source["ScalingConfig"]["MaximumConcurrency"]) == 64
 
 
 def test_reserved_concurrency_in_total_fits_a_quota_of_200() -> None:
