@@ -46,6 +46,7 @@ from chalicelib.kube.transport import (
 )
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.net.private_addresses import are_private
 
 T = TypeVar("T")
 
@@ -161,10 +162,12 @@ class KubeClient:
         *,
         accept: str = JSON,
         seen: Callable[[bytes], None] | None = None,
+        gzip: bool = True,
     ) -> TypedPage:
         """Read one page of a List. seen: called with the pieces of its body as they arrive, and with b"" before the
-        first one of each attempt. Raises Expired for a continue token that is too old."""
-        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=True, accept=accept, seen=seen)
+        first one of each attempt. gzip: whether it may be compressed. Raises Expired for a continue token that is too
+        old."""
+        call = KubeRequest("GET", path, dict(query), None, "", _TIMEOUT, gzip=gzip, accept=accept, seen=seen)
         return self._persist(call, lambda body: typed_page(body, decode), within=self._left(path))
 
     def watch(
@@ -201,6 +204,11 @@ class KubeClient:
         """Return a digest of the server and of the account with which it is asked: what is read may depend on both. The
         tokens that are signed anew for every use do not count. Raises ClusterError."""
         return access_of(self._ready()[1])
+
+    def is_local(self) -> bool:
+        """Return whether the server has private addresses only, and no proxy is in between. Raises ClusterError."""
+        credential = self._ready()[1]
+        return not credential.proxy and are_private(urlsplit(credential.server).hostname or "")
 
     def server(self) -> tuple[str, bytes, str]:
         """Return the server's URL, the CA in PEM and the name in its certificate, where it differs. Raises

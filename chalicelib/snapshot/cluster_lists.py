@@ -18,6 +18,7 @@ from chalicelib.net.large_buffers import map_large_buffers
 from chalicelib.policy.horizontal_node_autoscaler import KIND
 from chalicelib.snapshot.list_reader import ListPart, ListReader
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS, ListedResource
+from chalicelib.snapshot.page_rates import PageRates
 from chalicelib.snapshot.snapshot_builder import SnapshotBuilder, collector_paused
 from chalicelib.snapshot.storage import PRIORITIES
 
@@ -47,14 +48,15 @@ def number_of(version: str) -> int:
     return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 
-def read_lists(kube: KubeClient, namespace: str, *, rules: bool) -> ClusterLists:
-    """Read everything. namespace, rules: see live_cluster.read_live_cluster. Raises ClusterError."""
+def read_lists(kube: KubeClient, namespace: str, *, rules: bool, rates: PageRates | None = None) -> ClusterLists:
+    """Read everything. namespace, rules: see live_cluster.read_live_cluster. rates: see ListReader. Raises
+    ClusterError."""
     map_large_buffers()
     lists = ClusterLists(namespace)
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="list") as pool:
         try:
             # The longest list is asked for first, and the first page of every list before any is folded.
-            started = {r.kind: ListReader(kube, r, pool, HOSTED) for r in sorted(RESOURCES, key=_length)}
+            started = {r.kind: ListReader(kube, r, pool, HOSTED, rates) for r in sorted(RESOURCES, key=_length)}
             others = OtherObjects(kube, lists, pool, rules=rules)
             for resource in RESOURCES:
                 fold_list(resource, started[resource.kind], lists)

@@ -14,6 +14,7 @@ from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.watch import QUIET
 from chalicelib.snapshot.cluster_lists import ClusterLists
+from chalicelib.snapshot.page_rates import PageRates
 
 if TYPE_CHECKING:
     from chalicelib.snapshot.list_archive import ListArchive
@@ -25,6 +26,7 @@ CONNECTED_FOR = 90.0
 _PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
 _CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
 _FEW_CLASSES = 1_000
+_MOST_RATES = 10_000  # clusters
 
 
 class KeptCluster:
@@ -67,6 +69,7 @@ class KeptLists:
     ) -> None:
         self._most, self._monotonic, self.quiet, self.archive = most, monotonic, quiet, archive
         self._clusters: OrderedDict[str, KeptCluster] = OrderedDict()
+        self._rates: dict[str, PageRates] = {}
 
     def take(self, cluster: str, access: str, asked: str) -> KeptCluster | None:
         """Return the lists of an earlier pass, and keep them no more: a pass that fails leaves them in an unknown
@@ -128,6 +131,16 @@ class KeptLists:
     def clusters(self) -> tuple[str, ...]:
         """Return the names of the clusters whose lists are kept."""
         return tuple(self._clusters)
+
+    def rates(self, cluster: str, kube: KubeClient) -> PageRates:
+        """Return how fast the cluster's pages arrive, as far as this process knows. Raises ClusterError."""
+        found = self._rates.get(f"{cluster} {kube.access()}")
+        if found is None:
+            found = PageRates(local=kube.is_local())
+            if len(self._rates) >= _MOST_RATES:
+                self._rates.clear()
+            self._rates[f"{cluster} {kube.access()}"] = found
+        return found
 
     def kept(self, cluster: str) -> KeptCluster | None:
         """Return the lists of a cluster, None if none are kept."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,11 +23,13 @@ from chalicelib.kube.list_page import ReadBounds, TypedPage
 from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
 from chalicelib.snapshot.listed_resources import ListedResource
 from chalicelib.snapshot.object_decoders import LISTINGS
+from chalicelib.snapshot.page_rates import PROBE, PageRates
 
 FIRST = 1_000
 """Objects of the first pages."""
 _LEAST, _MOST = 50, 5_000
 _PAGE_BYTES = 8 * 2**20  # wanted, uncompressed: more would only raise the peak of memory
+_PROBED = 2  # number of the request whose page has the other form (page_rates.py)
 _AHEAD = 3  # pages that are being read or wait to be folded
 _RESTARTS = 3  # of a list whose token expired
 _HEAD = 4096  # bytes in which a page's metadata ends
@@ -48,19 +51,28 @@ class _Fetch:
         self.future: Future[TypedPage] | None = None
         self.token: str | None = None
         self.head: bytes | None = b""  # None: the token was found, or there is none
+        self.compressed = True
+        self.began = self.ended = 0.0
+        self.size = 0
 
 
 class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
-    Iterating raises ClusterError: Expired if the token of a page expires again and again, Unavailable for a list of
-    more pages or bytes than the limits allow.
+    rates: how fast the cluster's pages arrive; None: they are compressed. Iterating raises ClusterError: Expired if the
+    token of a page expires again and again, Unavailable for a list of more pages or bytes than the limits allow.
     """
 
     def __init__(
-        self, kube: KubeClient, resource: ListedResource, pool: ThreadPoolExecutor, bounds: ReadBounds
+        self,
+        kube: KubeClient,
+        resource: ListedResource,
+        pool: ThreadPoolExecutor,
+        bounds: ReadBounds,
+        rates: PageRates | None = None,
     ) -> None:
-        self._kube, self._resource, self._pool, self._bounds = kube, resource, pool, bounds
+        self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, pool, bounds, rates
+        self._requested = 0
         self._decode = LISTINGS[resource.kind].decode
         self._accept = METADATA_ONLY if resource.metadata else JSON
         self._limit = FIRST
@@ -139,18 +151,36 @@ class ListReader:
 
     def _request(self, query: dict[str, str]) -> None:
         """Start reading a page. The lock is held."""
-        fetch = _Fetch({**query, "limit": str(self._limit)})
+        fetch, limit = _Fetch(query), self._limit
+        self._requested += 1
+        if self._rates is not None:
+            fetch.compressed = self._rates.compressed
+            if self._requested == _PROBED and self._rates.measures:
+                fetch.compressed, limit = not fetch.compressed, min(limit, PROBE)
+        fetch.ask = {**query, "limit": str(limit)}
         self._coming.append(fetch)
         fetch.future = self._pool.submit(self._read, fetch)
 
     def _read(self, fetch: _Fetch) -> TypedPage:
-        return self._kube.list_page(
+        page = self._kube.list_page(
             self._resource.path,
             fetch.ask,
             self._decode,
             accept=self._accept,
-            seen=lambda piece: self._peek(fetch, piece),
+            seen=lambda piece: self._seen(fetch, piece),
+            gzip=fetch.compressed,
         )
+        if self._rates is not None:
+            self._rates.note(compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began)
+        return page
+
+    def _seen(self, fetch: _Fetch, piece: bytes) -> None:
+        """Note when the body of a page arrives. Its first piece, empty, comes before each attempt."""
+        fetch.ended = time.monotonic()
+        fetch.size += len(piece)
+        if not piece:
+            fetch.began, fetch.size = fetch.ended, 0
+        self._peek(fetch, piece)
 
     def _peek(self, fetch: _Fetch, piece: bytes) -> None:
         """Find the token in the first bytes of a page, and request the next one."""

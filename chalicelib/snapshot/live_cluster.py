@@ -85,7 +85,7 @@ def _with_kept(
             kept.put(cluster, found)
             return found.lists, ReadResult(ReadScope.CHANGES, "", stored, made.folded, dict(made.reread))
     kube.begin_lists()
-    fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules))
+    fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube)))
     kept.put(cluster, fresh)
     return fresh.lists, ReadResult(ReadScope.FULL, reason)
 

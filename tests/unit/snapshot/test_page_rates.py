@@ -1,0 +1,110 @@
+"""Pages are compressed unless the line is local and plain pages were measured to be much faster."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from chalicelib.net.private_addresses import are_private
+from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.live_cluster import read_live_cluster
+from chalicelib.snapshot.page_rates import FASTER, PROBE, PageRates
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from tests.property.cluster_history import NOW, client_of
+
+MB = 10**6
+
+
+def rates(*, local: bool, plain: float, packed: float) -> PageRates:
+    made = PageRates(local=local)
+    made.note(compressed=True, size=MB, seconds=MB / packed)
+    made.note(compressed=False, size=MB, seconds=MB / plain)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("local", "plain", "packed", "compressed"),
+    [
+        (True, FASTER * 50 * MB, 50 * MB, False),
+        (True, FASTER * 50 * MB - 1, 50 * MB, True),
+        (True, 10 * MB, 80 * MB, True),
+        (False, 500 * MB, 50 * MB, True),
+    ],
+)
+def test_form_of_pages_follows_the_measured_rates(local: bool, plain: float, packed: float, compressed: bool) -> None:
+    assert rates(local=local, plain=plain, packed=packed).compressed is compressed
+
+
+def test_pages_are_compressed_until_both_forms_are_known() -> None:
+    made = PageRates(local=True)
+    assert made.compressed
+    made.note(compressed=False, size=MB, seconds=0.001)
+    assert made.compressed
+
+
+def test_short_pages_and_impossible_times_are_not_measured() -> None:
+    made = rates(local=True, plain=200 * MB, packed=50 * MB)
+    made.note(compressed=True, size=1_000, seconds=1e-9)
+    made.note(compressed=True, size=MB, seconds=0.0)
+    assert not made.compressed
+
+
+def test_rates_follow_a_line_that_changes() -> None:
+    made = rates(local=True, plain=200 * MB, packed=50 * MB)
+    for _ in range(5):
+        made.note(compressed=False, size=MB, seconds=0.1)
+    assert made.compressed
+
+
+@pytest.mark.parametrize(
+    ("host", "private"),
+    [
+        ("10.1.2.3", True),
+        ("192.168.0.1", True),
+        ("127.0.0.1", True),
+        ("fd00::1", True),
+        ("8.8.8.8", False),
+        ("2606:4700::1111", False),
+        ("", False),
+    ],
+)
+def test_private_addresses(host: str, private: bool) -> None:
+    assert are_private(host) is private
+
+
+@pytest.mark.parametrize(("found", "private"), [(["10.0.0.1"], True), (["10.0.0.1", "8.8.8.8"], False), ([], False)])
+def test_name_is_private_if_all_its_addresses_are(
+    found: list[str], private: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (each, 0)) for each in found])
+    assert are_private("api.example") is private
+
+
+def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() -> None:
+    asked: list[tuple[str, int, bool]] = []
+    with ApiServer(ObjectStore(lambda: NOW, seed=1)) as server:
+        spec = {"containers": [{"name": "main", "image": "x" * 1_000}]}
+        server.store.load(
+            "pods",
+            [
+                {"metadata": {"name": f"p{at}", "namespace": "default"}, "spec": spec, "status": {"phase": "Running"}}
+                for at in range(3_000)
+            ],
+        )
+        kube = client_of(server)
+        read = kube.list_page
+
+        def noted(path, query, decode, **more):  # type: ignore[no-untyped-def]
+            asked.append((path, int(query.get("limit", 0)), more.get("gzip", True)))
+            return read(path, query, decode, **more)
+
+        kube.list_page = noted  # type: ignore[method-assign]
+        kept = KeptLists(10**9, lambda: 0.0, quiet=0.02)
+        snapshot = read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept)
+        pages = [(limit, gzip) for path, limit, gzip in asked if path.endswith("/pods") and limit > 1]
+        assert len(snapshot.pods) == 3_000
+        assert pages.count((PROBE, False)) == 1
+        assert pages[0][1]
+        assert kept.rates("prod", kube).measures
