@@ -43,11 +43,13 @@ spec:
 
 
 class MeasuredJob(msgspec.Struct, frozen=True):
-    """kubeconfig: of the served cluster; nodes: its number of nodes; keep: bytes in which lists are kept."""
+    """kubeconfig: of the served cluster; nodes: its number of nodes; keep: bytes in which lists are kept; shared: see
+    pass_memory.passes."""
 
     kubeconfig: str
     nodes: int
     keep: int
+    shared: str = ""
 
 
 def _bare(kubeconfig: str) -> Iterator[Json]:
@@ -174,7 +176,7 @@ def main() -> int:
     """Answer until the input ends."""
     job = msgspec.json.decode(sys.stdin.readline(), type=MeasuredJob)
     made = {
-        "pass": passes(job.nodes, job.kubeconfig, 1_000_000, keep=job.keep),
+        "pass": passes(job.nodes, job.kubeconfig, 1_000_000, keep=job.keep, shared=job.shared),
         "bare": _bare(job.kubeconfig),
         "react": _reactions(job),
     }

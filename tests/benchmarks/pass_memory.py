@@ -125,9 +125,10 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
 # -- the pass
 
 
-def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0) -> Iterator[Json]:
+def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0, shared: str = "") -> Iterator[Json]:
     """Runs passes in this process, the first one cold: peak MB (of the process so far), CPU and wall seconds. keep:
-    bytes in which lists are kept between passes."""
+    bytes in which lists are kept between passes. shared: a folder from which each pass takes the lists, as a pass of
+    another process does."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
@@ -158,10 +159,12 @@ def passes(nodes: int, kubeconfig: str, count: int, *, keep: int = 0) -> Iterato
         providers=lambda *_: (provider,),
     )
     if keep:
-        runtime = replace(runtime, kept_lists=keeping(keep))
+        runtime = replace(runtime, kept_lists=keeping(keep, shared, time.time))
     base = _peak()
     for _ in range(count):
         clock.advance(60)
+        if shared and runtime.kept_lists is not None:
+            runtime.kept_lists().drop("bench")
         cpu, wall = time.process_time(), time.perf_counter()
         handle(encode(ReconcileMessage("bench", "schedule", clock())).decode(), runtime)
         yield {

@@ -12,6 +12,7 @@ import json
 import statistics
 import subprocess
 import sys
+import tempfile
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -24,6 +25,10 @@ BUSY = 2.0
 KEEP = 2**30
 ROUNDS = 3
 SHARE = 0.001  # of the pods that change between two passes
+
+
+_KINDS = (("bare", 0, "bare"), ("cold", 0, "pass"), ("warm", KEEP, "pass"), ("shared", KEEP, "pass"))
+"""Kind of pass, bytes in which lists are kept, and what the process is told."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -105,19 +110,20 @@ def measured(served: ChildProcess, child: ChildProcess, what: str) -> Measuremen
 def run(size: Size) -> dict[str, Measurement]:
     """Return the best of some passes of each way."""
     arguments = ("--nodes", str(size.nodes), "--pods", str(size.pods))
-    found: dict[str, list[Measurement]] = {"bare": [], "cold": [], "warm": []}
-    with ChildProcess("served_cluster", *arguments) as served:
+    found: dict[str, list[Measurement]] = {"bare": [], "cold": [], "warm": [], "shared": []}
+    with ChildProcess("served_cluster", *arguments) as served, tempfile.TemporaryDirectory() as folder:
         kubeconfig = served.answer()["kubeconfig"]
         rounds = ROUNDS if size.nodes <= MIDDLE.nodes else 1
-        for kind, keep, what in (("bare", 0, "bare"), ("cold", 0, "pass"), ("warm", KEEP, "pass")):
+        for kind, keep, what in _KINDS:
             if kind == "bare" and size.nodes > MIDDLE.nodes:
                 continue
-            job = {"kubeconfig": kubeconfig, "nodes": size.nodes, "keep": keep}
+            shared = folder if kind == "shared" else ""
+            job = {"kubeconfig": kubeconfig, "nodes": size.nodes, "keep": keep, "shared": shared}
             with ChildProcess("measured_pass") as child:
                 child.say(json.dumps(job))
                 if kind != "cold" or rounds > 1:
                     measured(served, child, what)  # loads the modules; of the warm ones it reads everything
-                for _ in range(ROUNDS if kind == "warm" else rounds):
+                for _ in range(ROUNDS if keep else rounds):
                     served.ask(f"change {max(1, round(size.pods * SHARE))}")
                     assert served.ask("settle")["settled"]  # passes are a minute apart
                     found[kind].append(measured(served, child, what))
