@@ -68,7 +68,7 @@ class _Folder:
 def list_place(address: str) -> ListPlace:
     """Return the place: `s3://BUCKET/PREFIX`, or a folder. Raises BadInput."""
     found = bucket_of(address)
-    return _Folder(Path(address)) if found is None else ObjectBucket(*found, seconds=10.0, attempts=2)
+    return _Folder(Path(address)) if found is None else ObjectBucket(*found)
 
 
 class FoundLists(msgspec.Struct, frozen=True):

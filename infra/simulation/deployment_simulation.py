@@ -44,8 +44,9 @@ _SCHEDULE = "schedule"
 
 
 class Deployment(msgspec.Struct, frozen=True):
-    """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes:
-    seconds of a pass that reads everything, and of one that reads changes. starts: seconds until a new process has its
+    """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes,
+    stored: seconds of a pass that reads everything, of one that reads changes since a pass of its own process, and of
+    one that follows stored lists. starts: seconds until a new process has its
     first message. tick_call: seconds of one request of the tick. room: clusters that a process keeps. unmeasured:
     minutes at the beginning that do not count, in which every cluster is read for the first time."""
 
@@ -53,8 +54,9 @@ class Deployment(msgspec.Struct, frozen=True):
     minutes: int = 30
     concurrency: int = 20
     shared: bool = False
-    full: float = 1.5
+    full: float = 1.4
     changes: float = 1.0
+    stored: float = 1.4
     starts: float = 1.5
     tick_call: float = 0.016
     room: int = 60
@@ -247,8 +249,7 @@ class Simulation:
             return
         late, began = self._now - asked.at, self._now
         store.memory.load(policy.name)
-        followed = self._read(policy.name, process)
-        middle = self._what.changes if followed else self._what.full
+        followed, middle = self._read(policy.name, process)
         seconds = middle * self._random.lognormvariate(0.0, 0.25)
         if began >= START + self._what.unmeasured * MINUTE:
             self._passes += 1
@@ -260,18 +261,18 @@ class Simulation:
             self._firsts.append(late)
         self._at(began + seconds, lambda: self._finish(lease, began, process))
 
-    def _read(self, cluster: str, process: PoolProcess) -> bool:
-        """Return whether a pass follows changes, and note what it has read."""
-        now, found = self._now, process.lists(cluster)
+    def _read(self, cluster: str, process: PoolProcess) -> tuple[bool, float]:
+        """Return whether a pass follows changes, and its usual seconds, and note what it has read."""
+        now, found, seconds = self._now, process.lists(cluster), self._what.changes
         if found is None or not found.usable(now) or now - found.followed_at >= FRESH_FOR:
             other = self._shared.get(cluster) if self._what.shared else None
             if other is not None and (found is None or other.followed_at > found.followed_at):
-                found = other
+                found, seconds = other, self._what.stored
         followed = found is not None and found.usable(now)
         lists = SeenLists(found.read_at if found is not None and followed else now, now)
         process.keep(cluster, lists)
         self._shared[cluster] = lists
-        return followed
+        return followed, seconds if followed else self._what.full
 
     def _finish(self, lease: Lease, began: float, process: PoolProcess) -> None:
         store = self.runtime.store

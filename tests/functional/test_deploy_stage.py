@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import msgspec
 import pytest
 
 from chalicelib.cli.main import main as outscaler
+from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.deploy import __main__ as command
 from infra.aws.deploy import account_settings
+from infra.aws.deploy.chalice_resources import graph_of
+from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import ROOT, load, locate
 from infra.aws.deploy.steps import Deployment
 from infra.emulators.aws import LocalAws
@@ -276,10 +280,32 @@ def test_table_of_another_kind_is_not_adopted(aws: LocalAws, capsys: pytest.Capt
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
     )
-    from chalicelib.model.errors import BadInput
     from infra.aws.deploy import foundation
 
     session = boto3.Session()
     with pytest.raises(BadInput, match=f"table {TABLE}: exists, and its key is not"):
         foundation.apply(locate(load(STAGE), session), "rule", session, lambda seconds: None)
     assert json.dumps(capsys.readouterr().err) == '""'
+
+
+def _configured(folder: Path, concurrency: str) -> None:
+    """Write a configuration whose stage `dev` has this concurrency of passes."""
+    config = json.loads((ROOT / ".chalice" / "config.json").read_text("utf-8"))
+    config["stages"]["dev"]["environment_variables"]["OUTSCALER_PASS_CONCURRENCY"] = concurrency
+    (folder / ".chalice").mkdir(exist_ok=True)
+    (folder / ".chalice" / "config.json").write_text(json.dumps(config), "utf-8")
+
+
+@pytest.mark.parametrize("given", ["", "abc", "1", "1001", "\u0664"])
+def test_impossible_concurrency_of_passes_is_named(given: str, tmp_path: Path) -> None:
+    _configured(tmp_path, given)
+    with pytest.raises(BadInput, match="OUTSCALER_PASS_CONCURRENCY.*write a number from 2 to 1000"):
+        load("dev", tmp_path)
+
+
+def test_configuration_sets_the_concurrency_of_passes(tmp_path: Path) -> None:
+    copied(msgspec.structs.replace(load("dev"), account="123456789012", region="us-east-1"), tmp_path)
+    _configured(tmp_path, "64")
+    sources = {each.queue: each.maximum_concurrency for each in graph_of(tmp_path, "dev").sources}
+    assert sources["outscaler-dev-reconcile"] == 64
+    assert sources["outscaler-dev-act_exoscale"] == 5

@@ -24,6 +24,10 @@ CONFIG = Path(".chalice") / "config.json"
 _HERE = str(CONFIG)
 
 
+PASS_CONCURRENCY = "OUTSCALER_PASS_CONCURRENCY"
+"""Read by chalicelib/handlers/reconcile.py where Chalice packages it."""
+
+
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The section `outscaler` of a stage.
 
@@ -85,6 +89,11 @@ def load(name: str, root: Path = ROOT) -> Stage:
             f"{place}.environment_variables.OUTSCALER_PREFIX",
             "does not follow from the stage's name",
             f"write {prefix}",
+        )
+    passes = str(variables.get(PASS_CONCURRENCY, "20"))
+    if not (passes.isascii() and passes.isdigit() and 2 <= int(passes[:6]) <= 1000):
+        raise BadInput(
+            f"{place}.environment_variables.{PASS_CONCURRENCY}", f"is {passes[:20]!r}", "write a number from 2 to 1000"
         )
     try:
         options = msgspec.convert(stages[name].get("outscaler", {}), Options)
