@@ -299,7 +299,7 @@ def _configured(folder: Path, concurrency: str) -> None:
 @pytest.mark.parametrize("given", ["", "abc", "1", "1001", "\u0664"])
 def test_impossible_concurrency_of_passes_is_named(given: str, tmp_path: Path) -> None:
     _configured(tmp_path, given)
-    with pytest.raises(BadInput, match="OUTSCALER_PASS_CONCURRENCY.*write a number from 2 to 1000"):
+    with pytest.raises(BadInput, match=r"OUTSCALER_PASS_CONCURRENCY.*write a number from 2 to 1000"):
         load("dev", tmp_path)
 
 
