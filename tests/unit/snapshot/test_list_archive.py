@@ -15,9 +15,13 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.cluster_lists import CONFIG_MAP
+from chalicelib.snapshot.folded_objects import FoldedObjects
 from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
+from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from chalicelib.snapshot.stored_lists import STORED_KINDS
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
@@ -157,6 +161,11 @@ def test_lists_are_saved_at_most_once_in_a_while(server: ApiServer, processes: P
         processes.read(client_of(server), kept)
         saved.append(kept.archive.save("prod", kept) > 0)
     assert saved == [True, False, True]
+
+
+def test_every_kind_of_object_that_passes_follow_is_stored() -> None:
+    assert frozenset(FoldedObjects().kinds) - {CONFIG_MAP} == STORED_KINDS
+    assert {each.kind for each in RESOURCES} <= STORED_KINDS
 
 
 def test_stored_lists_hold_nothing_that_the_planner_does_not_read(server: ApiServer, processes: Processes) -> None:
