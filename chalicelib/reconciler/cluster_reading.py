@@ -72,11 +72,8 @@ def share_lists(policy: Policy, rt: Runtime) -> None:
     pass is over."""
     if rt.kept_lists is None or policy.reading is ClusterReading.FULL:
         return
-    kept = rt.kept_lists()
-    if kept.archive is None:
-        return
     try:
-        size = kept.archive.save(policy.name, kept)
+        size = rt.kept_lists().save(policy.name)
     except OutscalerError as error:
         logger.warning("lists not stored", cluster=policy.name, **failure(error))
         return

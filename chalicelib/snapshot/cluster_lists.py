@@ -24,6 +24,8 @@ from chalicelib.snapshot.storage import PRIORITIES
 
 READERS = 12
 """Requests at the same time."""
+LONGEST = 600.0
+"""Seconds after which everything is read again, whatever was followed."""
 CONFIG_MAP = "ConfigMap"
 
 

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING
 from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.watch import QUIET
-from chalicelib.snapshot.cluster_lists import ClusterLists
+from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists
 from chalicelib.snapshot.page_rates import PageRates
 
 if TYPE_CHECKING:
     from chalicelib.snapshot.list_archive import ListArchive
 
-LONGEST = 600.0
-"""Seconds after which everything is read again, whatever was followed."""
 CONNECTED_FOR = 90.0
 """Seconds after which the connections of an earlier pass are not used: something on the way may have dropped them."""
 _PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
@@ -145,6 +143,15 @@ class KeptLists:
     def kept(self, cluster: str) -> KeptCluster | None:
         """Return the lists of a cluster, None if none are kept."""
         return self._clusters.get(cluster)
+
+    def save(self, cluster: str) -> int:
+        """Store the lists of a cluster in the archive, if that is due; return the number of bytes, 0 if nothing was
+        stored. Raises OutscalerError."""
+        found = self._clusters.get(cluster)
+        if found is None or self.archive is None:
+            return 0
+        ages = self.read_before(found), self.age(found)
+        return self.archive.save(cluster, found.lists, found.access, found.asked, *ages)
 
     def age(self, found: KeptCluster) -> float:
         """Return the seconds since the lists were up to date."""

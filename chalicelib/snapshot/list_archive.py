@@ -17,8 +17,7 @@ from chalicelib.aws.object_bucket import ObjectBucket, ObjectMissing, bucket_of
 from chalicelib.model.errors import OutscalerError
 from chalicelib.net.bounded_files import content
 from chalicelib.net.whole_files import write_whole
-from chalicelib.snapshot.cluster_lists import ClusterLists
-from chalicelib.snapshot.kept_lists import LONGEST, KeptLists
+from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists
 from chalicelib.snapshot.stored_lists import LARGEST, NotUsable, StoredLists, decode, encode, seal_key
 
 SAVED_EVERY = 50.0
@@ -103,16 +102,16 @@ class ListArchive:
         age = max(0.0, now - found.followed_at) if now > found.followed_at - _SKEW else LONGEST
         return FoundLists(found.lists, max(age, now - found.read_at), age)
 
-    def save(self, cluster: str, kept: KeptLists) -> int:
-        """Store what a process keeps of a cluster, if that is due; return the number of bytes, 0 if nothing was stored.
-        Raises OutscalerError."""
-        found, began = kept.kept(cluster), self._monotonic()
-        if found is None or began < self._next.get(cluster, began):
+    def save(self, cluster: str, lists: ClusterLists, access: str, asked: str, read_before: float, age: float) -> int:
+        """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored.
+        read_before, age: see FoundLists. Raises OutscalerError."""
+        began = self._monotonic()
+        if began < self._next.get(cluster, began):
             return 0
         now = self._clock()
-        stored = StoredLists(found.lists, now - kept.read_before(found), now - kept.age(found))
+        stored = StoredLists(lists, now - read_before, now - age)
         self._next[cluster] = began + SAVED_EVERY
-        data = encode(stored, seal_key(cluster, found.access, found.asked))
+        data = encode(stored, seal_key(cluster, access, asked))
         if data is None:
             self._next[cluster] = began + LONGEST
             return 0

@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from chalicelib import __version__
-from chalicelib.model.api_groups import CONTROLLER_GROUPS
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData
@@ -94,9 +93,8 @@ _FIELDS = {
     "csi_drivers": "CSIDriver",
     "capacities": "CSIStorageCapacity",
 }
-"""Fields of _Lists with the objects of one kind."""
-STORED_KINDS = frozenset({"Pod", *CONTROLLER_GROUPS, *_FIELDS.values()})
-"""Kinds of objects that are stored: all but those that every pass reads anew, the rule objects and the priorities."""
+"""Fields of _Lists with the objects of one kind. Rule objects and the priorities are read anew by every pass."""
+
 
 _DECODER = msgspec.msgpack.Decoder(_Lists)
 

@@ -43,7 +43,7 @@ MINUTE = 60.0
 _SCHEDULE = "schedule"
 
 
-class Deployment(msgspec.Struct, frozen=True):
+class SimulatedDeployment(msgspec.Struct, frozen=True):
     """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes,
     stored: seconds of a pass that reads everything, of one that reads changes since a pass of its own process, and of
     one that follows stored lists. starts: seconds until a new process has its
@@ -114,7 +114,7 @@ class Simulation:
     """One deployment. Its events are in the order of their instants; those of the same instant in the order in which
     they were made."""
 
-    def __init__(self, what: Deployment) -> None:
+    def __init__(self, what: SimulatedDeployment) -> None:
         self._what, self._random = what, random.Random(what.seed)
         self._now, self._order = START, itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -285,7 +285,7 @@ class Simulation:
         self._hand_out()
 
 
-def simulated(what: Deployment) -> Outcome:
+def simulated(what: SimulatedDeployment) -> Outcome:
     """Run a deployment without a log."""
     level = logging.getLogger(logger.name).level
     logger.setLevel(logging.ERROR)

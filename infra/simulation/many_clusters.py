@@ -15,7 +15,7 @@ import msgspec
 from infra.aws.cost import PASSES, per_cluster, ways
 from infra.aws.cost_count import Counts, count
 from infra.aws.cost_prices import LIST
-from infra.simulation.deployment_simulation import Deployment, Outcome, simulated
+from infra.simulation.deployment_simulation import Outcome, SimulatedDeployment, simulated
 from infra.simulation.keyed_requests import MOST_READ, MOST_WRITTEN
 
 FULL_BYTES, CHANGED_BYTES = 280_000, 24_000
@@ -23,17 +23,17 @@ FULL_BYTES, CHANGED_BYTES = 280_000, 24_000
 TIMEOUT = 60.0
 """Seconds that the tick may take (.chalice/config.json)."""
 
-SCENARIOS: tuple[tuple[str, Deployment], ...] = (
-    ("100 clusters", Deployment(clusters=100)),
-    ("500 clusters", Deployment()),
-    ("500, lists shared", Deployment(shared=True)),
-    ("500, passes of 4 to 5 s", Deployment(full=5.0, changes=4.0, stored=4.4)),
-    ("the same, concurrency 60", Deployment(full=5.0, changes=4.0, stored=4.4, concurrency=60)),
-    ("1,000 clusters, tick with 1,769 MB", Deployment(clusters=1_000, tick_call=0.0075, concurrency=40)),
+SCENARIOS: tuple[tuple[str, SimulatedDeployment], ...] = (
+    ("100 clusters", SimulatedDeployment(clusters=100)),
+    ("500 clusters", SimulatedDeployment()),
+    ("500, lists shared", SimulatedDeployment(shared=True)),
+    ("500, passes of 4 to 5 s", SimulatedDeployment(full=5.0, changes=4.0, stored=4.4)),
+    ("the same, concurrency 60", SimulatedDeployment(full=5.0, changes=4.0, stored=4.4, concurrency=60)),
+    ("1,000 clusters, tick with 1,769 MB", SimulatedDeployment(clusters=1_000, tick_call=0.0075, concurrency=40)),
 )
 
 
-def dollars(what: Deployment, outcome: Outcome, counts: Counts) -> tuple[float, float]:
+def dollars(what: SimulatedDeployment, outcome: Outcome, counts: Counts) -> tuple[float, float]:
     """Return the monthly dollars of one cluster: AWS, and the traffic of the cluster's cloud. counts: of a quiet
     minute."""
     minutes = what.minutes - what.unmeasured
@@ -44,7 +44,7 @@ def dollars(what: Deployment, outcome: Outcome, counts: Counts) -> tuple[float, 
     return sum(per_cluster(way).values()) + shared, passes * read / 1e9 * LIST.egress
 
 
-def _table(rows: Sequence[tuple[str, Deployment, Outcome]], counts: Counts) -> list[str]:
+def _table(rows: Sequence[tuple[str, SimulatedDeployment, Outcome]], counts: Counts) -> list[str]:
     lines = [
         "| | Passes made | Late: half / 99 % / all | Tick | Processes | Read changes | Dollars: AWS | traffic |",
         "|---|---|---|---|---|---|---|---|",
@@ -62,7 +62,7 @@ def _table(rows: Sequence[tuple[str, Deployment, Outcome]], counts: Counts) -> l
     return lines
 
 
-def _keys(what: Deployment, outcome: Outcome) -> list[str]:
+def _keys(what: SimulatedDeployment, outcome: Outcome) -> list[str]:
     lines = [
         f"| Partition, {what.clusters} clusters | Units read, busiest second | written | Share of its limit |",
         "|---|---|---|---|",
@@ -77,17 +77,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
     given = _parser().parse_args(arguments)
     fields = {name: value for name, value in vars(given).items() if value is not None}
-    scenarios = SCENARIOS if not fields else (("as asked", Deployment(**fields)),)
+    scenarios = SCENARIOS if not fields else (("as asked", SimulatedDeployment(**fields)),)
     counts = count()
     rows = [(name, what, simulated(what)) for name, what in scenarios]
-    shown = next((row for row in rows if row[1] == Deployment()), rows[-1])
+    shown = next((row for row in rows if row[1] == SimulatedDeployment()), rows[-1])
     sys.stdout.write("\n".join([*_table(rows, counts), "", *_keys(shown[1], shown[2])]) + "\n")
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.simulation.many_clusters", description=__doc__)
-    for field in msgspec.structs.fields(Deployment):
+    for field in msgspec.structs.fields(SimulatedDeployment):
         flag = "--" + field.name.replace("_", "-")
         if field.type is bool:
             parser.add_argument(flag, action="store_true", default=None)

@@ -22,7 +22,7 @@ from tests.functional.resolved_template import resolve
 KEY = "arn:aws:kms:us-east-1:123456789012:key/k"
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class RequestedBucket(msgspec.Struct, frozen=True):
     """A bucket, and how it is requested: options of a stage, parameters of a stack. right: the action that only this
     one needs."""
 
@@ -36,7 +36,7 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 BUCKETS = (
-    Bucket(
+    RequestedBucket(
         BUCKET,
         DECISIONS,
         {"decisions_days": 30},
@@ -45,7 +45,7 @@ BUCKETS = (
         "outscaler-dev-123456789012-us-east-1",
         30,
     ),
-    Bucket(
+    RequestedBucket(
         LISTS_BUCKET,
         LISTS,
         {"share_lists": True},
@@ -67,7 +67,7 @@ def _stack(**given: str) -> dict[str, Any]:
 
 
 @each_bucket
-def test_bucket_exists_only_on_request(bucket: Bucket) -> None:
+def test_bucket_exists_only_on_request(bucket: RequestedBucket) -> None:
     assert bucket.logical not in foundation.template(_stage(), "rule")["Resources"]
     assert bucket.logical not in _stack()["Resources"]
     assert bucket.logical in foundation.template(_stage(**bucket.options), "rule")["Resources"]
@@ -75,7 +75,7 @@ def test_bucket_exists_only_on_request(bucket: Bucket) -> None:
 
 
 @each_bucket
-def test_only_functions_that_make_passes_know_the_bucket_and_may_use_it(bucket: Bucket) -> None:
+def test_only_functions_that_make_passes_know_the_bucket_and_may_use_it(bucket: RequestedBucket) -> None:
     made = _stack(**bucket.parameters)["Resources"]
     knows = {
         name
@@ -91,7 +91,7 @@ def test_only_functions_that_make_passes_know_the_bucket_and_may_use_it(bucket: 
 @each_bucket
 @pytest.mark.parametrize("requested", [False, True])
 def test_stage_gives_the_variable_and_the_right_to_the_same_functions(
-    bucket: Bucket, requested: bool, tmp_path: Path
+    bucket: RequestedBucket, requested: bool, tmp_path: Path
 ) -> None:
     copied(_stage(**bucket.options if requested else {}), tmp_path)
     functions = json.loads((tmp_path / ".chalice" / "config.json").read_text())["stages"]["dev"]["lambda_functions"]
@@ -105,7 +105,7 @@ def test_stage_gives_the_variable_and_the_right_to_the_same_functions(
 
 
 @each_bucket
-def test_bucket_takes_no_connection_without_tls(bucket: Bucket) -> None:
+def test_bucket_takes_no_connection_without_tls(bucket: RequestedBucket) -> None:
     made = foundation.template(_stage(**bucket.options), "rule")["Resources"]
     policy = made[f"{bucket.logical}Policy"]["Properties"]["PolicyDocument"]
     assert [(one["Effect"], one["Condition"]) for one in policy["Statement"]] == [
@@ -114,7 +114,7 @@ def test_bucket_takes_no_connection_without_tls(bucket: Bucket) -> None:
 
 
 @each_bucket
-def test_bucket_is_private_and_forgets(bucket: Bucket) -> None:
+def test_bucket_is_private_and_forgets(bucket: RequestedBucket) -> None:
     made = foundation.template(_stage(**bucket.options), "rule")["Resources"][bucket.logical]["Properties"]
     assert made["BucketName"] == bucket.name
     assert set(made["PublicAccessBlockConfiguration"].values()) == {True}
@@ -125,7 +125,7 @@ def test_bucket_is_private_and_forgets(bucket: Bucket) -> None:
 
 @each_bucket
 @pytest.mark.parametrize(("key", "algorithm"), [("", "AES256"), (KEY, "aws:kms")], ids=["own key", "given key"])
-def test_bucket_is_encrypted_with_the_key_of_the_deployment(bucket: Bucket, key: str, algorithm: str) -> None:
+def test_bucket_is_encrypted_with_the_key_of_the_deployment(bucket: RequestedBucket, key: str, algorithm: str) -> None:
     stage = _stage(**bucket.options, kms_key_arn=key)
     made = foundation.template(stage, "rule")["Resources"][bucket.logical]["Properties"]["BucketEncryption"]
     [rule] = made["ServerSideEncryptionConfiguration"]

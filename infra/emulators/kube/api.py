@@ -16,7 +16,7 @@ import msgspec
 
 from infra.emulators.kube import crds, discovery, eviction, status
 from infra.emulators.kube.auth import ANONYMOUS, KubeAuthority, RbacRule, User
-from infra.emulators.kube.faults import Faults, KubeFault
+from infra.emulators.kube.faults import Faults, KubeFault, edited
 from infra.emulators.kube.listing import list_objects
 from infra.emulators.kube.objects import KubeObject
 from infra.emulators.kube.request import Request, ResourcePath, Response, answer, route_of, split
@@ -96,7 +96,7 @@ class Api:
             made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
         made.truncate, made.close = fault.truncate, fault.close
         if made.stream is not None and fault.edit is not None:
-            made.stream = map(fault.edit, made.stream)
+            made.stream = edited(made.stream, fault.edit)
         self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status))
         return made
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -36,6 +36,16 @@ class KubeFault(msgspec.Struct, frozen=True):
     edit: Callable[[bytes], bytes] | None = None
     times: int = 1
     skip: int = 0
+
+
+def edited(pieces: Iterable[bytes], edit: Callable[[bytes], bytes]) -> Iterator[bytes]:
+    """Yield the pieces of a watch after an edit. An empty piece means that there was nothing to send; one that an edit
+    has emptied is left out."""
+    for piece in pieces:
+        if not piece:
+            yield piece
+        elif made := edit(piece):
+            yield made
 
 
 class Faults:

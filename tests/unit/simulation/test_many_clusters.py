@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from infra.aws.cost_count import Counts
-from infra.simulation.deployment_simulation import Deployment, Outcome, simulated
+from infra.simulation.deployment_simulation import Outcome, SimulatedDeployment, simulated
 from infra.simulation.lambda_pool import IDLE_FOR, LambdaPool, PoolProcess, SeenLists
 from infra.simulation.many_clusters import dollars
 
@@ -27,9 +27,9 @@ COUNTS = Counts(
 )
 
 
-def quick(**changed: Any) -> Deployment:
+def quick(**changed: Any) -> SimulatedDeployment:
     """Return a small deployment that is simulated for a short time."""
-    return msgspec.structs.replace(Deployment(clusters=60, minutes=16, unmeasured=4), **changed)
+    return msgspec.structs.replace(SimulatedDeployment(clusters=60, minutes=16, unmeasured=4), **changed)
 
 
 @pytest.fixture(scope="module")

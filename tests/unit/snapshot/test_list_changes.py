@@ -15,7 +15,8 @@ from chalicelib.kube.errors import ClusterError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.kept_lists import CONNECTED_FOR, LONGEST, KeptLists
+from chalicelib.snapshot.cluster_lists import LONGEST
+from chalicelib.snapshot.kept_lists import CONNECTED_FOR, KeptLists
 from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
 from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
