@@ -178,7 +178,7 @@ class ClassTable:
         return found
 
     def restore(self, classes: Sequence[PodClass]) -> None:
-        """Add the classes of a table that was stored, with their numbers, to an empty one."""
+        """Add classes of a table that was stored, with the numbers that follow those that are held."""
         self.classes.extend(classes)
 
     def _value_all(self) -> None:

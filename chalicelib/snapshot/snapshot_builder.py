@@ -118,6 +118,12 @@ class SnapshotBuilder:
         self._listed.update(listed)
         self._seen.update(seen)
 
+    def forget_listing_state(self) -> None:
+        """Drop what listing_state returns, for another one to be restored."""
+        self._gaps.clear()
+        self._listed.clear()
+        self._seen.clear()
+
     def gap(self, gap: MissingData) -> None:
         """Record data that could not be read."""
         self._gaps.append(gap)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -20,10 +21,11 @@ import msgspec
 from chalicelib import __version__
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, PriorityConfig
 from chalicelib.model.storage import Claim, CSINode, PersistentVolume, StorageCapacity, StorageClass
 from chalicelib.model.struct_form import form_of
-from chalicelib.snapshot.cluster_lists import ClusterLists
+from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
+from chalicelib.snapshot.cluster_lists import CONFIG_MAP, ClusterLists
 from chalicelib.snapshot.pod_fold import key_of
 from chalicelib.snapshot.snapshot_builder import collector_paused
 from chalicelib.snapshot.storage import CLAIMS
@@ -54,7 +56,7 @@ class _PodRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     rest: tuple[str, float, float, str, str, str, bool] | None = None
 
 
-class _Lists(msgspec.Struct, array_like=True):
+class ListsDocument(msgspec.Struct, array_like=True):
     """What ClusterLists holds. read_at, followed_at: epoch seconds. names: those that pods refer to. objects: of the
     other kinds, by kind and key."""
 
@@ -80,6 +82,7 @@ class _Lists(msgspec.Struct, array_like=True):
     csi_nodes: dict[str, CSINode]
     csi_drivers: dict[str, str]
     capacities: dict[str, StorageCapacity]
+    priorities: dict[str, PriorityConfig]
 
 
 _FIELDS = {
@@ -92,11 +95,12 @@ _FIELDS = {
     "csi_nodes": "CSINode",
     "csi_drivers": "CSIDriver",
     "capacities": "CSIStorageCapacity",
+    "priorities": CONFIG_MAP,
 }
-"""Fields of _Lists with the objects of one kind. Rule objects and the priorities are read anew by every pass."""
+"""Fields of ListsDocument with the objects of one kind. Rule objects are read anew by every pass."""
 
 
-_DECODER = msgspec.msgpack.Decoder(_Lists)
+_DECODER = msgspec.msgpack.Decoder(ListsDocument)
 
 
 class StoredLists(msgspec.Struct, frozen=True):
@@ -116,13 +120,27 @@ def seal_key(cluster: str, access: str, asked: str) -> bytes:
 
 @lru_cache(maxsize=1)
 def _form() -> str:
-    return form_of(_Lists, _FORMAT)
+    return form_of(ListsDocument, _FORMAT)
 
 
 def encode(stored: StoredLists, key: bytes) -> bytes | None:
     """Return the bytes of lists; None for more than LARGEST. key: see seal_key."""
     with collector_paused():
-        plain = msgspec.msgpack.encode(_packed(stored))
+        return sealed(msgspec.msgpack.encode(packed(stored)), key)
+
+
+def decode(data: bytes, key: bytes, namespace: str) -> StoredLists:
+    """Return the lists. namespace: see ClusterLists. Raises NotUsable."""
+    plain = unsealed(data, key)
+    with collector_paused(), usable():
+        found = _DECODER.decode(plain)
+        made = StoredLists(ClusterLists(namespace), found.read_at, found.followed_at)
+        add(found, made.lists)
+        return made
+
+
+def sealed(plain: bytes, key: bytes) -> bytes | None:
+    """Return compressed and sealed bytes; None for more than LARGEST."""
     if len(plain) > LARGEST_UNPACKED:
         return None
     body = zlib.compress(plain, _LEVEL)
@@ -130,28 +148,40 @@ def encode(stored: StoredLists, key: bytes) -> bytes | None:
     return made if len(made) <= LARGEST else None
 
 
-def decode(data: bytes, key: bytes, namespace: str) -> StoredLists:
-    """Return the lists. namespace: see ClusterLists. Raises NotUsable."""
+def unsealed(data: bytes, key: bytes) -> bytes:
+    """Return the bytes that were sealed. Raises NotUsable."""
     seal, body = data[:_SEAL], data[_SEAL:]
     if not hmac.compare_digest(seal, hmac.digest(key, body, "sha256")):
         raise NotUsable("another server, account or release, or damaged")
     unpacker = zlib.decompressobj()
-    try:
+    with usable():
         plain = unpacker.decompress(body, LARGEST_UNPACKED + 1)
         if len(plain) > LARGEST_UNPACKED or not unpacker.eof:
             raise NotUsable("its length is wrong")
-        with collector_paused():
-            return _unpacked(_DECODER.decode(plain), namespace)
+        return plain
+
+
+@contextmanager
+def usable() -> Iterator[None]:
+    """Raise NotUsable for bytes that cannot be decoded."""
+    try:
+        yield
     except (zlib.error, msgspec.MsgspecError, ValueError, LookupError, RecursionError) as error:
         raise NotUsable(f"cannot be decoded ({type(error).__name__})") from None
 
 
-def _packed(stored: StoredLists) -> _Lists:
+def packed(stored: StoredLists, only: Mapping[str, Collection[str]] | None = None, known: int = 0) -> ListsDocument:
+    """Return lists as they are stored. only: keys of the objects by kind, None for all. known: number of classes that are left out."""
+
+    def of(kind: str) -> dict[str, Any]:
+        held = objects.held(kind)
+        return held if only is None else {name: held[name] for name in only[kind]}
+
     lists = stored.lists
     objects = lists.builder.objects
     gaps, listed, seen = lists.builder.listing_state()
     names: dict[str, int] = {"": 0}
-    return _Lists(
+    return ListsDocument(
         read_at=stored.read_at,
         followed_at=stored.followed_at,
         versions=lists.versions,
@@ -160,12 +190,12 @@ def _packed(stored: StoredLists) -> _Lists:
         listed=listed,
         seen=seen,
         malformed=[(kind, key, gap) for (kind, key), gap in objects.malformed.items()],
-        classes=objects.table.classes,
-        pods=[_row(pod, names) for pod in objects.pods.values()],
+        classes=objects.table.classes[known:],
+        pods=[_row(pod, names) for pod in of("Pod").values()],
         names=list(names),
         daemonsets=objects.daemonsets,
-        controllers=objects.controllers,
-        **{field: objects.held(kind) for field, kind in _FIELDS.items()},
+        controllers={kind: of(kind) for kind in CONTROLLER_GROUPS},
+        **{field: of(kind) for field, kind in _FIELDS.items()},
     )
 
 
@@ -191,14 +221,15 @@ def _row(pod: Pod, names: dict[str, int]) -> _PodRow:
     )
 
 
-def _unpacked(found: _Lists, namespace: str) -> StoredLists:
-    lists = ClusterLists(namespace)
+def add(found: ListsDocument, lists: ClusterLists) -> None:
+    """Add what is stored to lists. Raises ValueError, LookupError for what does not fit together."""
     lists.versions, lists.unwatched = found.versions, found.unwatched
     objects = lists.builder.objects
     lists.builder.restore_listing_state(found.gaps, found.listed, found.seen)
     objects.malformed.update({(kind, key): gap for kind, key, gap in found.malformed})
     objects.table.restore(found.classes)
-    if not all(0 <= each.cls < len(found.classes) for each in found.daemonsets.values()):
+    classes = objects.table.size
+    if not all(0 <= each.cls < classes for each in found.daemonsets.values()):
         raise ValueError("a class is missing")
     objects.daemonsets.update(found.daemonsets)
     for kind, controllers in found.controllers.items():
@@ -206,8 +237,8 @@ def _unpacked(found: _Lists, namespace: str) -> StoredLists:
     for field, kind in _FIELDS.items():
         held: dict[str, Any] = getattr(found, field)
         objects.held(kind).update(held)
-    _restore_pods(found.pods, found.names, len(found.classes), objects.pods)
-    return StoredLists(lists, found.read_at, found.followed_at)
+    _restore_pods(found.pods, found.names, classes, objects.pods)
+    lists.builder.mark_absent(RULE_OBJECT)
 
 
 def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, into: dict[str, Pod]) -> None:
