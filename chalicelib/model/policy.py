@@ -146,7 +146,8 @@ class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name.
 
     in_cluster_kubeconfig_secret: access to the cluster in which Cluster Autoscaler would run, if that is a different
-    one; used if there is no other access. context: of kubeconfig_secret or kubeconfig_file.
+    one; used if there is no other access. context: of kubeconfig_secret or kubeconfig_file. watcher_secret: with which
+    a watcher in the cluster seals the lists that it posts; empty where there is none.
     """
 
     kubeconfig_secret: str = ""
@@ -156,6 +157,7 @@ class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     region: str = ""
     allow_insecure_tls: bool = False
     in_cluster_kubeconfig_secret: str = ""
+    watcher_secret: str = ""
 
     @property
     def has_own_way(self) -> bool:

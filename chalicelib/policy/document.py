@@ -76,6 +76,13 @@ KUBERNETES = Section(
             "AWS region of the EKS cluster; the function's own if not given.",
         ),
         Field(
+            "watcherSecret",
+            SECRET,
+            "watcher_secret",
+            "Secret with which outscaler-watcher seals what it reads in the cluster; passes then use what it posts. "
+            "Its name continues the use kubeconfig, such as PREFIX/NAME/kubeconfig-watcher.",
+        ),
+        Field(
             "allowInsecureTls",
             BOOLEAN,
             "allow_insecure_tls",

@@ -130,6 +130,7 @@ def named_in(
     for attribute, key in (
         ("kubeconfig_secret", "kubeconfigSecret"),
         ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret"),
+        ("watcher_secret", "watcherSecret"),
     ):
         if name := kubernetes.get(attribute):
             yield ("kubernetes", key), name, KUBECONFIG

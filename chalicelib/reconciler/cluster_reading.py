@@ -42,6 +42,8 @@ def connected(policy: Policy, rt: Runtime) -> KubeClient:
 
 def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> tuple[Snapshot, ReadScope]:
     """Return the cluster now, and how it was read. groups: see read_live_cluster. Raises ClusterError."""
+    if (watched := _watched(policy, groups, rt)) is not None:
+        return watched, ReadScope.CHANGES
     kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
     results: list[ReadResult] = []
     seen = _read(policy, kube, groups, rt, kept, results)
@@ -65,6 +67,29 @@ def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> t
         if kept is not None:
             kept.drop(policy.name)
     return _with_groups(full, seen), ReadScope.FULL
+
+
+def _watched(policy: Policy, groups: Observe, rt: Runtime) -> Snapshot | None:
+    """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used."""
+    secret, namespace = policy.kubernetes.watcher_secret, policy.options.namespace
+    if not (secret and rt.lists) or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
+        return None
+    # Imported here, because few clusters have a watcher.
+    from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+    from chalicelib.snapshot.list_archive import list_place
+    from chalicelib.snapshot.stored_lists import seal_key
+    from chalicelib.snapshot.watched_lists import WatchedLists
+
+    try:
+        text = ClusterSecrets(rt.read_secret, policy.name, (KUBECONFIG,), rt.deployment)(secret)
+        key = seal_key(policy.name, text.strip(), namespace)
+        found = WatchedLists(list_place(rt.lists), rt.clock).load(policy.name, key, namespace)
+    except OutscalerError as error:
+        logger.warning("lists of the watcher not used", cluster=policy.name, **failure(error))
+        return None
+    logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=found.age)
+    seen, gaps = groups(found.lists.builder.nodes)
+    return found.lists.builder.snapshot(policy.name, rt.clock(), seen, gaps)
 
 
 def share_lists(policy: Policy, rt: Runtime) -> None:

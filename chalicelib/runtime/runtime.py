@@ -102,7 +102,8 @@ class Runtime:
     function. tracing: for X-Ray; it does nothing where Lambda does not trace. decisions: the place in which decisions
     are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
     page_key: name of the secret with the keys of the hosted page, "" where there is no such page. kept_lists: returns
-    what earlier passes of this process have read of clusters; None: every pass reads everything.
+    what earlier passes of this process have read of clusters; None: every pass reads everything. lists: where lists of
+    clusters are (snapshot/list_archive.py), "" for nowhere.
     """
 
     clock: Callable[[], float]
@@ -125,6 +126,7 @@ class Runtime:
     topics: Publisher | None = None
     page_key: str = ""
     kept_lists: Callable[[], KeptLists] | None = None
+    lists: str = ""
 
 
 def build(
@@ -238,6 +240,7 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         tracing=tracing,
         decisions=environment.get(DECISIONS, ""),
         page_key=environment.get(PAGE_KEY, ""),
+        lists=environment.get(LISTS, ""),
     )
     return _sized(made, environment, clock)
 
@@ -254,7 +257,7 @@ def _sized(made: Runtime, environment: Mapping[str, str], clock: Callable[[], fl
         memory_size=int(size),
         memory_usage=Gauge(),
         hand_over=LargeFunction.from_environment(environment),
-        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, environment.get(LISTS, ""), clock),
+        kept_lists=keeping(int(int(size) * KEPT_SHARE) << 20, made.lists, clock),
     )
 
 

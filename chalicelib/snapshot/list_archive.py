@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -64,6 +65,7 @@ class _Folder:
             raise ArchiveFailure(f"{self._root / path}: {error.strerror}") from error
 
 
+@lru_cache(maxsize=4)
 def list_place(address: str) -> ListPlace:
     """Return the place: `s3://BUCKET/PREFIX`, or a folder. Raises BadInput."""
     found = bucket_of(address)
@@ -76,6 +78,12 @@ class FoundLists(msgspec.Struct, frozen=True):
     lists: ClusterLists
     read_before: float
     age: float
+
+
+def age_of(found: StoredLists, now: float) -> FoundLists:
+    """Return lists with their ages; too old for any use where they are of the future. now: epoch seconds."""
+    age = max(0.0, now - found.followed_at) if now > found.followed_at - _SKEW else LONGEST
+    return FoundLists(found.lists, max(age, now - found.read_at), age)
 
 
 class ListArchive:
@@ -98,9 +106,7 @@ class ListArchive:
             found = decode(data, seal_key(cluster, access, asked), namespace)
         except NotUsable as error:
             raise ArchiveFailure(str(error)) from None
-        now = self._clock()
-        age = max(0.0, now - found.followed_at) if now > found.followed_at - _SKEW else LONGEST
-        return FoundLists(found.lists, max(age, now - found.read_at), age)
+        return age_of(found, self._clock())
 
     def save(self, cluster: str, lists: ClusterLists, access: str, asked: str, read_before: float, age: float) -> int:
         """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored.

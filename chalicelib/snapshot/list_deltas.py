@@ -55,8 +55,8 @@ class ListsBase:
             added[kind] = [name for name, each in now.items() if _differs(each, before.get(name))]
             gone[kind] = [name for name in before if name not in now]
         with collector_paused():
-            packed = packed(stored, added, self._classes)
-            return sealed(msgspec.msgpack.encode(_Changes(self.name, packed, gone)), key)
+            changed = packed(stored, added, self._classes)
+            return sealed(msgspec.msgpack.encode(_Changes(self.name, changed, gone)), key)
 
 
 def _differs(one: object, other: object) -> bool:

@@ -171,7 +171,8 @@ def usable() -> Iterator[None]:
 
 
 def packed(stored: StoredLists, only: Mapping[str, Collection[str]] | None = None, known: int = 0) -> ListsDocument:
-    """Return lists as they are stored. only: keys of the objects by kind, None for all. known: number of classes that are left out."""
+    """Return lists as they are stored. only: keys of the objects by kind, None for all. known: number of classes that
+    are left out."""
 
     def of(kind: str) -> dict[str, Any]:
         held = objects.held(kind)

@@ -31,6 +31,7 @@ from chalicelib.handlers.webhook.event_filter import is_relevant, prompt_after
 from chalicelib.handlers.webhook.event_parser import parse
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
+from chalicelib.model.watcher_post import LARGEST_POST, MAGIC, read_post
 from chalicelib.runtime.active_policy import instant
 from chalicelib.runtime.log import logger
 from chalicelib.runtime.runtime import Runtime
@@ -59,12 +60,15 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     table.
     """
     lower = {name.lower(): value for name, value in headers.items()}
-    _check_size(lower, body)
+    posted = bool(rt.lists) and body.startswith(MAGIC)
+    _check_size(lower, body, LARGEST_POST if posted else MAX_BODY)
     credentials = rt.webhook_credentials.for_cluster(cluster)
     auth = verify(cluster, lower, body, credentials.keys, rt.webhook_credentials.decoy, rt.clock())
     if auth.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
         auth = verify(cluster, lower, body, changed.keys, rt.webhook_credentials.decoy, rt.clock())
     policy = _admitted(cluster, credentials, auth, rt)
+    if posted:
+        return _stored(policy, auth, body, rt)
     try:
         heard = parse(body)
     except BadInput as bad:
@@ -82,9 +86,26 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     return HttpResponse(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
 
 
-def _check_size(headers: Mapping[str, str], body: bytes) -> None:
-    if max(len(body), _declared(headers)) > MAX_BODY:
-        raise HttpError(413, f"body: more than {MAX_BODY} bytes; post less at a time")
+def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> HttpResponse:
+    """Store the post of a watcher; 202 {"stored": "base" or "changes", "woken": bool}. Raises as handle does."""
+    # Imported here, because most deployments have no watcher.
+    from chalicelib.snapshot.list_archive import list_place
+    from chalicelib.snapshot.watched_lists import WatchedLists
+
+    if not policy.kubernetes.watcher_secret:
+        raise BadInput("spec.kubernetes.watcherSecret", "is not set", "apply a policy that names the watcher's secret")
+    post = read_post(body)
+    WatchedLists(list_place(rt.lists), rt.clock).store(policy.name, post)
+    planned = permitted(instant(policy, rt.clock())).plan
+    woken = post.wake and planned and request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=0.0)
+    _note(policy, auth, rt)
+    logger.info("webhook", cluster=policy.name, stored=post.kind, bytes=len(post.data), woken=woken)
+    return HttpResponse(202, {"stored": post.kind, "woken": woken})
+
+
+def _check_size(headers: Mapping[str, str], body: bytes, most: int) -> None:
+    if max(len(body), _declared(headers)) > most:
+        raise HttpError(413, f"body: more than {most} bytes; post less at a time")
 
 
 def _declared(headers: Mapping[str, str]) -> int:

@@ -1,0 +1,61 @@
+"""What a watcher in a cluster posts to the webhook: sealed bytes behind one line that says where they belong.
+
+The webhook stores the bytes as they come and cannot read them; chalicelib/snapshot/list_deltas.py makes and joins them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+
+PART = 2_500_000
+"""Bytes of one part of a base: Lambda takes requests of 6 MB, and base64 adds a third."""
+MOST_PARTS = 16
+LARGEST_POST = 4_000_000
+"""Bytes of the body of a post."""
+MAGIC = b"outscaler-watcher/1 "
+_HEAD = re.compile(
+    rb"outscaler-watcher/1 (?P<kind>base|changes) (?P<base>[0-9a-f]{32}) (?P<number>[0-9]{1,2}) (?P<wake>[01])\n"
+)
+_LONGEST_HEAD = 80
+
+
+class WatcherPost(msgspec.Struct, frozen=True):
+    """What a watcher posts. base: the name of the base. number: of the part of a base; for changes, how many parts the
+    base has. wake: whether a pass is to begin soon. data: sealed bytes."""
+
+    kind: str
+    base: str
+    number: int
+    data: bytes
+    wake: bool = False
+
+    def body(self) -> bytes:
+        """Return the body of the request: a line and base64, because API Gateway takes no other bytes."""
+        head = f"{self.kind} {self.base} {self.number} {int(self.wake)}\n".encode()
+        return MAGIC + head + base64.b64encode(self.data)
+
+
+def read_post(body: bytes) -> WatcherPost:
+    """Return the post in a body. Raises BadInput."""
+    found = _HEAD.match(body[:_LONGEST_HEAD])
+    if found is None or not int(found["number"]) <= MOST_PARTS:
+        raise BadInput("body", "is no post of a watcher of this version", "run the watcher of the deployed release")
+    try:
+        data = base64.b64decode(body[found.end() :], validate=True)
+    except ValueError:
+        raise BadInput("body", "is not base64 after its first line", "post it again") from None
+    kind, base = found["kind"].decode(), found["base"].decode()
+    return WatcherPost(kind, base, int(found["number"]), data, found["wake"] == b"1")
+
+
+def parts_of(data: bytes) -> list[bytes]:
+    """Return a base in parts. Raises BadInput for more than MOST_PARTS."""
+    parts = [data[at : at + PART] for at in range(0, len(data), PART)]
+    if len(parts) > MOST_PARTS:
+        raise BadInput("cluster", f"its lists have {len(data)} bytes", "use spec.reading: changes without a watcher")
+    return parts
