@@ -104,6 +104,7 @@ bench: $(STAMP) ## benchmarks, as ratios measured in one run
 LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
+	$(LOCK) infra/watcher/requirements.in -c requirements.txt -o infra/watcher/requirements.txt
 	$(LOCK) requirements-test.in -c requirements.txt -o requirements-test.txt
 	$(LOCK) requirements-vendors.in -c requirements-test.txt -o requirements-vendors.txt
 	$(LOCK) requirements-tools.in -c requirements-test.txt -c requirements-vendors.txt -o requirements-tools.txt

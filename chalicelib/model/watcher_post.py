@@ -12,6 +12,8 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 
+WATCHED = "watched"
+"""The folder of posts in the place of shared lists."""
 PART = 2_500_000
 """Bytes of one part of a base: Lambda takes requests of 6 MB, and base64 adds a third."""
 MOST_PARTS = 16

@@ -11,6 +11,7 @@ import msgspec
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.memory import Memory
 from chalicelib.model.node import Node
 from chalicelib.model.pass_footprint import GROWN
 from chalicelib.model.pod import Pod
@@ -23,6 +24,7 @@ from chalicelib.runtime.runtime import Runtime
 from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import Observe, ReadResult, read_live_cluster
 
+NOTHING = Memory()
 _MOST_NAMED = 20  # objects of a difference that the log names
 
 
@@ -40,9 +42,12 @@ def connected(policy: Policy, rt: Runtime) -> KubeClient:
     return fresh if rt.kept_lists is None else rt.kept_lists().client(policy.name, fresh)
 
 
-def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> tuple[Snapshot, ReadScope]:
-    """Return the cluster now, and how it was read. groups: see read_live_cluster. Raises ClusterError."""
-    if (watched := _watched(policy, groups, rt)) is not None:
+def observe(
+    policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime, memory: Memory = NOTHING
+) -> tuple[Snapshot, ReadScope]:
+    """Return the cluster now, and how it was read. groups: see read_live_cluster. memory: with which the pass decides;
+    it must not know of changes that the snapshot does not show. Raises ClusterError."""
+    if (watched := _watched(policy, groups, rt, last_change(memory))) is not None:
         return watched, ReadScope.CHANGES
     kept = rt.kept_lists() if rt.kept_lists is not None and policy.reading is not ClusterReading.FULL else None
     results: list[ReadResult] = []
@@ -69,21 +74,31 @@ def observe(policy: Policy, kube: KubeClient, groups: Observe, rt: Runtime) -> t
     return _with_groups(full, seen), ReadScope.FULL
 
 
-def _watched(policy: Policy, groups: Observe, rt: Runtime) -> Snapshot | None:
-    """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used."""
+def last_change(memory: Memory) -> float:
+    """Return the latest instant at which memory knows that an operation ended; epoch seconds, 0.0 for none."""
+    groups = (
+        instant
+        for group in memory.groups.values()
+        for instant in (group.last_add, group.last_delete, group.last_failure)
+    )
+    return max(memory.last_scale_up, memory.last_scale_down, memory.last_scale_down_failure, *groups)
+
+
+def _watched(policy: Policy, groups: Observe, rt: Runtime, since: float) -> Snapshot | None:
+    """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used.
+    since: see WatchedLists.load."""
     secret, namespace = policy.kubernetes.watcher_secret, policy.options.namespace
     if not (secret and rt.lists) or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
         return None
     # Imported here, because few clusters have a watcher.
     from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
     from chalicelib.snapshot.list_archive import list_place
-    from chalicelib.snapshot.stored_lists import seal_key
-    from chalicelib.snapshot.watched_lists import WatchedLists
+    from chalicelib.snapshot.watched_lists import WatchedLists, watcher_key
 
     try:
         text = ClusterSecrets(rt.read_secret, policy.name, (KUBECONFIG,), rt.deployment)(secret)
-        key = seal_key(policy.name, text.strip(), namespace)
-        found = WatchedLists(list_place(rt.lists), rt.clock).load(policy.name, key, namespace)
+        key = watcher_key(policy.name, text, namespace)
+        found = WatchedLists(list_place(rt.lists), rt.clock).load(policy.name, key, namespace, since)
     except OutscalerError as error:
         logger.warning("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None

@@ -198,9 +198,9 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
     kube = connected(policy, rt)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
 
-    def look() -> Snapshot:
+    def look(before: Memory) -> Snapshot:
         with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
-            seen, tale.read_scope = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt)
+            seen, tale.read_scope = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt, before)
         rt.checkpoint("reconcile:observed")
         return seen
 
@@ -241,7 +241,7 @@ def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[Ta
 
 
 def _decide_and_save(
-    policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
+    policy: Policy, look: Callable[[Memory], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
     instant after which the best plan found so far is used.
@@ -268,7 +268,7 @@ def _decide_and_save(
     act = permitted(policy).act
     for attempt in range(_TRIES):
         before = rt.store.memory.load(policy.name)
-        snapshot = look()
+        snapshot = look(before)
         plan, after = now_decide(snapshot, before)
         if act and plan.operations:
             foreign = _claimed_elsewhere(policy, snapshot, plan.operations, rt)

@@ -195,7 +195,7 @@ def packed(stored: StoredLists, only: Mapping[str, Collection[str]] | None = Non
         pods=[_row(pod, names) for pod in of("Pod").values()],
         names=list(names),
         daemonsets=objects.daemonsets,
-        controllers={kind: of(kind) for kind in CONTROLLER_GROUPS},
+        controllers={kind: of(kind) for kind in objects.controllers},
         **{field: of(kind) for field, kind in _FIELDS.items()},
     )
 

@@ -9,13 +9,26 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from chalicelib.model.watcher_post import MOST_PARTS, WatcherPost
+from chalicelib.model.errors import BadInput
+from chalicelib.model.watcher_post import MOST_PARTS, WATCHED, WatcherPost
 from chalicelib.snapshot.list_archive import ArchiveFailure, FoundLists, ListPlace, age_of
 from chalicelib.snapshot.list_deltas import joined
-from chalicelib.snapshot.stored_lists import LARGEST, NotUsable
+from chalicelib.snapshot.stored_lists import LARGEST, NotUsable, StoredLists, seal_key
 
-SILENT_FOR = 90.0
+SILENT_FOR = 45.0
 """Seconds without a post after which the lists of a watcher are not used."""
+_APART = 5.0  # seconds by which the clocks of the watcher and of a function may differ
+_SHORTEST_SECRET = 32  # characters
+_HEAD = re.compile(rb"(?P<base>[0-9a-f]{32}) (?P<parts>[0-9]{1,2}) (?P<received>[0-9]{1,12})")
+
+
+def watcher_key(cluster: str, secret: str, namespace: str) -> bytes:
+    """Return the key of the seal of a watcher's posts. secret: the text of spec.kubernetes.watcherSecret. namespace:
+    see ClusterLists. Raises BadInput for a short secret."""
+    text = secret.strip()
+    if len(text) < _SHORTEST_SECRET:
+        raise BadInput("spec.kubernetes.watcherSecret", f"has fewer than {_SHORTEST_SECRET} characters", _EXAMPLE)
+    return seal_key(cluster, text, namespace)
 
 
 class WatchedLists:
@@ -29,32 +42,46 @@ class WatchedLists:
         if post.kind == "base":
             self._place.put(_part(cluster, post.base, post.number), post.data)
             return
-        self._place.put(_latest(cluster), f"{post.base} {post.number}\n".encode() + post.data)
+        head = f"{post.base} {post.number} {int(self._clock())}\n".encode()
+        self._place.put(_latest(cluster), head + post.data)
 
-    def load(self, cluster: str, key: bytes, namespace: str) -> FoundLists:
-        """Return the lists of a cluster. key: see stored_lists.seal_key. namespace: see ClusterLists. Raises
-        OutscalerError, also where the watcher is silent or its posts do not fit together."""
+    def load(self, cluster: str, key: bytes, namespace: str, since: float) -> FoundLists:
+        """Return the lists of a cluster. key: see watcher_key. namespace: see ClusterLists. since: epoch seconds after
+        which the watcher must have read the cluster.
+
+        Raises OutscalerError, also where the watcher is silent or its posts do not fit together.
+        """
         head, _, changes = self._place.get(_latest(cluster), LARGEST).partition(b"\n")
-        base, _, count = head.decode("ascii", "replace").partition(" ")
-        if not re.fullmatch("[0-9a-f]{32}", base) or count not in _COUNTS:
+        found = _HEAD.fullmatch(head)
+        if found is None or not 0 < int(found["parts"]) <= MOST_PARTS:
             raise ArchiveFailure("the post of the watcher is damaged")
-        parts = [self._place.get(_part(cluster, base, number), LARGEST) for number in range(int(count))]
+        base = found["base"].decode()
+        parts = [self._place.get(_part(cluster, base, number), LARGEST) for number in range(int(found["parts"]))]
         try:
-            found = joined(b"".join(parts), changes, key, namespace)
+            lists = joined(b"".join(parts), changes, key, namespace)
         except NotUsable as error:
             raise ArchiveFailure(f"posts of the watcher: {error}") from None
-        made = age_of(found, self._clock())
+        return self._recent(lists, float(found["received"]), since)
+
+    def _recent(self, found: StoredLists, received: float, since: float) -> FoundLists:
+        """Return lists that are recent enough. received: when the webhook had them, so that a watcher whose clock is
+        fast does not make them newer than they are. Raises ArchiveFailure."""
+        read = min(found.followed_at, received)
+        made = age_of(StoredLists(found.lists, min(found.read_at, read), read), self._clock())
         if made.age > SILENT_FOR:
             raise ArchiveFailure(f"the watcher has not posted for {made.age:.0f} s")
+        if read < since + _APART:
+            raise ArchiveFailure("the posts of the watcher are older than the end of the last operation")
         return made
 
 
-_COUNTS = frozenset(str(count) for count in range(1, MOST_PARTS + 1))
+_EXAMPLE = "store a random text, such as that of openssl rand -hex 32"
 
 
 def _latest(cluster: str) -> str:
-    return f"watched/{cluster}/latest"
+    return f"{WATCHED}/{cluster}/latest"
 
 
 def _part(cluster: str, base: str, number: int) -> str:
-    return f"watched/{cluster}/{base}-{number}"
+    """Return the place of a part. The places of a cluster are few, so that what a sender stores there is bounded."""
+    return f"{WATCHED}/{cluster}/{base[0]}-{number}"

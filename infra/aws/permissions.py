@@ -80,6 +80,12 @@ def lists_policy(bucket: Any, objects: Any) -> Json:
     )
 
 
+def watched_policy(objects: Any) -> Json:
+    """Return an inline policy of the API's function: it stores what watchers post, and reads nothing. objects: the ARN
+    of those of the bucket that watchers post."""
+    return _policy("StoreWatched", [_allow("StoreWatched", ["s3:PutObject"], objects)])
+
+
 def page_key_policy(secret: Any) -> Json:
     """Return an inline policy of the API's function: it reads the keys of the hosted page. secret: an ARN."""
     return _policy("ReadPageKey", [_allow("ReadPageKey", ["secretsmanager:GetSecretValue"], secret)])

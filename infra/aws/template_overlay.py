@@ -17,6 +17,7 @@ from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS, RECONCILE
 from chalicelib.model.resource_names import DECISIONS, LISTS, PAGE_KEY
+from chalicelib.model.watcher_post import WATCHED
 from infra.aws.alarm_resources import Names, alarm_resources, filter_resources
 from infra.aws.buckets import BUCKET, LISTS_BUCKET, LISTS_DAYS, bucket_resources, by_default
 from infra.aws.dashboard import dashboard_resource
@@ -28,6 +29,7 @@ from infra.aws.permissions import (
     own_log,
     page_key_policy,
     tick_dead_letters_policy,
+    watched_policy,
 )
 from infra.aws.resources import QUEUES, Resources, logical_id, resources
 
@@ -135,6 +137,8 @@ def finished(template: Json) -> Json:
                 one["Properties"]["Policies"].append(_with_lists(shared))
             if name == "ApiHandlerRole":
                 one["Properties"]["Policies"].append(_with_page(page_key_policy({"Ref": PAGE_SECRET})))
+                watched = watched_policy(_objects(LISTS_BUCKET, f"{WATCHED}/*"))
+                one["Properties"]["Policies"].append(_with_lists(watched))
             if name == "TickRole":
                 one["Properties"]["Policies"].append(tick_dead_letters_policy())
             if name == f"{logical_id(RECONCILE_LARGE)}Role":
@@ -222,6 +226,7 @@ def _function(each: TemplateOverlayFunction) -> Json:
     if each.name == "api_handler":
         variables = properties.setdefault("Environment", {}).setdefault("Variables", {})
         variables[PAGE_KEY] = _with_page({"Ref": PAGE_SECRET})
+        variables[LISTS] = _with_lists({"Fn::Sub": f"s3://${{{LISTS_BUCKET}}}"})
     if each.name in PASS_FUNCTIONS:
         variables = properties.setdefault("Environment", {}).setdefault("Variables", {})
         variables[DECISIONS] = _with_decisions({"Fn::Sub": f"s3://${{{BUCKET}}}"})
@@ -300,8 +305,8 @@ def _with_lists(value: Any) -> Json:
     return {"Fn::If": ["WithLists", value, _NOTHING]}
 
 
-def _objects(bucket: str) -> Json:
-    return {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, "/*"]]}
+def _objects(bucket: str, path: str = "*") -> Json:
+    return {"Fn::Join": ["", [{"Fn::GetAtt": [bucket, "Arn"]}, f"/{path}"]]}
 
 
 def _with_key(value: Any) -> Json:

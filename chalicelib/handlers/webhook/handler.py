@@ -60,8 +60,8 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     table.
     """
     lower = {name.lower(): value for name, value in headers.items()}
-    posted = bool(rt.lists) and body.startswith(MAGIC)
-    _check_size(lower, body, LARGEST_POST if posted else MAX_BODY)
+    posted = body.startswith(MAGIC)
+    _check_size(lower, body, LARGEST_POST if posted and rt.lists else MAX_BODY)
     credentials = rt.webhook_credentials.for_cluster(cluster)
     auth = verify(cluster, lower, body, credentials.keys, rt.webhook_credentials.decoy, rt.clock())
     if auth.verdict is AuthResult.WRONG and (changed := rt.webhook_credentials.again(cluster)) is not None:
@@ -92,6 +92,8 @@ def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> Http
     from chalicelib.snapshot.list_archive import list_place
     from chalicelib.snapshot.watched_lists import WatchedLists
 
+    if not rt.lists:
+        raise BadInput("deployment", "has no place for the lists of watchers", "deploy it with ShareLists")
     if not policy.kubernetes.watcher_secret:
         raise BadInput("spec.kubernetes.watcherSecret", "is not set", "apply a policy that names the watcher's secret")
     post = read_post(body)

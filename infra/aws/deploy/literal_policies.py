@@ -16,6 +16,7 @@ from typing import Any
 
 from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
 from chalicelib.model.resource_names import queue_name, secret_prefix, state_table_of
+from chalicelib.model.watcher_post import WATCHED
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy.chalice_resources import Graph, Role
 from infra.aws.deploy.foundation import decisions_bucket, lists_bucket
@@ -28,6 +29,7 @@ from infra.aws.permissions import (
     lists_policy,
     page_key_policy,
     tick_dead_letters_policy,
+    watched_policy,
 )
 from infra.aws.resources import QUEUES, dead_letters, logical_id
 from infra.aws.template_overlay import PASS_FUNCTIONS
@@ -60,6 +62,9 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
     if function.resource_name in PASS_FUNCTIONS and stage.options.share_lists:
         bucket = f"arn:*:s3:::{lists_bucket(stage)}"
         statements += lists_policy(bucket, f"{bucket}/*")["PolicyDocument"]["Statement"]
+    if function.resource_name == "api_handler" and stage.options.share_lists:
+        objects = f"arn:*:s3:::{lists_bucket(stage)}/{WATCHED}/*"
+        statements += watched_policy(objects)["PolicyDocument"]["Statement"]
     if function.resource_name == "api_handler" and stage.options.hosted_page:
         # Secrets Manager ends every ARN with a hyphen and six characters of its own.
         secret = f"arn:*:secretsmanager:*:*:secret:{page_secret(stage)}-??????"

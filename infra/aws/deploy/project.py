@@ -36,8 +36,11 @@ def copied(stage: Stage, folder: Path, stopped: frozenset[str] = frozenset()) ->
         functions[name]["reserved_concurrency"] = 0
     if stage.options.hosted_page:
         functions["api_handler"].setdefault("environment_variables", {})[PAGE_KEY] = page_secret(stage)
-    for variable, bucket in ((DECISIONS, decisions_bucket(stage)), (LISTS, lists_bucket(stage))):
-        for name in PASS_FUNCTIONS if bucket else ():
+    for variable, bucket, users in (
+        (DECISIONS, decisions_bucket(stage), PASS_FUNCTIONS),
+        (LISTS, lists_bucket(stage), (*PASS_FUNCTIONS, "api_handler")),
+    ):
+        for name in users if bucket else ():
             functions[name].setdefault("environment_variables", {})[variable] = f"s3://{bucket}"
     (folder / CONFIG).write_text(json.dumps(config, indent=2), "utf-8")
     for file in (folder / ".chalice").glob("policy-*.json"):

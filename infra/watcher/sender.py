@@ -1,0 +1,44 @@
+"""Sends posts of the watcher to the webhook, signed as Kubernetes events are."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.watcher_post import WatcherPost
+from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
+from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
+from infra.watcher.settings import WatcherSettings
+
+_BOUNDS = ExchangeBounds(connect=5.0, read=20.0, total=30.0, bytes=2**14)
+
+
+class NotPosted(OutscalerError):
+    """The webhook did not accept a post."""
+
+
+def sender(
+    settings: WatcherSettings,
+    clock: Callable[[], float] = time.time,
+    context: Callable[[], ssl.SSLContext] = public_context,
+) -> Callable[[WatcherPost], None]:
+    """Return what sends a post. It raises NotPosted, and BadInput for the webhook's secret. clock: epoch seconds.
+    context: makes the TLS settings."""
+    session = BoundedSession()
+    session.mount("https://", BoundedAdapter(context))
+
+    def post(made: WatcherPost) -> None:
+        now, body = str(int(clock())), made.body()
+        signature = sign(settings.webhook_key(), settings.cluster, now, body)
+        headers = {"Content-Type": "text/plain", TIMESTAMP: now, SIGNATURE: signature}
+        try:
+            reply = exchange(session, Request("POST", settings.url, headers, {}, body), _BOUNDS)
+        except NoReply as error:
+            raise NotPosted(f"{settings.url} gives no answer ({error.kind})") from None
+        if reply.status != 202:
+            raise NotPosted(f"{settings.url} answers {reply.described()}")
+
+    return post

@@ -1,0 +1,141 @@
+"""Posts the lists of a cluster to the webhook of a deployment: a base, and then what has changed since it.
+
+Changes are read as a pass reads them, so lost ones are found by counts and versions, and cured by reading everything. A
+lost post needs no cure, because every post has all changes since the base.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.errors import ClusterError
+from chalicelib.kube.watch import QUIET
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.read_scope import ReadScope
+from chalicelib.model.watcher_post import WatcherPost, parts_of
+from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.list_deltas import ListsBase
+from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from chalicelib.snapshot.stored_lists import LARGEST, StoredLists, encode
+from infra.watcher.settings import WatcherSettings
+
+GIVE_UP = 600.0
+"""Seconds without a post after which the process ends, so that Kubernetes starts another one."""
+_MEMORY = 8 << 30  # bytes; the container's limit is lower
+_APART = 1.0  # seconds between two posts at least
+_URGENT = b'"Unschedulable"'
+_WATCHED = {"fieldSelector": "spec.nodeName=", "watch": "1", "allowWatchBookmarks": "true"}
+
+
+class Silent(OutscalerError):
+    """Nothing could be posted for GIVE_UP."""
+
+
+class Watcher:
+    """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
+    seconds of a clock that never goes back. quiet: see kube.watch.Watch. urgent: set where a turn is to begin at once.
+    """
+
+    def __init__(
+        self,
+        settings: WatcherSettings,
+        kube: KubeClient,
+        post: Callable[[WatcherPost], None],
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        quiet: float = QUIET,
+    ) -> None:
+        self._settings, self._kube, self._post = settings, kube, post
+        self._clock, self._monotonic = clock, monotonic
+        self._kept = KeptLists(_MEMORY, monotonic, quiet=quiet)
+        self._base: ListsBase | None = None
+        self._parts, self._waiting = 0, frozenset[str]()
+        self.urgent = threading.Event()
+
+    def run(self) -> None:
+        """Read and post until nothing can be posted any more. Raises Silent."""
+        threading.Thread(target=self._look_for_pods, daemon=True).start()
+        posted = self._monotonic()
+        while self._monotonic() - posted < GIVE_UP:
+            began = self._monotonic()
+            self.urgent.clear()
+            try:
+                self.turn()
+                posted = began
+            except OutscalerError as error:
+                sys.stderr.write(f"outscaler-watcher: {error}\n")
+            self.urgent.wait(self._settings.every)
+            time.sleep(max(0.0, began + _APART - self._monotonic()))
+        raise Silent(f"nothing could be posted for {GIVE_UP:.0f} s")
+
+    def turn(self) -> None:
+        """Read what has changed and post it. Raises OutscalerError; the next turn then posts what this one did not."""
+        name, key, at = self._settings.cluster, self._settings.seal_key(), self._clock()
+        results: list[ReadResult] = []
+        snapshot = read_live_cluster(
+            name,
+            self._kube,
+            lambda _: ((), ()),
+            at,
+            namespace=self._settings.namespace,
+            kept=self._kept,
+            report=results.append,
+        )
+        waiting = frozenset(pod.key for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable")
+        kept = self._kept.kept(name)
+        if kept is None:
+            raise ClusterError("the lists cannot be followed; see the rights of the service account")
+        if results[0].scope is ReadScope.FULL or self._base is None:
+            self._base = None
+            self._base = self._posted_base(StoredLists(kept.lists, at, at), key)
+        changes = self._base.changes(StoredLists(kept.lists, self._base.read_at, at), key)
+        if changes is None or len(changes) > _LARGEST_CHANGES:
+            self._base = None
+            return
+        self._post(WatcherPost("changes", self._base.name, self._parts, changes, wake=not waiting <= self._waiting))
+        self._waiting = waiting
+
+    def _posted_base(self, stored: StoredLists, key: bytes) -> ListsBase:
+        data = encode(stored, key)
+        if data is None:
+            raise ClusterError(f"the cluster's lists are larger than {LARGEST} bytes")
+        base, parts = ListsBase(stored, data), parts_of(data)
+        for number, part in enumerate(parts):
+            self._post(WatcherPost("base", base.name, number, part))
+        self._parts = len(parts)
+        return base
+
+    def _look_for_pods(self) -> None:
+        """Begin a turn as soon as the API server reports a pod that cannot be scheduled."""
+        while True:
+            kept = self._kept.kept(self._settings.cluster)
+            version = kept.lists.versions.get("Pod", "") if kept is not None else ""
+            if version:
+                self.watch_pods(version)
+            time.sleep(_APART)
+
+    def watch_pods(self, version: str, seconds: int = 15) -> None:
+        """Watch the pods without a node from a resourceVersion for a few seconds. Raises nothing: each turn reads all
+        changes anyway."""
+        end = b""
+
+        def seen(piece: bytes) -> None:
+            nonlocal end
+            end = (end + piece)[-len(_URGENT) - len(piece) :]
+            if _URGENT in end:
+                self.urgent.set()
+
+        query = {**_WATCHED, "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        try:
+            self._kube.watch("/api/v1/pods", query, seen, longest=_LONGEST_WATCH)
+        except ClusterError as error:
+            sys.stderr.write(f"outscaler-watcher: pods are not watched: {error}\n")
+
+
+_LARGEST_CHANGES = 2_500_000  # bytes; a new base is better than more
+_LONGEST_WATCH = 16 << 20  # bytes
