@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable
 
-from chalicelib.model.errors import OutscalerError
+import msgspec
+
+from chalicelib.kube.errors import clean
+from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.model.watcher_post import WatcherPost
-from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
-from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
+from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
 from infra.watcher.settings import WatcherSettings
 
 _BOUNDS = ExchangeBounds(connect=5.0, read=20.0, total=30.0, bytes=2**14)
+_LONGEST = 300  # characters of a problem
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
 
 
 class NotPosted(OutscalerError):
     """The webhook did not accept a post."""
 
 
-def sender(
-    settings: WatcherSettings,
-    clock: Callable[[], float] = time.time,
-    context: Callable[[], ssl.SSLContext] = public_context,
-) -> Callable[[WatcherPost], None]:
-    """Return what sends a post. It raises NotPosted, and BadInput for the webhook's secret. clock: epoch seconds.
-    context: makes the TLS settings."""
+def sender(settings: WatcherSettings, clock: Callable[[], float] = time.time) -> Callable[[WatcherPost], None]:
+    """Return what sends a post. It raises NotPosted, and BadInput for the webhook's secret. clock: epoch seconds."""
     session = BoundedSession()
-    session.mount("https://", BoundedAdapter(context))
+    session.mount("https://", BoundedAdapter(settings.trusted))
 
     def post(made: WatcherPost) -> None:
         now, body = str(int(clock())), made.body()
@@ -39,6 +41,14 @@ def sender(
         except NoReply as error:
             raise NotPosted(f"{settings.url} gives no answer ({error.kind})") from None
         if reply.status != 202:
-            raise NotPosted(f"{settings.url} answers {reply.described()}")
+            raise NotPosted(f"{settings.url} answers {reply.described()}{_problem(reply)}")
 
     return post
+
+
+def _problem(reply: Reply) -> str:
+    """Return what the webhook says about the post, if it says so in its own form."""
+    try:
+        return f": {clean(msgspec.json.decode(reply.body, type=_Refusal).error)[:_LONGEST]}"
+    except MALFORMED:
+        return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -9,6 +10,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.net.http_session import public_context
 from chalicelib.runtime.webhook_secret import read_keys
 from chalicelib.snapshot.watched_lists import watcher_key
 
@@ -18,7 +20,8 @@ _LARGEST_SECRET = 2**14  # characters
 class WatcherSettings(msgspec.Struct, frozen=True):
     """cluster: its name in Outscaler. url: where the cluster's events are posted. kubeconfig: a file. secrets: a folder
     with the files `webhook` and `watcher`. namespace: the policy's options.namespace. every: seconds between two posts
-    while nothing is urgent."""
+    while nothing is urgent. authorities: a file in PEM with those that may sign the webhook's certificate, "" for the
+    public ones."""
 
     cluster: str
     url: str
@@ -26,6 +29,7 @@ class WatcherSettings(msgspec.Struct, frozen=True):
     secrets: Path
     namespace: str
     every: float
+    authorities: str = ""
 
     def webhook_key(self) -> bytes:
         """Return the key that signs requests. Raises BadInput."""
@@ -34,6 +38,15 @@ class WatcherSettings(msgspec.Struct, frozen=True):
         if not keys.hmac:
             raise BadInput(place, "has no key for signatures", 'store {"hmac": "…"}')
         return keys.hmac[0]
+
+    def trusted(self) -> ssl.SSLContext:
+        """Return the TLS settings for the webhook. Raises BadInput."""
+        if not self.authorities:
+            return public_context()
+        try:
+            return ssl.create_default_context(cafile=self.authorities)
+        except OSError:
+            raise BadInput("OUTSCALER_WEBHOOK_CA", "has no certificates", "mount authorities in PEM there") from None
 
     def seal_key(self) -> bytes:
         """Return the key that seals lists. Raises BadInput."""
@@ -49,9 +62,10 @@ def from_environment(environment: Mapping[str, str]) -> WatcherSettings:
         cluster=cluster,
         url=f"{address.rstrip('/')}/clusters/{quote(cluster, safe='')}/events",
         kubeconfig=environment.get("OUTSCALER_KUBECONFIG", "/etc/outscaler/kubeconfig"),
-        secrets=Path(environment.get("OUTSCALER_SECRETS", "/etc/outscaler/secrets")),
+        secrets=Path(environment.get("OUTSCALER_SECRETS", "/etc/outscaler-secrets")),
         namespace=environment.get("OUTSCALER_NAMESPACE", "kube-system"),
         every=_seconds(environment.get("OUTSCALER_EVERY", "10")),
+        authorities=environment.get("OUTSCALER_WEBHOOK_CA", ""),
     )
 
 

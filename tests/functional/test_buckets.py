@@ -1,4 +1,5 @@
-"""The buckets exist only on request, are private, and are used by the functions that make passes only."""
+"""The buckets exist only on request and are private. The functions that make passes use them; the API's function stores
+what watchers post, and reads nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from infra.aws.deploy import foundation
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import Options, Stage, load
 from infra.aws.template_check import translate
-from infra.aws.template_overlay import PASS_FUNCTIONS
+from infra.aws.template_overlay import PASS_FUNCTIONS, function_id
 from tests.functional.artifact import artifact
 from tests.functional.resolved_template import resolve
 
@@ -24,7 +25,7 @@ KEY = "arn:aws:kms:us-east-1:123456789012:key/k"
 
 class RequestedBucket(msgspec.Struct, frozen=True):
     """A bucket, and how it is requested: options of a stage, parameters of a stack. right: the action that only this
-    one needs."""
+    one needs. writers: other functions that know it; they may only store objects below `watched`."""
 
     logical: str
     variable: str
@@ -33,6 +34,7 @@ class RequestedBucket(msgspec.Struct, frozen=True):
     right: str
     name: str
     days: int
+    writers: frozenset[str] = frozenset()
 
 
 BUCKETS = (
@@ -53,6 +55,7 @@ BUCKETS = (
         "s3:GetObject",
         "outscaler-dev-123456789012-us-east-1-list",
         LISTS_DAYS,
+        frozenset({"api_handler"}),
     ),
 )
 each_bucket = pytest.mark.parametrize("bucket", BUCKETS, ids=lambda each: each.logical)
@@ -75,7 +78,7 @@ def test_bucket_exists_only_on_request(bucket: RequestedBucket) -> None:
 
 
 @each_bucket
-def test_only_functions_that_make_passes_know_the_bucket_and_may_use_it(bucket: RequestedBucket) -> None:
+def test_only_functions_that_need_the_bucket_know_it_and_only_passes_read_it(bucket: RequestedBucket) -> None:
     made = _stack(**bucket.parameters)["Resources"]
     knows = {
         name
@@ -83,7 +86,7 @@ def test_only_functions_that_make_passes_know_the_bucket_and_may_use_it(bucket: 
         if one["Type"] == "AWS::Lambda::Function" and bucket.variable in one["Properties"]["Environment"]["Variables"]
     }
     uses = {name for name, one in made.items() if one["Type"] == "AWS::IAM::Role" and bucket.right in json.dumps(one)}
-    assert knows == {"Reconcile", "ReconcileLarge"}
+    assert knows == {"Reconcile", "ReconcileLarge"} | {function_id(each) for each in bucket.writers}
     assert uses == {"ReconcileRole", "ReconcileLargeRole"}
     assert bucket.variable not in json.dumps(_stack())
 
@@ -101,7 +104,8 @@ def test_stage_gives_the_variable_and_the_right_to_the_same_functions(
         for name, one in functions.items()
         if bucket.right in (tmp_path / ".chalice" / one["iam_policy_file"]).read_text()
     }
-    assert knows == uses == (set(PASS_FUNCTIONS) if requested else set())
+    assert uses == (set(PASS_FUNCTIONS) if requested else set())
+    assert knows == (uses | bucket.writers if requested else set())
 
 
 @each_bucket
@@ -138,3 +142,16 @@ def test_longest_name_of_a_bucket_is_one_that_s3_accepts() -> None:
         _stage(share_lists=True, decisions_days=1), prefix=prefix_for("s" * 20), region="ap-northeast-1"
     )
     assert max(len(foundation.lists_bucket(stage)), len(foundation.decisions_bucket(stage))) <= 63
+
+
+def test_function_of_the_api_may_only_store_what_watchers_post(tmp_path: Path) -> None:
+    copied(_stage(share_lists=True), tmp_path)
+    settings = tmp_path / ".chalice"
+    functions = json.loads((settings / "config.json").read_text())["stages"]["dev"]["lambda_functions"]
+    own = json.loads((settings / functions["api_handler"]["iam_policy_file"]).read_text())["Statement"]
+    [stage] = ((each["Action"], each["Resource"]) for each in own if "s3:" in json.dumps(each))
+    assert stage == (["s3:PutObject"], "arn:*:s3:::outscaler-dev-123456789012-us-east-1-list/watched/*")
+    policies = _stack(ShareLists="on")["Resources"]["ApiHandlerRole"]["Properties"]["Policies"]
+    [stack] = (each["PolicyDocument"]["Statement"] for each in policies if "s3:" in json.dumps(each))
+    assert [each["Action"] for each in stack] == [["s3:PutObject"]]
+    assert "/watched/*" in json.dumps(stack)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,11 +39,6 @@ UNSCHEDULABLE = {
 }
 
 
-def trusting() -> ssl.SSLContext:
-    """Return TLS settings that trust the webhook."""
-    return ssl.create_default_context(cadata=AUTHORITY.pem.decode())
-
-
 class WatchedCluster:
     """A cluster whose watcher posts over TLS to the deployment of `desk`. lost: paths of no post while it is set."""
 
@@ -69,16 +63,27 @@ class WatchedCluster:
 
     def watcher(self, url: str, ahead: float = 0.0) -> Watcher:
         """Start a watcher that posts there. ahead: seconds by which its clock is fast."""
-        secrets = self.folder / "secrets"
-        secrets.mkdir(exist_ok=True)
-        (secrets / "webhook").write_text(msgspec.json.encode({"hmac": HMAC}).decode())
-        (secrets / "watcher").write_text(f"{SECRET}\n")
+        secrets = self.secrets()
         address = f"{url}/clusters/{self.name}/events"
-        settings = WatcherSettings(self.name, address, "", secrets, Options().namespace, 10.0)
-        post = sender(settings, self.desk.clock, trusting)
+        settings = WatcherSettings(self.name, address, "", secrets, Options().namespace, 10.0, str(self.authorities()))
+        post = sender(settings, self.desk.clock)
         clock = self.desk.clock
         kube = client_of(self.server)
         return Watcher(settings, kube, post, clock=lambda: clock() + ahead, monotonic=clock, quiet=0.02)
+
+    def secrets(self) -> Path:
+        """Return the folder with the watcher's secrets."""
+        made = self.folder / "secrets"
+        made.mkdir(exist_ok=True)
+        (made / "webhook").write_text(msgspec.json.encode({"hmac": HMAC}).decode())
+        (made / "watcher").write_text(f"{SECRET}\n")
+        return made
+
+    def authorities(self) -> Path:
+        """Return a file with the authority of the webhook."""
+        made = self.folder / "authorities.pem"
+        made.write_bytes(AUTHORITY.pem)
+        return made
 
     def answer(self, seen: Seen) -> Reply:
         """Answer a post as the deployment does, or not at all."""
