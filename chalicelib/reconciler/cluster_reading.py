@@ -88,7 +88,10 @@ def _watched(policy: Policy, groups: Observe, rt: Runtime, since: float) -> Snap
     """Return the cluster as its watcher has posted it; None where it has none, or where its posts cannot be used.
     since: see WatchedLists.load."""
     secret, namespace = policy.kubernetes.watcher_secret, policy.options.namespace
-    if not (secret and rt.lists) or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
+    if not secret or policy.reading is not ClusterReading.CHANGES or obeyed(policy):
+        return None
+    if not rt.lists:
+        logger.warning("lists of the watcher not used", cluster=policy.name, detail="deploy with ShareLists")
         return None
     # Imported here, because few clusters have a watcher.
     from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets

@@ -33,6 +33,13 @@ class _Changes(msgspec.Struct, array_like=True):
     gone: dict[str, list[str]]
 
 
+class ListChanges(msgspec.Struct, frozen=True):
+    """What has changed since a base, sealed. digest: of the same without its time; equal where nothing has changed."""
+
+    data: bytes
+    digest: bytes
+
+
 _CHANGES = msgspec.msgpack.Decoder(_Changes)
 
 
@@ -45,8 +52,8 @@ class ListsBase:
         self._held = {kind: dict(objects.held(kind)) for kind in objects.kinds}
         self._classes = objects.table.size
 
-    def changes(self, stored: StoredLists, key: bytes) -> bytes | None:
-        """Return the bytes of what has changed; None for more than LARGEST. stored: the same lists, later."""
+    def changes(self, stored: StoredLists, key: bytes) -> ListChanges | None:
+        """Return what has changed; None for more than LARGEST bytes. stored: the same lists, later."""
         objects = stored.lists.builder.objects
         added: dict[str, list[str]] = {}
         gone: dict[str, list[str]] = {}
@@ -56,7 +63,13 @@ class ListsBase:
             gone[kind] = [name for name in before if name not in now]
         with collector_paused():
             changed = packed(stored, added, self._classes)
-            return sealed(msgspec.msgpack.encode(_Changes(self.name, changed, gone)), key)
+            # No pass follows these lists, so their versions would only make every post a different one.
+            changed.versions = {}
+            plain = _Changes(self.name, changed, gone)
+            data = sealed(msgspec.msgpack.encode(plain), key)
+            changed.followed_at = 0.0
+            digest = hashlib.sha256(msgspec.msgpack.encode(plain)).digest()
+        return ListChanges(data, digest) if data is not None else None
 
 
 def _differs(one: object, other: object) -> bool:

@@ -13,7 +13,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import from_environment
-from infra.watcher.watcher import Watcher
+from infra.watcher.watcher import ClusterWatcher
 
 
 def main() -> int:
@@ -23,7 +23,7 @@ def main() -> int:
         settings = from_environment(os.environ)
         settings.seal_key()
         kube = connect(KubernetesAccess(kubeconfig_file=settings.kubeconfig), _no_secret, clock=time.time, files=True)
-        Watcher(settings, kube, sender(settings)).run()
+        ClusterWatcher(settings, kube, sender(settings)).run()
     except OutscalerError as error:
         sys.stderr.write(f"outscaler-watcher: {error}\n")
     return 1

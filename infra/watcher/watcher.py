@@ -25,6 +25,8 @@ from infra.watcher.settings import WatcherSettings
 
 GIVE_UP = 600.0
 """Seconds without a post after which the process ends, so that Kubernetes starts another one."""
+QUIET_FOR = 19.0
+"""Seconds after which a post is repeated although nothing has changed: passes use none that is older than 45."""
 _MEMORY = 8 << 30  # bytes; the container's limit is lower
 _APART = 1.0  # seconds between two posts at least
 _URGENT = b'"Unschedulable"'
@@ -35,7 +37,7 @@ class Silent(OutscalerError):
     """Nothing could be posted for GIVE_UP."""
 
 
-class Watcher:
+class ClusterWatcher:
     """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
     seconds of a clock that never goes back. quiet: see kube.watch.Watch. urgent: set where a turn is to begin at once.
     """
@@ -55,6 +57,7 @@ class Watcher:
         self._kept = KeptLists(_MEMORY, monotonic, quiet=quiet)
         self._base: ListsBase | None = None
         self._parts, self._waiting = 0, frozenset[str]()
+        self._last, self._posted = b"", 0.0
         self.urgent = threading.Event()
 
     def run(self) -> None:
@@ -94,11 +97,14 @@ class Watcher:
             self._base = None
             self._base = self._posted_base(StoredLists(kept.lists, at, at), key)
         changes = self._base.changes(StoredLists(kept.lists, self._base.read_at, at), key)
-        if changes is None or len(changes) > _LARGEST_CHANGES:
+        if changes is None or len(changes.data) > _LARGEST_CHANGES:
             self._base = None
             return
-        self._post(WatcherPost("changes", self._base.name, self._parts, changes, wake=not waiting <= self._waiting))
-        self._waiting = waiting
+        wake = not waiting <= self._waiting
+        if changes.digest == self._last and not wake and 0.0 <= at - self._posted < QUIET_FOR:
+            return
+        self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake=wake))
+        self._waiting, self._last, self._posted = waiting, changes.digest, at
 
     def _posted_base(self, stored: StoredLists, key: bytes) -> ListsBase:
         data = encode(stored, key)

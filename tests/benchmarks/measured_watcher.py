@@ -20,7 +20,7 @@ from chalicelib.model.watcher_post import WatcherPost
 from chalicelib.snapshot.list_archive import list_place
 from chalicelib.snapshot.watched_lists import WatchedLists, watcher_key
 from infra.watcher.settings import WatcherSettings
-from infra.watcher.watcher import Watcher
+from infra.watcher.watcher import ClusterWatcher
 
 SECRET = "a-random-text-for-tests-of-32-chars"
 
@@ -39,7 +39,7 @@ def main() -> int:
             sizes.append(len(made.body()))
             lists.store("bench", made)
 
-        watcher = Watcher(settings, kube, post)
+        watcher = ClusterWatcher(settings, kube, post)
         key = watcher_key("bench", SECRET, "kube-system")
         for line in sys.stdin:
             sizes.clear()

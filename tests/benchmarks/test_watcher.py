@@ -22,7 +22,7 @@ def test_watcher_needs_little_memory_and_posts_what_has_changed(nodes: int, pods
         full = child.ask("turn")
         turns = []
         for _ in range(ROUNDS):
-            served.ask(f"change {pods // 1000}")
+            served.ask(f"pend {pods // 1000}")
             turns.append(child.ask("turn"))
         peak = turns[-1]["peak"]
         joined = min((child.ask("join") for _ in range(ROUNDS)), key=lambda each: each["cpu"])

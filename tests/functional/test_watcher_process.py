@@ -62,7 +62,7 @@ def _kubeconfig(folder: Path, given: str) -> Path:
     return made
 
 
-class Webhook:
+class StoredPosts:
     """Stores signed posts in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Webhook:
 
 
 def test_process_posts_until_it_is_stopped(tmp_path: Path) -> None:
-    webhook, secrets = Webhook(tmp_path), _secrets(tmp_path)
+    webhook, secrets = StoredPosts(tmp_path), _secrets(tmp_path)
     with running(tls=True) as server, HttpScript(webhook.answer, tls=AUTHORITY.server("127.0.0.1")) as front:
         environment = {
             "OUTSCALER_CLUSTER": "prod",
