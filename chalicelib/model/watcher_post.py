@@ -24,6 +24,7 @@ _HEAD = re.compile(
     rb"outscaler-watcher/1 (?P<kind>base|changes) (?P<base>[0-9a-f]{32}) (?P<number>[0-9]{1,2}) (?P<wake>[01])\n"
 )
 _LONGEST_HEAD = 80
+_NUMBERS = {b"base": range(MOST_PARTS), b"changes": range(1, MOST_PARTS + 1)}
 
 
 class WatcherPost(msgspec.Struct, frozen=True):
@@ -45,7 +46,7 @@ class WatcherPost(msgspec.Struct, frozen=True):
 def read_post(body: bytes) -> WatcherPost:
     """Return the post in a body. Raises BadInput."""
     found = _HEAD.match(body[:_LONGEST_HEAD])
-    if found is None or not int(found["number"]) <= MOST_PARTS:
+    if found is None or int(found["number"]) not in _NUMBERS[found["kind"]]:
         raise BadInput("body", "is no post of a watcher of this version", "run the watcher of the deployed release")
     try:
         data = base64.b64decode(body[found.end() :], validate=True)

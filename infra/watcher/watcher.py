@@ -121,13 +121,12 @@ class ClusterWatcher:
         while True:
             kept = self._kept.kept(self._settings.cluster)
             version = kept.lists.versions.get("Pod", "") if kept is not None else ""
-            if version:
-                self.watch_pods(version)
-            time.sleep(_APART)
+            watched = version and self.watch_pods(version)
+            time.sleep(_APART if watched else self._settings.every)
 
-    def watch_pods(self, version: str, seconds: int = 15) -> None:
-        """Watch the pods without a node from a resourceVersion for a few seconds. Raises nothing: each turn reads all
-        changes anyway."""
+    def watch_pods(self, version: str, seconds: int = 15) -> bool:
+        """Watch the pods without a node from a resourceVersion for a few seconds, and return whether that was possible.
+        Raises nothing: each turn reads all changes anyway."""
         end = b""
 
         def seen(piece: bytes) -> None:
@@ -141,6 +140,8 @@ class ClusterWatcher:
             self._kube.watch("/api/v1/pods", query, seen, longest=_LONGEST_WATCH)
         except ClusterError as error:
             sys.stderr.write(f"outscaler-watcher: pods are not watched: {error}\n")
+            return False
+        return True
 
 
 _LARGEST_CHANGES = 2_500_000  # bytes; a new base is better than more

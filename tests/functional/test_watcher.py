@@ -288,6 +288,8 @@ GOOD = WatcherPost("changes", "0" * 32, 1, b"sealed").body()
         (GOOD.replace(b"watcher/1", b"watcher/1 2"), 400, "no post of a watcher"),
         (GOOD.replace(b"0" * 32, b"../" * 10 + b"00"), 400, "no post of a watcher"),
         (GOOD.replace(b" 1 0\n", f" {MOST_PARTS + 1} 0\n".encode()), 400, "no post of a watcher"),
+        (GOOD.replace(b" 1 0\n", b" 0 0\n"), 400, "no post of a watcher"),
+        (GOOD.replace(b" changes ", b" base ").replace(b" 1 0\n", b" 16 0\n"), 400, "no post of a watcher"),
         (GOOD + b"%", 400, "is not base64"),
         (GOOD + b"A" * LARGEST_POST, 413, "less at a time"),
     ],
