@@ -258,6 +258,9 @@ def _remainder(args: argparse.Namespace, policy: Policy | None) -> list[str]:
         "kubectl delete -f infra/kubernetes/rbac-workload.yaml --ignore-not-found  # service account, roles, status",
         "kubectl delete -f infra/kubernetes/token-secret.yaml --ignore-not-found",
     ]
+    if policy and policy.kubernetes.watcher_secret:
+        rest.append("kubectl delete -f infra/kubernetes/outscaler-watcher.yaml --ignore-not-found")
+        rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
         rest.append(f"kubectl -n {namespace} delete configmap {status} --ignore-not-found")
     secrets = f"outscaler/{args.name}/"

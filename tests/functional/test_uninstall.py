@@ -10,6 +10,7 @@ from typing import Any
 
 import boto3
 import pytest
+import yaml
 from moto import mock_aws
 
 from chalicelib.cli.main import main
@@ -159,6 +160,17 @@ def test_without_yes_uninstall_shows_everything_and_changes_nothing(
     stored = store.policies.current(NAME)
     assert stored is not None
     assert stored.version == 1
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_uninstall_names_the_watcher_where_there_is_one(
+    watched: bool, store: Store, cluster: tuple[ApiServer, Path], capsys: Said
+) -> None:
+    document = yaml.safe_load(GOOD)
+    document["spec"]["kubernetes"] |= {"watcherSecret": f"outscaler/{NAME}/kubeconfig-watcher"} if watched else {}
+    store.policies.put(NAME, json.dumps(document), "w", 1)
+    assert run(cluster[1]) == 0
+    assert ("outscaler-watcher.yaml" in capsys.readouterr().out) is watched
 
 
 def test_uninstall_removes_what_is_ours_and_nothing_else(store: Store, cluster: tuple[ApiServer, Path]) -> None:
