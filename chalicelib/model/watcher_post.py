@@ -21,7 +21,8 @@ LARGEST_POST = 4_000_000
 """Bytes of the body of a post."""
 MAGIC = b"outscaler-watcher/1 "
 _HEAD = re.compile(
-    rb"outscaler-watcher/1 (?P<kind>base|changes) (?P<base>[0-9a-f]{32}) (?P<number>[0-9]{1,2}) (?P<wake>[01])\n"
+    re.escape(MAGIC)
+    + rb"(?P<kind>base|changes) (?P<base>[0-9a-f]{32}) (?P<number>[0-9]{1,2}) (?P<wake>-|[0-9]\.[0-9])\n"
 )
 _LONGEST_HEAD = 80
 _NUMBERS = {b"base": range(MOST_PARTS), b"changes": range(1, MOST_PARTS + 1)}
@@ -29,18 +30,19 @@ _NUMBERS = {b"base": range(MOST_PARTS), b"changes": range(1, MOST_PARTS + 1)}
 
 class WatcherPost(msgspec.Struct, frozen=True):
     """What a watcher posts. base: the name of the base. number: of the part of a base; for changes, how many parts the
-    base has. wake: whether a pass is to begin soon. data: sealed bytes."""
+    base has. wake: seconds after which a pass is to begin, below 10; None where the next one can wait. data: sealed
+    bytes."""
 
     kind: str
     base: str
     number: int
     data: bytes
-    wake: bool = False
+    wake: float | None = None
 
     def body(self) -> bytes:
         """Return the body of the request: a line and base64, because API Gateway takes no other bytes."""
-        head = f"{self.kind} {self.base} {self.number} {int(self.wake)}\n".encode()
-        return MAGIC + head + base64.b64encode(self.data)
+        wake = "-" if self.wake is None else f"{self.wake:.1f}"
+        return MAGIC + f"{self.kind} {self.base} {self.number} {wake}\n".encode() + base64.b64encode(self.data)
 
 
 def read_post(body: bytes) -> WatcherPost:
@@ -53,7 +55,8 @@ def read_post(body: bytes) -> WatcherPost:
     except ValueError:
         raise BadInput("body", "is not base64 after its first line", "post it again") from None
     kind, base = found["kind"].decode(), found["base"].decode()
-    return WatcherPost(kind, base, int(found["number"]), data, found["wake"] == b"1")
+    wake = None if found["wake"] == b"-" else float(found["wake"])
+    return WatcherPost(kind, base, int(found["number"]), data, wake)
 
 
 def parts_of(data: bytes) -> list[bytes]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
 from chalicelib.kube.watch import QUIET
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.watcher_post import WatcherPost, parts_of
 from chalicelib.snapshot.kept_lists import KeptLists
@@ -56,7 +57,8 @@ class ClusterWatcher:
         self._clock, self._monotonic = clock, monotonic
         self._kept = KeptLists(_MEMORY, monotonic, quiet=quiet)
         self._base: ListsBase | None = None
-        self._parts, self._waiting = 0, frozenset[str]()
+        self._parts = 0
+        self._waiting: Set[str] = frozenset()
         self._last, self._posted = b"", 0.0
         self.urgent = threading.Event()
 
@@ -89,7 +91,7 @@ class ClusterWatcher:
             kept=self._kept,
             report=results.append,
         )
-        waiting = frozenset(pod.key for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable")
+        waiting = {pod.key: pod.created for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable"}
         kept = self._kept.kept(name)
         if kept is None:
             raise ClusterError("the lists cannot be followed; see the rights of the service account")
@@ -100,11 +102,14 @@ class ClusterWatcher:
         if changes is None or len(changes.data) > _LARGEST_CHANGES:
             self._base = None
             return
-        wake = not waiting <= self._waiting
-        if changes.digest == self._last and not wake and 0.0 <= at - self._posted < QUIET_FOR:
+        wake = None
+        if not waiting.keys() <= self._waiting:
+            # A pass does nothing while all such pods are younger than that (docs/decisions.md "Pending pods").
+            wake = min(max(0.0, min(waiting.values()) + SETTLED_AFTER - at), SETTLED_AFTER)
+        if changes.digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
             return
-        self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake=wake))
-        self._waiting, self._last, self._posted = waiting, changes.digest, at
+        self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake))
+        self._waiting, self._last, self._posted = waiting.keys(), changes.digest, at
 
     def _posted_base(self, stored: StoredLists, key: bytes) -> ListsBase:
         data = encode(stored, key)

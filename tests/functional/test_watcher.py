@@ -16,6 +16,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timestamps import format_time
 from chalicelib.model.watcher_post import LARGEST_POST, MOST_PARTS, WatcherPost
 from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.runtime.runtime import install
@@ -240,13 +241,18 @@ def test_policy_decides_that_passes_read_the_cluster_themselves(
     assert watched.was_read()
 
 
-def test_pod_that_cannot_be_scheduled_begins_a_pass_once(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
-    store = watched.server.store
-    pod = {"metadata": {"name": "waiting", "namespace": "app"}, "spec": {"containers": []}, "status": UNSCHEDULABLE}
-    store.create("pods", pod)
+@pytest.mark.parametrize(("age", "delay"), [(0.0, 2), (1.0, 1), (60.0, 0)])
+def test_pod_that_cannot_be_scheduled_begins_one_pass_when_it_has_settled(
+    age: float, delay: int, watched: WatchedCluster, watcher: ClusterWatcher
+) -> None:
+    for pod in watched.server.store.list("pods", None):
+        watched.server.store.remove("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+    created = format_time(watched.desk.clock() - age)
+    meta = {"name": "waiting", "namespace": "app", "creationTimestamp": created}
+    watched.server.store.load("pods", [{"metadata": meta, "spec": {"containers": []}, "status": UNSCHEDULABLE}])
     watcher.turn()
     woken = watched.desk.outbox.scans()
-    assert [(message.cluster, delay) for message, delay in woken] == [(watched.name, 0)]
+    assert [(message.cluster, after) for message, after in woken] == [(watched.name, delay)]
     watched.desk.clock.advance(30.0)
     watcher.turn()
     assert watched.desk.outbox.scans() == woken
@@ -287,9 +293,9 @@ GOOD = WatcherPost("changes", "0" * 32, 1, b"sealed").body()
         (GOOD, 202, ""),
         (GOOD.replace(b"watcher/1", b"watcher/1 2"), 400, "no post of a watcher"),
         (GOOD.replace(b"0" * 32, b"../" * 10 + b"00"), 400, "no post of a watcher"),
-        (GOOD.replace(b" 1 0\n", f" {MOST_PARTS + 1} 0\n".encode()), 400, "no post of a watcher"),
-        (GOOD.replace(b" 1 0\n", b" 0 0\n"), 400, "no post of a watcher"),
-        (GOOD.replace(b" changes ", b" base ").replace(b" 1 0\n", b" 16 0\n"), 400, "no post of a watcher"),
+        (GOOD.replace(b" 1 -\n", f" {MOST_PARTS + 1} -\n".encode()), 400, "no post of a watcher"),
+        (GOOD.replace(b" 1 -\n", b" 0 -\n"), 400, "no post of a watcher"),
+        (GOOD.replace(b" changes ", b" base ").replace(b" 1 -\n", b" 16 -\n"), 400, "no post of a watcher"),
         (GOOD + b"%", 400, "is not base64"),
         (GOOD + b"A" * LARGEST_POST, 413, "less at a time"),
     ],

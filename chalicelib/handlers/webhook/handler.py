@@ -99,7 +99,9 @@ def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> Http
     post = read_post(body)
     WatchedLists(list_place(rt.lists), rt.clock).store(policy.name, post)
     planned = permitted(instant(policy, rt.clock())).plan
-    woken = post.wake and planned and request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=0.0)
+    woken = False
+    if post.wake is not None and planned:
+        woken = request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=post.wake)
     _note(policy, auth, rt)
     logger.info("webhook", cluster=policy.name, stored=post.kind, bytes=len(post.data), woken=woken)
     return HttpResponse(202, {"stored": post.kind, "woken": woken})
