@@ -108,8 +108,9 @@ class KeptLists:
         return found.kube
 
     def limit(self, cluster: str, most: int) -> None:
-        """Drop the lists of other clusters, those used longest ago first, until all need no more than this many bytes:
-        a full read of this cluster needs the rest."""
+        """Drop what is too old, and lists of other clusters, those used longest ago first, until all need no more than
+        this many bytes: a full read of this cluster needs the rest."""
+        self.expire()
         sizes = self.sizes()
         total = sum(sizes.values())
         for name in [each for each in self._clusters if each != cluster]:

@@ -109,10 +109,11 @@ class ListArchive:
         return age_of(found, self._clock())
 
     def save(self, cluster: str, lists: ClusterLists, access: str, asked: str, read_before: float, age: float) -> int:
-        """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored.
-        read_before, age: see FoundLists. Raises OutscalerError."""
+        """Store the lists of a cluster, if that is due; return the number of bytes, 0 if nothing was stored. Lists that
+        are older than SAVED_EVERY are not stored: the last pass has used the posts of a watcher. read_before, age: see
+        FoundLists. Raises OutscalerError."""
         began = self._monotonic()
-        if began < self._next.get(cluster, began):
+        if age > SAVED_EVERY or began < self._next.get(cluster, began):
             return 0
         now = self._clock()
         stored = StoredLists(lists, now - read_before, now - age)

@@ -16,6 +16,7 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.cluster_lists import LONGEST
 from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_archive import SAVED_EVERY, ListArchive, list_place
 from chalicelib.snapshot.listed_resources import RESOURCES
@@ -169,6 +170,21 @@ def test_lists_are_saved_at_most_once_in_a_while(server: ApiServer, processes: P
         processes.read(client_of(server), kept)
         saved.append(kept.save("prod") > 0)
     assert saved == [True, False, True]
+
+
+def test_lists_that_the_last_pass_has_not_read_are_not_saved(server: ApiServer, processes: Processes) -> None:
+    kept = processes.start()
+    processes.read(client_of(server), kept)
+    processes.clock.advance(SAVED_EVERY + 1)
+    assert kept.save("prod") == 0
+
+
+def test_old_lists_are_dropped_also_where_no_pass_takes_lists(server: ApiServer, processes: Processes) -> None:
+    kept = processes.start()
+    processes.read(client_of(server), kept)
+    processes.clock.advance(LONGEST)
+    kept.limit("other", 10**9)
+    assert kept.clusters() == ()
 
 
 def test_every_kind_of_object_that_passes_follow_is_stored(server: ApiServer, processes: Processes) -> None:
