@@ -64,18 +64,22 @@ class ClusterWatcher:
 
     def run(self) -> None:
         """Read and post until nothing can be posted any more. Raises Silent."""
-        threading.Thread(target=self._look_for_pods, daemon=True).start()
+        ended = threading.Event()
+        threading.Thread(target=self._look_for_pods, args=(ended,), daemon=True).start()
         posted = self._monotonic()
-        while self._monotonic() - posted < GIVE_UP:
-            began = self._monotonic()
-            self.urgent.clear()
-            try:
-                self.turn()
-                posted = began
-            except OutscalerError as error:
-                sys.stderr.write(f"outscaler-watcher: {error}\n")
-            self.urgent.wait(self._settings.every)
-            time.sleep(max(0.0, began + _APART - self._monotonic()))
+        try:
+            while self._monotonic() - posted < GIVE_UP:
+                began = self._monotonic()
+                self.urgent.clear()
+                try:
+                    self.turn()
+                    posted = began
+                except OutscalerError as error:
+                    sys.stderr.write(f"outscaler-watcher: {error}\n")
+                self.urgent.wait(self._settings.every)
+                ended.wait(max(0.0, began + _APART - self._monotonic()))
+        finally:
+            ended.set()
         raise Silent(f"nothing could be posted for {GIVE_UP:.0f} s")
 
     def turn(self) -> None:
@@ -121,13 +125,13 @@ class ClusterWatcher:
         self._parts = len(parts)
         return base
 
-    def _look_for_pods(self) -> None:
+    def _look_for_pods(self, ended: threading.Event) -> None:
         """Begin a turn as soon as the API server reports a pod that cannot be scheduled."""
-        while True:
+        pause = 0.0
+        while not ended.wait(pause):
             kept = self._kept.kept(self._settings.cluster)
             version = kept.lists.versions.get("Pod", "") if kept is not None else ""
-            watched = version and self.watch_pods(version)
-            time.sleep(_APART if watched else self._settings.every)
+            pause = _APART if not version or self.watch_pods(version) else max(_APART, self._settings.every)
 
     def watch_pods(self, version: str, seconds: int = 15) -> bool:
         """Watch the pods without a node from a resourceVersion for a few seconds, and return whether that was possible.

@@ -43,13 +43,12 @@ UNSCHEDULABLE = {
 
 
 class WatchedCluster:
-    """A cluster whose watcher posts over TLS to the deployment of `desk`. lost: paths of no post while it is set."""
+    """A cluster whose watcher posts over TLS to the deployment of `desk`. lost: whether posts get no answer."""
 
     def __init__(self, desk: AppClient, server: ApiServer, folder: Path) -> None:
         self.desk, self.server, self.folder, self.lost = desk, server, folder, False
         self.desk.runtime = replace(desk.runtime, lists=str(folder / "lists"))
         install(self.desk.runtime)
-        self.kubernetes = {"kubeconfigSecret": "", "watcherSecret": ""}
         self.name = desk.cluster()
         self.kubernetes = {
             "kubeconfigSecret": f"outscaler/{self.name}/kubeconfig",
@@ -291,11 +290,11 @@ GOOD = WatcherPost("changes", "0" * 32, 1, b"sealed").body()
     ("body", "status", "problem"),
     [
         (GOOD, 202, ""),
-        (GOOD.replace(b"watcher/1", b"watcher/1 2"), 400, "no post of a watcher"),
-        (GOOD.replace(b"0" * 32, b"../" * 10 + b"00"), 400, "no post of a watcher"),
-        (GOOD.replace(b" 1 -\n", f" {MOST_PARTS + 1} -\n".encode()), 400, "no post of a watcher"),
-        (GOOD.replace(b" 1 -\n", b" 0 -\n"), 400, "no post of a watcher"),
-        (GOOD.replace(b" changes ", b" base ").replace(b" 1 -\n", b" 16 -\n"), 400, "no post of a watcher"),
+        (GOOD.replace(b"watcher/1", b"watcher/1 2"), 400, "not a valid post"),
+        (GOOD.replace(b"0" * 32, b"../" * 10 + b"00"), 400, "not a valid post"),
+        (GOOD.replace(b" 1 -\n", f" {MOST_PARTS + 1} -\n".encode()), 400, "not a valid post"),
+        (GOOD.replace(b" 1 -\n", b" 0 -\n"), 400, "not a valid post"),
+        (GOOD.replace(b" changes ", b" base ").replace(b" 1 -\n", b" 16 -\n"), 400, "not a valid post"),
         (GOOD + b"%", 400, "is not base64"),
         (GOOD + b"A" * LARGEST_POST, 413, "less at a time"),
     ],
@@ -323,6 +322,14 @@ def test_post_is_refused_where_nothing_would_use_it(watched: WatchedCluster) -> 
     install(replace(watched.desk.runtime, lists=""))
     reply = watched.desk.post(watched.name, GOOD)
     assert (reply.status_code, "ShareLists" in line(reply)) == (400, True)
+
+
+def test_post_that_cannot_be_stored_is_refused_as_temporary(watched: WatchedCluster) -> None:
+    (watched.folder / "lists").write_text("a file where a folder is needed")
+    reply = watched.desk.post(watched.name, GOOD)
+    assert (reply.status_code, "try again" in line(reply)) == (503, True)
+    (watched.folder / "lists").unlink()
+    assert watched.desk.post(watched.name, GOOD).status_code == 202
 
 
 def test_places_of_posts_are_few(watched: WatchedCluster) -> None:

@@ -25,10 +25,13 @@ from chalicelib.snapshot.list_archive import list_place
 from chalicelib.snapshot.listed_resources import PRIORITY_CONFIG, RESOURCES
 from chalicelib.snapshot.watched_lists import SILENT_FOR, WatchedLists, watcher_key
 from infra.emulators.certificates import CertificateAuthority
+from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings, from_environment
-from tests.contract.kube_api.cluster import running
+from infra.watcher.watcher import GIVE_UP, ClusterWatcher, Silent
+from tests.contract.kube_api.cluster import NOW, running
+from tests.property.cluster_history import client_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "infra" / "kubernetes" / "outscaler-watcher.yaml"
@@ -215,3 +218,20 @@ def test_image_is_built_from_files_that_exist_and_are_not_left_out() -> None:
     assert all((ROOT / name).exists() for name in (*copied, *sent))
     assert all(any(Path(name).is_relative_to(each) for each in sent) for name in copied)
     assert ["ENTRYPOINT", '["python",', '"-m",', '"infra.watcher"]'] in lines
+
+
+def test_watcher_that_can_post_nothing_ends_after_ten_minutes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = ManualClock(NOW)
+    settings = WatcherSettings("prod", "", "", _secrets(tmp_path), "kube-system", 0.0)
+
+    def refuses(post: WatcherPost) -> None:
+        clock.advance(GIVE_UP / 3)
+        raise NotPosted(f"{post.kind}: refused")
+
+    with running() as server:
+        watcher = ClusterWatcher(settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=0.02)
+        with pytest.raises(Silent, match="600 s"):
+            watcher.run()
+    assert capsys.readouterr().err.count("outscaler-watcher: base: refused\n") == 3

@@ -1,4 +1,4 @@
-"""Handles the webhook: verifies Kubernetes events and turns them into debounced wake-ups.
+"""Handles the webhook: verifies Kubernetes events and turns them into debounced wake-ups, and stores posts of watchers.
 
 A wake-up is one delayed message. The first relevant event opens a window (spec.webhook.debounce) in the table and sends
 a message that becomes visible when the window has closed; every other event within it finds the window open and sends
@@ -55,9 +55,9 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     """Handle POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
 
     202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read, also "unread"
-    (their number) and "gaps" (a line each for the first of them). Raises HttpError for 401, 404 and 413, BadInput for
-    400, StoreError and NotSent where the table or the queue fails, NewerSchema where a newer release has written the
-    table.
+    (their number) and "gaps" (a line each for the first of them). For the post of a watcher see _stored. Raises
+    HttpError for 401, 404 and 413, BadInput for 400, StoreError and NotSent where the table or the queue fails,
+    NewerSchema where a newer release has written the table.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     posted = body.startswith(MAGIC)
@@ -87,7 +87,8 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
 
 
 def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> HttpResponse:
-    """Store the post of a watcher; 202 {"stored": "base" or "changes", "woken": bool}. Raises as handle does."""
+    """Store the post of a watcher; 202 {"stored": "base" or "changes", "woken": bool}. Raises as handle does, and
+    BucketFailure or ArchiveFailure where the post cannot be stored."""
     # Imported here, because most deployments have no watcher.
     from chalicelib.snapshot.list_archive import list_place
     from chalicelib.snapshot.watched_lists import WatchedLists
