@@ -32,12 +32,14 @@ _TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class ApiLoggedRequest(msgspec.Struct, frozen=True):
-    """One answered request. path: with its query. status 0: the connection was closed without a response."""
+    """One answered request. path: with its query. status 0: the connection was closed without a response. gzip:
+    whether the client takes compressed responses."""
 
     method: str
     path: str
     user: str
     status: int
+    gzip: bool = False
 
 
 class Api:
@@ -97,7 +99,8 @@ class Api:
         made.truncate, made.close = fault.truncate, fault.close
         if made.stream is not None and fault.edit is not None:
             made.stream = edited(made.stream, fault.edit)
-        self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status))
+        gzip = "gzip" in given.get("accept-encoding", "")
+        self.requests.append(ApiLoggedRequest(method, target, user.name, 0 if made.close else made.status, gzip))
         return made
 
     def _answered(self, request: Request) -> Response:

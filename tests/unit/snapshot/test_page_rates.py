@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from chalicelib.net.private_addresses import are_private
 from chalicelib.snapshot.kept_lists import KeptLists
+from chalicelib.snapshot.list_reader import FIRST
 from chalicelib.snapshot.live_cluster import read_live_cluster
 from chalicelib.snapshot.page_rates import FASTER, PROBE, PageRates
 from infra.emulators.kube.server import ApiServer
@@ -74,16 +75,22 @@ def test_private_addresses(host: str, private: bool) -> None:
     assert are_private(host) is private
 
 
-@pytest.mark.parametrize(("found", "private"), [(["10.0.0.1"], True), (["10.0.0.1", "8.8.8.8"], False), ([], False)])
-def test_name_is_private_if_all_its_addresses_are(
-    found: list[str], private: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (each, 0)) for each in found])
-    assert are_private("api.example") is private
+@pytest.mark.parametrize(
+    ("found", "private"),
+    [(["10.0.0.1"], True), (["fe80::1%eth0"], True), (["10.0.0.1", "8.8.8.8"], False), ([], False), (["?"], False)],
+)
+def test_name_is_private_if_all_its_addresses_are(found: list[str], private: bool) -> None:
+    assert are_private("api.example", lambda _: found) is private
+
+
+def test_name_that_does_not_resolve_is_not_private() -> None:
+    def fails(name: str) -> list[str]:
+        raise OSError(name)
+
+    assert not are_private("api.example", fails)
 
 
 def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() -> None:
-    asked: list[tuple[str, int, bool]] = []
     with ApiServer(ObjectStore(lambda: NOW, seed=1)) as server:
         spec = {"containers": [{"name": "main", "image": "x" * 1_000}]}
         server.store.load(
@@ -93,18 +100,16 @@ def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() ->
                 for at in range(3_000)
             ],
         )
-        kube = client_of(server)
-        read = kube.list_page
-
-        def noted(path, query, decode, **more):  # type: ignore[no-untyped-def]
-            asked.append((path, int(query.get("limit", 0)), more.get("gzip", True)))
-            return read(path, query, decode, **more)
-
-        kube.list_page = noted  # type: ignore[method-assign]
         kept = KeptLists(10**9, lambda: 0.0, quiet=0.02)
+        kube = client_of(server)
         snapshot = read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept)
-        pages = [(limit, gzip) for path, limit, gzip in asked if path.endswith("/pods") and limit > 1]
-        assert len(snapshot.pods) == 3_000
-        assert pages.count((PROBE, False)) == 1
-        assert pages[0][1]
+        asked = [(parse_qs(urlsplit(each.path).query), each) for each in server.requests]
+        pages = [
+            (int(query["limit"][0]), each.gzip)
+            for query, each in asked
+            if each.path.startswith("/api/v1/pods?") and query["limit"] != ["1"]
+        ]
         assert kept.rates("prod", kube).measures
+    assert len(snapshot.pods) == 3_000
+    assert pages[0] == (FIRST, True)
+    assert pages.count((PROBE, False)) == 1
