@@ -1,6 +1,6 @@
 """What a watcher in a cluster posts to the webhook: sealed bytes behind one line that says where they belong.
 
-The webhook stores the bytes as they come and cannot read them; chalicelib/snapshot/list_deltas.py makes and joins them.
+The webhook stores the bytes as they come. chalicelib/snapshot/list_deltas.py makes and joins them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_post(body: bytes) -> WatcherPost:
     """Return the post in a body. Raises BadInput."""
     found = _HEAD.match(body[:_LONGEST_HEAD])
     if found is None or int(found["number"]) not in _NUMBERS[found["kind"]]:
-        raise BadInput("body", "is no post of a watcher of this version", "run the watcher of the deployed release")
+        raise BadInput("body", "is not a valid post of outscaler-watcher/1", "run the watcher of the deployed release")
     try:
         data = base64.b64decode(body[found.end() :], validate=True)
     except ValueError:
@@ -63,5 +63,7 @@ def parts_of(data: bytes) -> list[bytes]:
     """Return a base in parts. Raises BadInput for more than MOST_PARTS."""
     parts = [data[at : at + PART] for at in range(0, len(data), PART)]
     if len(parts) > MOST_PARTS:
-        raise BadInput("cluster", f"its lists have {len(data)} bytes", "use spec.reading: changes without a watcher")
+        raise BadInput(
+            "cluster", f"its lists have {len(data)} bytes", "remove the watcher and spec.kubernetes.watcherSecret"
+        )
     return parts

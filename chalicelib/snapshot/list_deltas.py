@@ -10,6 +10,7 @@ import hashlib
 
 import msgspec
 
+from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.snapshot.snapshot_builder import collector_paused
 from chalicelib.snapshot.stored_lists import (
     ListsDocument,
@@ -98,4 +99,6 @@ def joined(base: bytes, changes: bytes, key: bytes, namespace: str) -> StoredLis
         objects.malformed.clear()
         objects.daemonsets.clear()
         add(found.added, made.lists)
+        # A watcher reads no rule objects: a policy that obeys them does not use its posts.
+        made.lists.builder.mark_absent(RULE_OBJECT)
         return StoredLists(made.lists, found.added.read_at, found.added.followed_at)

@@ -24,7 +24,6 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, MissingData, PriorityConfig
 from chalicelib.model.storage import Claim, CSINode, PersistentVolume, StorageCapacity, StorageClass
 from chalicelib.model.struct_form import form_of
-from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
 from chalicelib.snapshot.cluster_lists import CONFIG_MAP, ClusterLists
 from chalicelib.snapshot.pod_fold import key_of
 from chalicelib.snapshot.snapshot_builder import collector_paused
@@ -239,7 +238,6 @@ def add(found: ListsDocument, lists: ClusterLists) -> None:
         held: dict[str, Any] = getattr(found, field)
         objects.held(kind).update(held)
     _restore_pods(found.pods, found.names, classes, objects.pods)
-    lists.builder.mark_absent(RULE_OBJECT)
 
 
 def _restore_pods(rows: Sequence[_PodRow], names: Sequence[str], classes: int, into: dict[str, Pod]) -> None:

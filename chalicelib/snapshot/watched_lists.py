@@ -1,7 +1,7 @@
 """Lists that a watcher in the cluster posts, so that passes read the cluster without access to its API.
 
-The watcher posts a base in parts, and then what has changed since that base. The webhook stores both as they come: they
-have a seal whose key it does not have. A pass joins them.
+The watcher posts a base in parts, and then what has changed since that base. The webhook stores both as they come. A
+pass verifies their seal, whose key the webhook does not have, and joins them.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ _SCHEDULE = "schedule"
 class SimulatedDeployment(msgspec.Struct, frozen=True):
     """What is simulated. concurrency: passes at the same time. shared: whether processes share lists. full, changes,
     stored: seconds of a pass that reads everything, of one that reads changes since a pass of its own process, and of
-    one that follows stored lists. starts: seconds until a new process has its
-    first message. tick_call: seconds of one request of the tick. room: clusters that a process keeps. unmeasured:
-    minutes at the beginning that do not count, in which every cluster is read for the first time."""
+    one that follows stored lists. starts: seconds until a new process has its first message. tick_call: seconds of one
+    request of the tick. room: clusters that a process keeps. unmeasured: minutes at the beginning that do not count, in
+    which every cluster is read for the first time."""
 
     clusters: int = 500
     minutes: int = 30

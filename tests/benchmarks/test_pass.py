@@ -28,7 +28,7 @@ SHARE = 0.001  # of the pods that change between two passes
 
 
 _KINDS = (("bare", 0, "bare"), ("cold", 0, "pass"), ("warm", KEEP, "pass"), ("shared", KEEP, "pass"))
-"""Kind of pass, bytes in which lists are kept, and what the process is told."""
+"""Kind of pass, bytes in which lists are kept, and the command for the process."""
 
 
 class Size(msgspec.Struct, frozen=True):

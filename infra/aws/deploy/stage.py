@@ -20,12 +20,10 @@ from chalicelib.model.resource_names import prefix_for
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(".chalice") / "config.json"
-
-_HERE = str(CONFIG)
-
-
 PASS_CONCURRENCY = "OUTSCALER_PASS_CONCURRENCY"
 """Read by chalicelib/handlers/reconcile.py where Chalice packages it."""
+
+_HERE = str(CONFIG)
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
