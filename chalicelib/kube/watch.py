@@ -22,6 +22,8 @@ from chalicelib.kube.transport import JSON
 QUIET = 0.15
 """Seconds without a change after which an open watch has sent what the server had."""
 SECONDS = "1"
+_LATE = 0.02  # seconds; a wait that lasts longer by more shows that this process was halted
+_MOST_HALTS = 3  # so that a process that is halted all the time does not wait for ever
 LONGEST = 96 * 2**20
 """Bytes of one watch; so many changes are read faster by a list."""
 
@@ -98,6 +100,11 @@ class Watch:
         """Return whether the bytes so far end within a line."""
         return bool(self._pieces[-1]) and not self._pieces[-1].endswith(b"\n")
 
+    def begin_again(self) -> None:
+        """Begin the quiet moment again."""
+        if self._last_at is not None:
+            self._last_at = self._monotonic()
+
     @property
     def opened(self) -> bool:
         """Return whether the server has begun to answer."""
@@ -113,16 +120,30 @@ class Watch:
         return [line for line in lines if line.strip()], bool(rest.strip())
 
 
-def wait_for(watches: Iterable[Watch], changed: threading.Condition, until: float) -> None:
-    """Wait until all watches have sent what the server had, or until that instant of time.monotonic."""
-    pending = list(watches)
+def wait_for(
+    watches: Iterable[Watch],
+    changed: threading.Condition,
+    until: float,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until all watches have sent what the server had, or until that instant of the monotonic clock.
+
+    A function with little memory has little CPU and is halted for moments. What arrives meanwhile waits in the socket,
+    so the quiet moment begins again after one.
+    """
+    pending, halts = list(watches), 0
     with changed:
         while pending:
-            now = time.monotonic()
+            now = monotonic()
             for each in pending:
                 if each.settles_at() <= now:
                     each.settle()
             pending = [each for each in pending if each.settles_at() > now]
             if not pending or now >= until:
                 return
-            changed.wait(min(*(each.settles_at() for each in pending), until) - now)
+            wake = min(*(each.settles_at() for each in pending), until)
+            changed.wait(wake - now)
+            if monotonic() - wake > _LATE and halts < _MOST_HALTS:
+                halts += 1
+                for each in pending:
+                    each.begin_again()
