@@ -32,7 +32,7 @@ from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings
 from infra.watcher.watcher import ClusterWatcher
 from tests.functional.app_client import HMAC, AppClient, line
-from tests.property.cluster_history import NOW, ClusterHistory, client_of
+from tests.property.cluster_history import NOW, UNTIL_ENDED, ClusterHistory, client_of
 
 SECRET = "a-random-text-for-tests-of-32-chars"
 AUTHORITY = CertificateAuthority("webhook")
@@ -71,7 +71,7 @@ class WatchedCluster:
         post = sender(settings, self.desk.clock)
         clock = self.desk.clock
         kube = client_of(self.server)
-        return ClusterWatcher(settings, kube, post, clock=lambda: clock() + ahead, monotonic=clock, quiet=0.02)
+        return ClusterWatcher(settings, kube, post, clock=lambda: clock() + ahead, monotonic=clock, quiet=UNTIL_ENDED)
 
     def secrets(self) -> Path:
         """Return the folder with the watcher's secrets."""
@@ -116,7 +116,7 @@ class WatchedCluster:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with ApiServer(ObjectStore(lambda: NOW, seed=1)) as started:
+    with ApiServer(ObjectStore(lambda: NOW, seed=1), longest_watch=0) as started:
         yield started
 
 

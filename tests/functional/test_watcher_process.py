@@ -31,7 +31,7 @@ from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings, from_environment
 from infra.watcher.watcher import GIVE_UP, ClusterWatcher, Silent
 from tests.contract.kube_api.cluster import NOW, running
-from tests.property.cluster_history import client_of
+from tests.property.cluster_history import UNTIL_ENDED, client_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "infra" / "kubernetes" / "outscaler-watcher.yaml"
@@ -230,8 +230,8 @@ def test_watcher_that_can_post_nothing_ends_after_ten_minutes(
         clock.advance(GIVE_UP / 3)
         raise NotPosted(f"{post.kind}: refused")
 
-    with running() as server:
-        watcher = ClusterWatcher(settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=0.02)
+    with running(longest_watch=0) as server:
+        watcher = ClusterWatcher(settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=UNTIL_ENDED)
         with pytest.raises(Silent, match="600 s"):
             watcher.run()
     assert capsys.readouterr().err.count("outscaler-watcher: base: refused\n") == 3

@@ -18,6 +18,8 @@ _NAMESPACES = ("app", "app-b", "data")
 
 
 NOW = 1_790_000_000.0
+UNTIL_ENDED = float("inf")
+"""Seconds of quiet where watches end by themselves (ApiServer.longest_watch): no test depends on how fast it runs."""
 
 
 def client_of(server: ApiServer) -> KubeClient:

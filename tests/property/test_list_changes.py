@@ -19,7 +19,7 @@ from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from tests.property.cluster_history import NOW, ClusterHistory, client_of
+from tests.property.cluster_history import NOW, UNTIL_ENDED, ClusterHistory, client_of
 
 PASSES = 12
 
@@ -70,8 +70,8 @@ def read(server: ApiServer, kept: KeptLists | None, results: list[ReadResult]) -
 def histories(seed: int, disturb: Callable[[ApiServer, random.Random], None]) -> list[ReadResult]:
     """Compare both ways of reading after each of some bursts of changes, and return how the one was read."""
     draws, results = random.Random(seed), list[ReadResult]()
-    kept = KeptLists(10**9, lambda: 0.0, quiet=0.02)
-    with ApiServer(ObjectStore(lambda: NOW, seed=seed)) as server:
+    kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
+    with ApiServer(ObjectStore(lambda: NOW, seed=seed), longest_watch=0) as server:
         history = ClusterHistory(server.store, seed)
         for number in range(PASSES):
             history.happen(draws.choice((0, 1, 6, 15)))

@@ -24,7 +24,7 @@ from infra.emulators.kube.resources import ServedResource
 from infra.emulators.kube.selectors import selection
 from infra.emulators.kube.serialization import item, metadata_of, wants_metadata
 from infra.emulators.kube.store import ObjectStore
-from infra.emulators.kube.watch import WatchStream
+from infra.emulators.kube.watch import LONGEST, WatchStream
 from infra.emulators.kube.write_path import Target, Writer
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -46,7 +46,7 @@ class Api:
     """The behaviour of one API server. Thread-safe.
 
     users, rbac: see auth.Authority; crd_directory: definitions to serve in addition to the built-in resources
-    bookmark_interval: wall seconds between the bookmarks of a watch
+    bookmark_interval: wall seconds between the bookmarks of a watch; longest_watch: see watch.WatchStream
     """
 
     def __init__(
@@ -57,12 +57,14 @@ class Api:
         crd_directory: Path | None,
         *,
         bookmark_interval: float = 60.0,
+        longest_watch: float = LONGEST,
     ) -> None:
         self.store, self.faults = store, Faults()
         self.requests: deque[ApiLoggedRequest] = deque(maxlen=100_000)
         self.authority = KubeAuthority(users, rbac)
         self.stopping = threading.Event()
-        self._writer, self._bookmark_interval = Writer(store), bookmark_interval
+        self._writer = Writer(store)
+        self._bookmark_interval, self._longest_watch = bookmark_interval, longest_watch
         if crd_directory is not None:
             crds.load(store, crd_directory)
         for name in _NAMESPACES:
@@ -173,6 +175,7 @@ class Api:
             metadata_only=wants_metadata(accept, form="PartialObjectMetadata"),
             stopped=self.stopping.is_set,
             bookmark_interval=self._bookmark_interval,
+            longest=self._longest_watch,
         )
         return Response(200, {"Content-Type": "application/json"}, stream=watch.lines())
 

@@ -29,6 +29,7 @@ from infra.emulators.kube.faults import Faults
 from infra.emulators.kube.request import Response
 from infra.emulators.kube.store import ObjectStore
 from infra.emulators.kube.tls import TlsAuthority
+from infra.emulators.kube.watch import LONGEST
 
 _GZIP_FROM = 128 * 1024  # bytes, as in the real server
 
@@ -182,6 +183,7 @@ class ApiServer:
     store: the cluster, and its clock; users: by default one `admin` of system:masters; rbac: user or group -> rules
     crd_directory: definitions to serve, by default the short ones of this package; None: none
     tls: serve HTTPS with certificates made at run time; seed: of the default user's token
+    longest_watch: wall seconds after which a watch ends at the latest; with 0 it ends when it has sent what there is
     address: of this machine; a non-loopback one for clients that refuse loopback
     """
 
@@ -194,13 +196,21 @@ class ApiServer:
         crd_directory: Path | None = crds.OWN,
         tls: bool = False,
         bookmark_interval: float = 60.0,
+        longest_watch: float = LONGEST,
         seed: int = 0,
         address: str = "127.0.0.1",
     ) -> None:
         token = f"local-{random.Random(seed).getrandbits(64):016x}"
         known = tuple(users) if users is not None else (User("admin", token, (MASTERS,)),)
         self.store = store
-        self.api = Api(store, known, rbac or {}, crd_directory, bookmark_interval=bookmark_interval)
+        self.api = Api(
+            store,
+            known,
+            rbac or {},
+            crd_directory,
+            bookmark_interval=bookmark_interval,
+            longest_watch=longest_watch,
+        )
         self.url = ""
         self._address = address
         self._tls = TlsAuthority() if tls else None

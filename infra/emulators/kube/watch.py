@@ -21,7 +21,8 @@ from infra.emulators.kube.serialization import metadata_of, show
 from infra.emulators.kube.store import ObjectStore
 
 _SLICE = 0.5  # wall seconds between checks whether the client is still connected
-_DEFAULT_TIMEOUT = 1800.0
+LONGEST = 1800.0
+"""Wall seconds of a watch that states no timeoutSeconds."""
 _TRUE = frozenset({"1", "true", "True"})
 
 
@@ -35,6 +36,7 @@ class WatchStream:
 
     metadata_only: show objects without spec and status; stopped: returns whether the server is stopping;
     bookmark_interval: wall seconds between bookmarks, if allowed
+    longest: wall seconds after which the watch ends at the latest; 0 to end it when it has sent what there is
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class WatchStream:
         metadata_only: bool = False,
         stopped: Callable[[], bool] = lambda: False,
         bookmark_interval: float = 60.0,
+        longest: float = LONGEST,
     ) -> None:
         self._store, self._resource, self._version, self._namespace = store, resource, version, namespace
         self._group, self._plural = resource.alias or (resource.group, resource.plural)
@@ -60,7 +63,7 @@ class WatchStream:
             )
         self._initial_end = query.get("sendInitialEvents") in _TRUE
         self._bookmarks = query.get("allowWatchBookmarks") in _TRUE
-        self._timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
+        self._timeout = min(float(query.get("timeoutSeconds") or LONGEST), longest)
         self._stopped, self._interval = stopped, bookmark_interval
         self._metadata_only = metadata_only
 

@@ -15,6 +15,7 @@ from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
+from tests.property.cluster_history import UNTIL_ENDED
 from tests.reference_data import SHARED, needs_shared
 
 pytestmark = needs_shared
@@ -85,7 +86,7 @@ class RecordedCluster:
 
     def __init__(self, pods: Json) -> None:
         self.server, self.results = RecordedServer(pods), list[ReadResult]()
-        self.kept = KeptLists(10**9, lambda: 0.0, quiet=0.01)
+        self.kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
 
     def read(self) -> Snapshot:
         kube = cast(KubeClient, self.server)

@@ -50,7 +50,7 @@ def session(**adapter: Any) -> BoundedSession:
 
 def left(server: ByteScript) -> bool:
     """Tells whether the client has closed its connection, or was too slow to open one."""
-    return not server.connections or server.closed.wait(5)
+    return not server.connections or server.closed.wait(30)
 
 
 def get(url: str, bounds: ExchangeBounds = BOUNDS, **more: Any) -> Reply:

@@ -22,6 +22,7 @@ from infra.emulators.aws_services import QuickServices
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, running
+from tests.property.cluster_history import UNTIL_ENDED
 
 LOST = KubeFault(path="/nodes.*watch=1", edit=lambda _: b"")
 
@@ -33,7 +34,7 @@ class _Nowhere:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with running() as started:
+    with running(longest_watch=0) as started:
         yield started
 
 
@@ -53,7 +54,7 @@ def runtime(server: ApiServer) -> Runtime:
             jitter=lambda: 0.5,
         ),
     )
-    kept = KeptLists(10**9, lambda: 0.0, quiet=0.02)
+    kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
     return replace(made, kept_lists=lambda: kept)
 
 
@@ -79,7 +80,7 @@ class _FullPlace:
 def test_pass_goes_on_without_the_place_of_shared_lists(
     error: Exception, runtime: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = KeptLists(10**9, lambda: 0.0, quiet=0.02, archive=ListArchive(_FullPlace(error), lambda: NOW))
+    kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED, archive=ListArchive(_FullPlace(error), lambda: NOW))
     broken = replace(runtime, kept_lists=lambda: kept)
     with caplog.at_level(logging.WARNING):
         assert read(broken, ClusterReading.CHANGES)[1] is ReadScope.FULL

@@ -24,7 +24,7 @@ from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from tests.property.cluster_history import NOW, ClusterHistory, client_of
+from tests.property.cluster_history import NOW, UNTIL_ENDED, ClusterHistory, client_of
 
 TEMPLATE = {"template": {"spec": {"containers": [{"name": "main", "image": "i"}]}}}
 SHAPES: dict[str, dict[str, Any]] = {
@@ -41,7 +41,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    with ApiServer(ObjectStore(lambda: NOW, seed=1)) as started:
+    with ApiServer(ObjectStore(lambda: NOW, seed=1), longest_watch=0) as started:
         yield started
 
 
@@ -61,7 +61,7 @@ class Processes:
 
     def start(self) -> KeptLists:
         archive = ListArchive(list_place(str(self.folder)), lambda: self.clock() + self.skew, self.clock)
-        return KeptLists(10**9, self.clock, quiet=0.02, archive=archive)
+        return KeptLists(10**9, self.clock, quiet=UNTIL_ENDED, archive=archive)
 
     def read(self, kube: KubeClient, kept: KeptLists | None) -> Snapshot:
         return read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept, report=self.results.append)
@@ -95,7 +95,7 @@ def test_process_that_has_not_read_a_cluster_follows_what_another_has_stored(
 @pytest.mark.parametrize("seed", range(4))
 def test_passes_of_several_processes_read_what_a_full_read_gives(seed: int, processes: Processes) -> None:
     draws = random.Random(seed)
-    with ApiServer(ObjectStore(lambda: NOW, seed=seed)) as server:
+    with ApiServer(ObjectStore(lambda: NOW, seed=seed), longest_watch=0) as server:
         history, several = ClusterHistory(server.store, seed), [processes.start() for _ in range(3)]
         for _ in range(12):
             history.happen(draws.choice((0, 1, 6, 15)))
@@ -127,7 +127,7 @@ def test_damaged_lists_are_not_used(damage: Callable[[bytes], bytes], server: Ap
 
 def test_lists_of_another_server_or_account_are_not_used(server: ApiServer, processes: Processes) -> None:
     processes.pass_of(client_of(server), processes.start())
-    with ApiServer(ObjectStore(lambda: NOW, seed=2)) as other:
+    with ApiServer(ObjectStore(lambda: NOW, seed=2), longest_watch=0) as other:
         processes.read(client_of(other), processes.start())
     assert processes.results[-1].scope is ReadScope.FULL
 

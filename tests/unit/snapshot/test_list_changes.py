@@ -22,6 +22,7 @@ from infra.emulators.kube.auth import User
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, RBAC, filled_store, node, pod
+from tests.property.cluster_history import UNTIL_ENDED
 
 MUCH = 10**9
 
@@ -37,7 +38,7 @@ class FollowedCluster:
     results: list[ReadResult] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.kept = KeptLists(self.most, lambda: self.moment, quiet=0.02)
+        self.kept = KeptLists(self.most, lambda: self.moment, quiet=UNTIL_ENDED)
 
     def client(self) -> KubeClient:
         config = self.server.kubeconfig(self.user)
@@ -56,7 +57,7 @@ class FollowedCluster:
 @pytest.fixture
 def cluster() -> Iterator[FollowedCluster]:
     users = [User("admin", "one", ("system:masters",)), User("other", "two", ("system:masters",))]
-    with ApiServer(filled_store(), users=users, rbac=RBAC) as server:
+    with ApiServer(filled_store(), users=users, rbac=RBAC, longest_watch=0) as server:
         yield FollowedCluster(server)
 
 
@@ -176,7 +177,7 @@ def test_failed_pass_leaves_nothing_to_follow(cluster: FollowedCluster) -> None:
 def test_clusters_used_longest_ago_are_dropped_where_memory_ends(cluster: FollowedCluster) -> None:
     cluster.read("a")
     [size] = cluster.kept.sizes().values()
-    cluster.kept = KeptLists(2 * size, lambda: cluster.moment, quiet=0.02)
+    cluster.kept = KeptLists(2 * size, lambda: cluster.moment, quiet=UNTIL_ENDED)
     for name in ("a", "b", "a", "c"):
         cluster.read(name)
     assert cluster.kept.clusters() == ("a", "c")

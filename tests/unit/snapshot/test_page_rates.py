@@ -13,7 +13,7 @@ from chalicelib.snapshot.live_cluster import read_live_cluster
 from chalicelib.snapshot.page_rates import FASTER, PROBE, PageRates
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
-from tests.property.cluster_history import NOW, client_of
+from tests.property.cluster_history import NOW, UNTIL_ENDED, client_of
 
 MB = 10**6
 
@@ -91,7 +91,7 @@ def test_name_that_does_not_resolve_is_not_private() -> None:
 
 
 def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() -> None:
-    with ApiServer(ObjectStore(lambda: NOW, seed=1)) as server:
+    with ApiServer(ObjectStore(lambda: NOW, seed=1), longest_watch=0) as server:
         spec = {"containers": [{"name": "main", "image": "x" * 1_000}]}
         server.store.load(
             "pods",
@@ -100,7 +100,7 @@ def test_one_page_of_a_long_list_has_the_other_form_and_both_are_read_right() ->
                 for at in range(3_000)
             ],
         )
-        kept = KeptLists(10**9, lambda: 0.0, quiet=0.02)
+        kept = KeptLists(10**9, lambda: 0.0, quiet=UNTIL_ENDED)
         kube = client_of(server)
         snapshot = read_live_cluster("prod", kube, lambda _: ((), ()), NOW, kept=kept)
         asked = [(parse_qs(urlsplit(each.path).query), each) for each in server.requests]
