@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help docs screenshots run test test-fast test-slow test-strict lint types contracts unused unit package release bench clean lock
-.PHONY: deploy prepare finish check undeploy
+.PHONY: deploy check undeploy
 
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -85,12 +85,6 @@ package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture 
 STAGE ?= dev
 deploy: $(STAMP) ## a stage into an AWS account (STAGE=dev)
 	@$(BIN)/python -m infra.aws.deploy deploy --stage $(STAGE) $(ARGS)
-
-prepare: $(STAMP) ## what `chalice deploy` needs, for running it in this folder (STAGE=dev)
-	@$(BIN)/python -m infra.aws.deploy prepare --stage $(STAGE)
-
-finish: $(STAMP) ## what Chalice cannot set, after `chalice deploy` (STAGE=dev)
-	@$(BIN)/python -m infra.aws.deploy finish --stage $(STAGE)
 
 check: $(STAMP) ## whether a stage is as it should be (STAGE=dev)
 	@$(BIN)/python -m infra.aws.deploy check --stage $(STAGE)

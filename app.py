@@ -12,15 +12,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
 # `chalice deploy` names a package by a hash of chalicelib, bytecode included, so importing the package must not
-# write bytecode.
+# write bytecode. Typed in the repository, it runs the whole deployment, as `make deploy` does.
 if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
+    if (Path(__file__).parent / "infra" / "aws").is_dir():
+        try:
+            from click import get_current_context
+
+            from infra.aws.deploy.chalice_command import run_in_place
+        except ModuleNotFoundError as error:
+            sys.exit(f"{error.name} is not installed; make deploy STAGE=dev installs what a deployment needs")
+        run_in_place(get_current_context(silent=True))
 
 from chalicelib.handlers import act, hosted_page, prometheus, read_api, reconcile, tick
 from chalicelib.handlers.http_response import HttpResponse, respond

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,8 +27,10 @@ from infra.aws.deploy import account_settings
 from infra.aws.deploy.chalice_resources import graph_of
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import ROOT, load, locate
-from infra.aws.deploy.steps import Deployment
+from infra.aws.deploy.steps import graph_only
+from infra.aws.package import configured_architecture
 from infra.emulators.aws import LocalAws
+from tests.functional.artifact import artifact
 from tests.functional.deployments import SERVICES, STAGE, account, deploy, restored, small_package
 
 TABLE = "outscaler-dev-state"
@@ -169,14 +174,16 @@ def test_function_stopped_by_a_user_stays_stopped(deployed: LocalAws, built: Pat
     assert limits == [0, None]
 
 
-def test_manual_changes_of_a_deployment_are_detected_and_reverted(deployed: LocalAws) -> None:
+def test_manual_changes_of_a_deployment_are_detected_and_reverted(
+    deployed: LocalAws, built: Path, tmp_path: Path
+) -> None:
     client, events = deployed.client("lambda"), deployed.client("events")
     [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
     client.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
     [target] = events.list_targets_by_rule(Rule="outscaler-dev-tick-event")["Targets"]
     events.put_targets(Rule="outscaler-dev-tick-event", Targets=[{"Id": target["Id"], "Arn": target["Arn"]}])
     assert command.main(["check"]) == 1
-    assert command.main(["finish"]) == 0
+    assert deploy(built, tmp_path / "built") == []
     assert command.main(["check"]) == 0
 
 
@@ -217,34 +224,78 @@ def test_tables_are_deleted_only_after_two_confirmations(
     assert len(aws.client("dynamodb").list_tables()["TableNames"]) == left
 
 
-def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Path, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    for name in ("app.py", "requirements.txt"):
-        shutil.copy(ROOT / name, root)
-    shutil.copytree(ROOT / "chalicelib", root / "chalicelib", ignore=shutil.ignore_patterns("__pycache__"))
-    (root / ".chalice").mkdir()
-    shutil.copy(ROOT / ".chalice" / "config.json", root / ".chalice")
-    session = boto3.Session()
-    stage = locate(load(STAGE), session)
-    graph = Deployment(stage, session, lambda line: None, lambda seconds: None, root).prepare(built)
-    done = subprocess.run(
-        [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", "deploy", "--stage", STAGE],
-        cwd=root,
+def _chalice(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", *arguments],
+        cwd=folder,
+        env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "Reusing existing deployment package" in done.stdout
-    wrong = [one.place for one in account_settings.before_chalice(stage, graph, frozenset(), session) if not one.right]
-    assert wrong == []
-    for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
-        assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    variables = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-reconcile")["Environment"][
-        "Variables"
-    ]
-    assert (variables["OUTSCALER_PREFIX"], variables["OUTSCALER_BATCH_FAILURES"]) == ("outscaler-dev", "reported")
+
+
+def _checkout(folder: Path) -> Path:
+    """Copy what `chalice deploy` reads of a fresh clone."""
+    for name in ("app.py", "requirements.txt"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("chalicelib", "infra"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ".chalice").mkdir()
+    shutil.copy(ROOT / ".chalice" / "config.json", folder / ".chalice")
+    return folder
+
+
+def test_chalice_deploy_in_a_clone_deploys_the_package_of_make_deploy(aws: LocalAws, tmp_path: Path) -> None:
+    clone = _checkout(tmp_path)
+    edited = clone / "chalicelib" / "model" / "errors.py"
+    edited.write_text(edited.read_text("utf-8") + "\n# edited\n", "utf-8")
+    done = _chalice("deploy", "--stage", STAGE, folder=clone)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "outscaler apply policy.yaml" in done.stdout
+    package = clone / "build" / "deploy" / STAGE / "package" / "deployment.zip"
+    with zipfile.ZipFile(package) as archive:
+        assert b"# edited" in archive.read("chalicelib/model/errors.py")
+        assert not [name for name in archive.namelist() if name.startswith("infra/")]
+    code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
+    assert code == base64.b64encode(hashlib.sha256(package.read_bytes()).digest()).decode()
+    session = boto3.Session()
+    stage = locate(load(STAGE), session)
+    wrong = account_settings.settings(stage, graph_only(stage), frozenset(), session)
+    assert [one.place for one in wrong if not one.right] == []
+    assert package.stat().st_size <= 27 * 10**6
+
+
+def test_chalice_package_writes_the_template_and_zip_of_make_package(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = _chalice("package", "--stage", "prod", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads((out / "sam.json").read_text("utf-8"))["Resources"]["StateTable"]
+    built = artifact(configured_architecture("prod"))
+    assert (out / "deployment.zip").read_bytes() == built.zip.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("deploy", "--stage", "pord"), "stage pord: is not in .chalice/config.json; did you mean prod?"),
+        (("package", "--stage", "pord", "out"), "--stage pord: not in .chalice/config.json; use one of dev, prod"),
+        (("deploy", "--api-gateway-stage", "v1"), "Error: --api-gateway-stage has no effect; the stage's settings"),
+        (("package", "--pkg-format", "terraform", "out"), "Error: --pkg-format has no effect; the stage's settings"),
+        (("delete", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
+        (("deploy", "--stage", "prod"), "AWS region: is not set; set AWS_REGION"),
+    ],
+)
+def test_refused_chalice_command_names_the_remedy_without_a_traceback(arguments: tuple[str, ...], said: str) -> None:
+    nowhere = {"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": os.devnull}
+    done = _chalice(*arguments, **nowhere)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert done.stderr.splitlines()[-1].startswith(said)
+
+
+def test_other_chalice_commands_are_left_to_chalice() -> None:
+    done = _chalice("url", "--stage", "prod", AWS_DEFAULT_REGION="eu-west-1")
+    assert "Could not find a record of a Rest API in chalice stage: 'prod'" in done.stderr
 
 
 @pytest.mark.parametrize(

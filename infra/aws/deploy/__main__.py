@@ -57,22 +57,6 @@ def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> 
     return 1 if wrong else 0
 
 
-def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """create what chalice deploy needs in the account and in .chalice, to run it in this folder"""
-    del given
-    Deployment(stage, session, _say).prepare()
-    _say(f"next: .venv/bin/chalice deploy --stage {stage.name}")
-    _say(f"then: make finish STAGE={stage.name}      # limits, access log, readers' key, the schedule's retries")
-    return 0
-
-
-def _finish(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
-    """set what Chalice cannot set, after chalice deploy"""
-    made = Deployment(stage, session, _say)
-    made.finish(made.graph())
-    return _check(stage, session, given)
-
-
 def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
     """check all settings without changing anything"""
     del given
@@ -145,8 +129,6 @@ _LONGEST = 600  # characters of a response shown in an error
 
 _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
     "deploy": _deploy,
-    "prepare": _prepare,
-    "finish": _finish,
     "check": _check,
     "undeploy": _undeploy,
 }

@@ -1,14 +1,9 @@
-"""Runs the steps of a deployment in order and reports each.
-
-`deploy` runs all of them. `prepare` runs those before `chalice deploy`, for a person who runs it in the root of the
-repository.
-"""
+"""Runs the steps of a deployment in order and reports each."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -40,9 +35,9 @@ _REUSED = "Reusing existing deployment package"
 class Deployment:
     """Deploys one stage to an account. session: of boto3. say: prints a progress line."""
 
-    def __init__(self, stage: Stage, session: Any, say: Say, sleep: Sleep = time.sleep, root: Path = ROOT) -> None:
-        self.stage, self._session, self._say, self._sleep, self._root = stage, session, say, sleep, root
-        self.folder = root / BUILT / stage.name
+    def __init__(self, stage: Stage, session: Any, say: Say, sleep: Sleep = time.sleep) -> None:
+        self.stage, self._session, self._say, self._sleep = stage, session, say, sleep
+        self.folder = ROOT / BUILT / stage.name
         self.api = ""
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
@@ -69,13 +64,6 @@ class Deployment:
         self._chalice(self.folder / "project")
         self.finish(graph)
         return list(self.check(graph))
-
-    def prepare(self, built: Path | None = None) -> Graph:
-        """Run all steps before `chalice deploy` in the root of the repository."""
-        zipped = built or self.package()
-        for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
-            shutil.rmtree(cached, ignore_errors=True)  # Chalice's name of the package depends on them
-        return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
 
     def package(self) -> Path:
         """Build the zip."""
