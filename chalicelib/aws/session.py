@@ -1,8 +1,8 @@
 """One botocore session for all clients of a process.
 
 A session reads botocore's tables of endpoints and partitions and finds the credentials. That costs more than creating a
-client, so the clients for the table, the queues and the secrets share one session. boto3 would add its own layers to
-the import, and nothing of it is needed here.
+client, so the clients for the table, the queues and the secrets share one session. boto3 would add 8 to 10 % to a cold
+start (docs/performance.md, Cold start and size).
 
 botocore is imported by the first call, not with this module: a command that only reads files needs no AWS SDK.
 """
