@@ -287,8 +287,7 @@ def test_chalice_package_writes_the_template_and_zip_of_make_package(tmp_path: P
     ],
 )
 def test_refused_chalice_command_names_the_remedy_without_a_traceback(arguments: tuple[str, ...], said: str) -> None:
-    nowhere = {"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_CONFIG_FILE": os.devnull}
-    done = _chalice(*arguments, **nowhere)
+    done = _chalice(*arguments, AWS_REGION="", AWS_DEFAULT_REGION="", AWS_CONFIG_FILE=os.devnull)
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert done.stderr.splitlines()[-1].startswith(said)
 
