@@ -135,18 +135,15 @@ def _waiting_for_more(wanted: list[Pod], state: ClusterState) -> Reason | None:
     if not pending or state.options.bypassed_scheduler_names:
         return None
     oldest = min(pending, key=lambda pod: pod.created)
-    if any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES):
-        wait, left = _SETTLE_GPU, oldest.created + _SETTLE_GPU - state.now
-    else:
-        # Older pods have had their plan: with them, a burst would cause one plan after another.
-        since = _last_growth(state)
-        arrivals = [pod.created for pod in pending if pod.created > since]
-        wait = SETTLED_AFTER
-        left = min(min(arrivals) + SETTLED_AFTER, max(arrivals) + QUIET_AFTER) - state.now if arrivals else 0.0
-    if left <= 0:
+    wait, end = _SETTLE_GPU, oldest.created + _SETTLE_GPU
+    if not any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES):
+        # What arrives after a growth gets a time of its own: a burst would cause one plan after another.
+        wait, end = SETTLED_AFTER, max(oldest.created, _last_growth(state)) + SETTLED_AFTER
+        end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
+    if end <= state.now:
         return None
-    age = max(0, int(state.now - oldest.created))
-    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=round(left, 3))
+    age, left = max(0, int(state.now - oldest.created)), round(end - state.now, 3)
+    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=left)
 
 
 def _last_growth(state: ClusterState) -> float:

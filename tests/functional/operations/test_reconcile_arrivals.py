@@ -30,7 +30,7 @@ class Arrivals:
         self._due = [self._start + instant for instant in instants]
         self._messages: list[tuple[float, bytes]] = []
         self.plans: list[tuple[float, int]] = []
-        room = {"cpu": 50_000, "memory": 64 << 30, "pods": 110}
+        room = {"cpu": 30_000, "memory": 64 << 30, "pods": 110}
         stage.policy()
         stage.provider.add_pool("g", template=Node(name="template", labels={}, allocatable=room, capacity=room))
         stage.replace(sleep=self.sleep, sender=self)
@@ -103,13 +103,13 @@ def test_burst_of_300_pods_in_three_seconds_is_at_most_two_plans(stage: Operatio
     arrivals.play()
     sizes = [size for _, size in arrivals.plans]
     assert len(sizes) == 2
-    assert sizes[-1] == 6  # nodes of 50 pods
+    assert sizes[-1] == 10  # nodes of 30 pods
     assert arrivals.plans[0][0] <= 2.0 + 2 * READING
     assert arrivals.plans[1][0] <= 3.0 + 2.0 + 2 * READING
 
 
 def test_deployment_that_is_created_within_a_second_is_one_plan(stage: OperationHarness) -> None:
-    arrivals = Arrivals(stage, [number / 50 for number in range(50)])
+    arrivals = Arrivals(stage, [number / 50 for number in range(30)])
     arrivals.play()
     assert [size for _, size in arrivals.plans] == [1]
 
