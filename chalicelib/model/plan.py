@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.snapshot import MissingData
 
 
@@ -195,3 +195,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     health: Health = Health()
     gaps: tuple[MissingData, ...] = ()
     notes: tuple[Reason, ...] = ()  # what limited the whole pass: cooldowns, limits, time budget
+
+    @property
+    def waits_for_pods(self) -> float:
+        """Return the seconds from `at` for which the plan waits for further pending pods; 0.0 if it does not."""
+        waits = (pods.reason.params for pods in self.ignored if pods.reason.code is ReasonCode.WAITING_FOR_MORE)
+        return next((float(params.get("left", 0.0)) for params in waits), 0.0)

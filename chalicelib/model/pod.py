@@ -13,7 +13,10 @@ from chalicelib.model.selector import NodeTerm, Selector
 from chalicelib.model.storage import Claim
 
 SETTLED_AFTER = 2.0
-"""Seconds that the oldest pending pod must have waited before nodes are added: a Deployment's pods come one by one."""
+"""Seconds after which nodes are added for a pending pod, whether or not others still arrive."""
+QUIET_AFTER = 1.1
+"""Seconds without a further pending pod after which nodes are added: a Deployment's pods come one by one. Kubernetes
+writes whole seconds, so this is a real pause of 0.1 to 1.1 seconds."""
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
 
 

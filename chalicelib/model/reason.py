@@ -90,7 +90,7 @@ class ReasonCode(StrEnum):
     NOMINATED = "Nominated"  # node
     NOT_YET_SEEN = "NotYetSeenByScheduler"
     TOO_YOUNG = "TooYoung"  # age, delay
-    WAITING_FOR_MORE = "WaitingForMorePods"  # age, wait
+    WAITING_FOR_MORE = "WaitingForMorePods"  # age, wait, left
     OTHER_SCHEDULER = "OtherScheduler"  # scheduler
     PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"  # unready, registered, option

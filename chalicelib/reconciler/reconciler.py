@@ -9,9 +9,9 @@ attempt, the pass is postponed by a few seconds, which is not a failure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -28,10 +28,13 @@ from chalicelib.dispatch.messages import (
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.dispatch.sqs import whole_delay
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory
+from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.pass_footprint import after as memory_after
 from chalicelib.model.plan import Plan, TaintUpdate
+from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.policy import Policy
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.snapshot import MissingData, Snapshot
@@ -68,9 +71,22 @@ RECORDED_WITHIN = 20.0
 BUSY_FOR = 5.0
 """Maximum seconds until a pass that could not start is retried."""
 
+BUSY_AT_FIRST = 1.0
+"""The same while the other pass is younger than BUSY_FOR: most passes end within a second or two."""
+
 _LEAST = 5.0  # minimum seconds for a decision; with none, no pass would ever find anything
 
 _TRIES = 3
+
+_MOST_WAITS = 3  # waits for further pods in a pass; together they end SETTLED_AFTER seconds after the first pod
+
+
+class Look(Protocol):
+    """Reads the cluster."""
+
+    def __call__(self, before: Memory, *, pods_only: bool = False) -> Snapshot:
+        """Return the cluster now. before: the memory that was read before. pods_only: use the groups of the last
+        call."""
 
 
 def handle(body: str, rt: Runtime) -> None:
@@ -180,7 +196,8 @@ def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Ru
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
     """Queue a wake-up again, once, if it arrives during a pass: it may report a change that the pass has not seen."""
-    _ask_again(message, min(max(held.until - rt.clock(), 1.0), BUSY_FOR), rt)
+    left = held.until - rt.clock()
+    _ask_again(message, BUSY_AT_FIRST if left > LEASE_FOR - BUSY_FOR else min(max(left, 1.0), BUSY_FOR), rt)
 
 
 def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
@@ -198,9 +215,16 @@ def run(policy: Policy, lease: Lease, tale: PassRecorder, rt: Runtime) -> Record
     kube = connected(policy, rt)
     providers = rt.providers(observing(policy), kube, rt.read_secret)
 
-    def look(before: Memory) -> Snapshot:
+    observed: list[tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]] = []
+
+    def look(before: Memory, *, pods_only: bool = False) -> Snapshot:
+        def groups(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[MissingData, ...]]:
+            if not pods_only:
+                observed[:] = [read_node_groups(providers, nodes)]
+            return observed[0]
+
         with tale.timed("updateClusterState"), rt.tracing.part("read", cluster=policy.name):
-            seen, tale.read_scope = observe(policy, kube, lambda nodes: read_node_groups(providers, nodes), rt, before)
+            seen, tale.read_scope = observe(policy, kube, groups, rt, before)
         rt.checkpoint("reconcile:observed")
         return seen
 
@@ -241,7 +265,7 @@ def _mark(plan: Plan, kube: KubeClient, policy: Policy, rt: Runtime) -> tuple[Ta
 
 
 def _decide_and_save(
-    policy: Policy, look: Callable[[Memory], Snapshot], lease: Lease, tale: PassRecorder, rt: Runtime, until: float
+    policy: Policy, look: Look, lease: Lease, tale: PassRecorder, rt: Runtime, until: float
 ) -> tuple[Plan, Snapshot, Memory]:
     """Decide, and save memory and operations in one transaction. Return the plan and what it was made with. until: the
     instant after which the best plan found so far is used.
@@ -250,6 +274,9 @@ def _decide_and_save(
     under way for this pass, and its nodes count as coming. In the reverse order it would be finished in memory and not
     started in the snapshot, and its nodes would be requested again. For the same reason a stale save also reads the
     cluster again.
+
+    While pending pods still arrive, the pass waits for the others (docs/decisions.md "Pending pods") and reads the
+    cluster again, but not the vendors. Memory stays as it was read before both.
     """
 
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
@@ -270,6 +297,12 @@ def _decide_and_save(
         before = rt.store.memory.load(policy.name)
         snapshot = look(before)
         plan, after = now_decide(snapshot, before)
+        for _ in range(_MOST_WAITS):
+            if not 0 < plan.waits_for_pods <= SETTLED_AFTER:
+                break
+            rt.sleep(max(0.0, snapshot.taken_at + plan.waits_for_pods - rt.clock()))
+            snapshot = look(before, pods_only=True)
+            plan, after = now_decide(snapshot, before)
         if act and plan.operations:
             foreign = _claimed_elsewhere(policy, snapshot, plan.operations, rt)
             if foreign:

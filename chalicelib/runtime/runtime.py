@@ -103,7 +103,7 @@ class Runtime:
     are recorded (replay/decision_place.py), "" for none. topics: publishes notifications, None: SNS does.
     page_key: name of the secret with the keys of the hosted page, "" where there is no such page. kept_lists: returns
     what earlier passes of this process have read of clusters; None: every pass reads everything. lists: where lists of
-    clusters are (snapshot/list_archive.py), "" for nowhere.
+    clusters are (snapshot/list_archive.py), "" for nowhere. sleep: waits seconds within a pass.
     """
 
     clock: Callable[[], float]
@@ -127,6 +127,7 @@ class Runtime:
     page_key: str = ""
     kept_lists: Callable[[], KeptLists] | None = None
     lists: str = ""
+    sleep: Callable[[float], None] = time.sleep
 
 
 def build(
@@ -147,9 +148,10 @@ def build(
     """Build a runtime from these parts; parts not given are those that Lambda uses.
 
     reach: connects to a cluster by its connection settings, with a reader of the secrets that may be used for it; a
-    provider may need other settings than the policy's own. sleep and chance (uniform in [0, 1)): how clients of
-    clusters and vendors wait, and their jitter. deployment: what policies may name, by default the least. hosted:
-    whether this is a Lambda function, which connects to no loopback address and ignores proxies of the environment.
+    provider may need other settings than the policy's own. sleep and chance (uniform in [0, 1)): how passes and
+    clients of clusters and vendors wait, and their jitter. deployment: what policies may name, by default the least.
+    hosted: whether this is a Lambda function, which connects to no loopback address and ignores proxies of the
+    environment.
     """
 
     def reached(access: KubernetesAccess, secret: ReadSecret) -> KubeClient:
@@ -210,6 +212,7 @@ def build(
             webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment
         ),
         deployment=deployment,
+        sleep=sleep,
     )
 
 

@@ -21,18 +21,16 @@ SHORTEST_WINDOW = 1.0
 """Minimum seconds of a window, whatever the policy sets: without one every event would cause a message and a pass."""
 
 
-PROMPT_AGAIN = 30.0
-"""Seconds after a prompt request in which further events are gathered: the machines that its pass may have
-bought take longer to join, and until then the scheduler reports the same pods again and again."""
+PROMPT_AGAIN = 3.0
+"""Seconds after a prompt request in which further events are gathered: its pass waits up to two seconds for them."""
 
 
-def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt_after: float | None = None) -> bool:
+def request_reconcile(policy: Policy, cause: Cause, rt: Runtime, *, prompt: bool = False) -> bool:
     """Return whether this call sent a message: a prompt one, or as the first of its window the one that ends it.
-    prompt_after: seconds after which a pass can use one event that says enough by itself, so that the first of them
-    does not wait for others. Raises StoreError, NotSent."""
+    prompt: whether a pass can use this event by itself, so that the first such event does not wait for others. Raises
+    StoreError, NotSent."""
     window = max(policy.webhook.debounce, SHORTEST_WINDOW)
-    prompt = prompt_after is not None and whole_delay(prompt_after) < whole_delay(window)
-    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=prompt_after or 0.0):
+    if prompt and _requested(policy, cause, rt, PROMPT, PROMPT_AGAIN, after=0.0):
         return True
     return _requested(policy, cause, rt, WINDOW, window, after=window)
 

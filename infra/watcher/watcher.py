@@ -15,7 +15,6 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
 from chalicelib.kube.watch import QUIET
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.read_scope import ReadScope
 from chalicelib.model.watcher_post import WatcherPost, parts_of
 from chalicelib.snapshot.kept_lists import KeptLists
@@ -95,7 +94,7 @@ class ClusterWatcher:
             kept=self._kept,
             report=results.append,
         )
-        waiting = {pod.key: pod.created for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable"}
+        waiting = {pod.key for pod in snapshot.pods if pod.scheduled_reason == "Unschedulable"}
         kept = self._kept.kept(name)
         if kept is None:
             raise ClusterError("the lists cannot be followed; see the rights of the service account")
@@ -107,13 +106,12 @@ class ClusterWatcher:
             self._base = None
             return
         wake = None
-        if not waiting.keys() <= self._waiting:
-            # A pass does nothing while all such pods are younger than that (docs/decisions.md "Pending pods").
-            wake = min(max(0.0, min(waiting.values()) + SETTLED_AFTER - at), SETTLED_AFTER)
+        if not waiting <= self._waiting:
+            wake = 0.0  # a pass waits itself while such pods still arrive (docs/decisions.md "Pending pods")
         if changes.digest == self._last and wake is None and 0.0 <= at - self._posted < QUIET_FOR:
             return
         self._post(WatcherPost("changes", self._base.name, self._parts, changes.data, wake))
-        self._waiting, self._last, self._posted = waiting.keys(), changes.digest, at
+        self._waiting, self._last, self._posted = waiting, changes.digest, at
 
     def _posted_base(self, stored: StoredLists, key: bytes) -> ListsBase:
         data = encode(stored, key)

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tests.benchmarks.object_shapes import Json
-from tests.benchmarks.pass_memory import START, passes
+from tests.benchmarks.pass_memory import passes
 
 PAGE = 500
 EVENT = {
@@ -28,7 +28,6 @@ EVENT = {
     "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
     "reason": "FailedScheduling",
     "type": "Warning",
-    "firstTimestamp": "2026-01-01T00:00:00Z",
 }
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -102,7 +101,7 @@ class _Queues:
         self._threads: list[threading.Thread] = []
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
-        """See Sender; a delayed message is not delivered, because the clock stands still."""
+        """See Sender; a delayed message is not delivered, because it would come during the next measurement."""
         if delay:
             return
         thread = threading.Thread(target=self.handlers[queue], args=(body.decode(),))
@@ -116,18 +115,20 @@ class _Queues:
 
 
 def _reactions(job: MeasuredJob) -> Iterator[Json]:
-    """Yields the seconds from the arrival of an event to the request to the provider."""
+    """Yields the seconds from the arrival of an event to the request to the provider, and those in which the pass
+    waited for further pods."""
     from chalicelib.handlers.webhook import handler
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
     from chalicelib.model.node import Node
     from chalicelib.model.operation import Operation
     from chalicelib.model.outcome import Outcome
+    from chalicelib.model.timestamps import format_time
     from chalicelib.operations import runner
     from chalicelib.reconciler import reconciler
     from chalicelib.runtime.runtime import build, keeping
+    from chalicelib.store.debounce import PROMPT
     from infra.emulators.aws_services import QuickServices
-    from infra.emulators.controllers.clock import ManualClock
     from infra.emulators.fake_provider import InMemoryProvider
 
     class TimedProvider(InMemoryProvider):
@@ -139,8 +140,13 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
             self.asked = time.perf_counter()
             return super().grow(operation)
 
-    services, clock, provider, queues = QuickServices(), ManualClock(START), TimedProvider(), _Queues()
-    store = services.dynamodb.store(services.table, clock=clock)
+    services, provider, queues, waited = QuickServices(), TimedProvider(), _Queues(), [0.0]
+    store = services.dynamodb.store(services.table, clock=time.time)
+
+    def sleep(seconds: float) -> None:
+        waited[0] += seconds
+        time.sleep(seconds)
+
     store.policies.put("bench", POLICY, "digest", None, webhook="outscaler/bench/webhook")
     room = {"cpu": 8_000, "memory": 32 << 30, "pods": 110}
     pool = provider.add_pool("g", size=0, most=10 * job.nodes)
@@ -149,9 +155,10 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
         pool.machines[f"node-{at}"] = Instance(id=f"memory://node-{at}", node=f"node-{at}", state=InstanceState.RUNNING)
     pool.target = job.nodes
     runtime = build(
-        clock=clock,
+        clock=time.time,
         store=store,
         sender=queues,
+        sleep=sleep,
         read_secret=lambda _: "a-token-of-the-webhook",
         connect=lambda policy: connect(
             policy.kubernetes, lambda _: job.kubeconfig, clock=time.time, sleep=time.sleep, jitter=lambda: 0.5
@@ -164,12 +171,15 @@ def _reactions(job: MeasuredJob) -> Iterator[Json]:
         "act_clusterapi": lambda body: runner.handle(body, runtime),
     }
     headers = {"Authorization": "Bearer a-token-of-the-webhook"}
+    webhook = replace(runtime, owner=lambda: "webhook")
     while True:
-        clock.advance(61)
+        waited[0] = 0.0
         bought, began = len(provider.purchases), time.perf_counter()
-        handler.handle("bench", headers, json.dumps(EVENT).encode(), runtime)
+        event = EVENT | {"firstTimestamp": format_time(time.time())}
+        handler.handle("bench", headers, json.dumps(event).encode(), webhook)
         queues.finish()
-        yield {"seconds": provider.asked - began if len(provider.purchases) > bought else None}
+        yield {"seconds": provider.asked - began if len(provider.purchases) > bought else None, "waited": waited[0]}
+        store.debounce.forget_wake("bench", key=PROMPT, by="webhook")
 
 
 def main() -> int:

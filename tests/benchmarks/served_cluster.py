@@ -104,10 +104,11 @@ class ServedCluster:
         self.store.load("pods", [self.pods.made(at, restarts=self._changed) for at in chosen])
 
     def pend(self, count: int) -> None:
-        """Add pods that need a node of their own."""
+        """Add pods that need a node of their own, created now."""
         for _ in range(count):
             self._pending += 1
             made = self.pods.made(10_000_000 + self._pending, pending=True, cpu="7")
+            del made["metadata"]["creationTimestamp"]  # now
             self.store.load("pods", [made])
 
 

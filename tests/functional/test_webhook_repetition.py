@@ -15,6 +15,7 @@ from infra.emulators.aws_faults import AwsFaults, lost_answer
 from tests.functional.app_client import AppClient, sample
 
 BODY = sample("core-v1-failed-scheduling")
+GATHERED = BODY.replace(b"FailedScheduling", b"Evicted")
 UNINTERESTING = BODY.replace(b"FailedScheduling", b"Pulled")
 
 
@@ -76,11 +77,11 @@ def test_lost_answers_of_all_table_writes_leave_the_request_repeatable(desk: App
 
 def test_many_simultaneous_copies_of_a_request_are_processed_once(desk: AppClient) -> None:
     name = desk.cluster()
-    headers = desk.signed(name, BODY)
+    headers = desk.signed(name, GATHERED)
 
     def status(_: int) -> int:
         try:
-            return handler.handle(name, headers, BODY, desk.runtime).status
+            return handler.handle(name, headers, GATHERED, desk.runtime).status
         except HttpError as refused:
             return refused.status
 

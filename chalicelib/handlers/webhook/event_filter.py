@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from chalicelib.handlers.webhook.event_parser import Audit, ClusterEvent
-from chalicelib.model.pod import SETTLED_AFTER
 
 #: Event reasons that affect the plan (scheduler, node lifecycle, kubelet, taint manager, upstream).
 EVENT_REASONS = (
@@ -29,6 +28,7 @@ EVENT_REASONS = (
 )
 
 _SCHEDULER = "system:kube-scheduler"
+_NEW_FOR = 10.0  # seconds; the scheduler reports pods that still wait again and again
 
 
 def _unschedulable(audit: Audit) -> bool:
@@ -74,13 +74,12 @@ def is_relevant(signal: ClusterEvent, reasons: Iterable[str]) -> bool:
     return signal.reason in wanted and not _ours(signal)
 
 
-def prompt_after(signal: ClusterEvent, now: float) -> float | None:
-    """Return the seconds after which a pass can use this event without waiting for others: it says enough if the
-    scheduler has found no node for a pod, but a pass waits while all such pods are younger than two seconds. None for
-    an event that does not say enough: evictions come in numbers, and the last of them shows what is needed."""
-    if signal.reason != "FailedScheduling" and not (signal.audit is not None and _unschedulable(signal.audit)):
-        return None
-    return max(0.0, SETTLED_AFTER - max(0.0, now - signal.first)) if signal.first else SETTLED_AFTER
+def is_new_refusal(signal: ClusterEvent, now: float) -> bool:
+    """Return whether the scheduler has just found no node for a pod. A pass can use this event without waiting for
+    others; it waits itself while such pods still arrive. Evictions come in numbers, and the last of them shows what is
+    needed. An event that does not say when it occurred first counts as new."""
+    refused = signal.reason == "FailedScheduling" or (signal.audit is not None and _unschedulable(signal.audit))
+    return refused and (not signal.first or now - signal.first <= _NEW_FOR)
 
 
 def _ours(signal: ClusterEvent) -> bool:

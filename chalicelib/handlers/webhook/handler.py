@@ -11,9 +11,9 @@ nothing:
 
 So 1,000 events in a second cause one pass, and no event is lost: an event inside the window precedes the snapshot of
 the pass at its end, and the first event after it opens the next window. A first FailedScheduling does not wait for
-others: its pass begins as soon as the pod has waited for two seconds (runtime/wakeup.py). A message that arrives during
-a pass is not dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py queues it
-again.
+others: its pass begins at once (runtime/wakeup.py), and waits itself while pods still arrive. A message that arrives
+during a pass is not dropped, because the snapshot of that pass may be older than the event: reconciler/reconciler.py
+queues it again.
 
 A signature counts once, and it is recorded last: a request that ended in 503 or 400 was not served, and the sender may
 repeat it byte for byte in every case (a function that is killed could not remove the record). A window whose message
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from chalicelib.dispatch.messages import Cause
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.http_response import HttpError, HttpResponse
-from chalicelib.handlers.webhook.event_filter import is_relevant, prompt_after
+from chalicelib.handlers.webhook.event_filter import is_new_refusal, is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
@@ -76,10 +76,10 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         raise
     relevant = [signal for signal in heard.signals if is_relevant(signal, policy.webhook.reasons)]
     matched, now = len(relevant), rt.clock()
-    prompt = min((after for each in relevant if (after := prompt_after(each, now)) is not None), default=None)
+    prompt = any(is_new_refusal(signal, now) for signal in relevant)
     # credentials are cached; schedules apply to the current time
     looked_at = permitted(instant(policy, rt.clock())).plan
-    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=prompt)
+    woken = matched > 0 and looked_at and request_reconcile(policy, Cause.WEBHOOK, rt, prompt=prompt)
     _note(policy, auth, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
@@ -102,7 +102,7 @@ def _stored(policy: Policy, auth: WebhookAuth, body: bytes, rt: Runtime) -> Http
     planned = permitted(instant(policy, rt.clock())).plan
     woken = False
     if post.wake is not None and planned:
-        woken = request_reconcile(policy, Cause.WEBHOOK, rt, prompt_after=post.wake)
+        woken = request_reconcile(policy, Cause.WEBHOOK, rt, prompt=True)
     _note(policy, auth, rt)
     logger.info("webhook", cluster=policy.name, stored=post.kind, bytes=len(post.data), woken=woken)
     return HttpResponse(202, {"stored": post.kind, "woken": woken})

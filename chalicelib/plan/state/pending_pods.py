@@ -12,8 +12,9 @@ from itertools import groupby
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import OperationKind
 from chalicelib.model.plan import IgnoredPods
-from chalicelib.model.pod import SETTLED_AFTER, Pod, PodClass
+from chalicelib.model.pod import QUIET_AFTER, SETTLED_AFTER, Pod, PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.reason import Reason, ReasonCode
@@ -62,7 +63,7 @@ def collect_pending_pods(state: ClusterState) -> PendingPods:
         elif reason.code in _BYSTANDERS:
             bystanders.append(pod)
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
-    waiting = _too_fresh(wanted, state)
+    waiting = _waiting_for_more(wanted, state)
     if waiting is not None:
         ignored[(-1, "waiting")] = (waiting, [pod.key for pod in wanted])
         wanted = []
@@ -127,16 +128,28 @@ def _comes_back(pod: Pod, cls: PodClass) -> bool:
     return not pod.deleted and not cls.mirror and not cls.is_daemonset and cls.owner is not None
 
 
-def _too_fresh(wanted: list[Pod], state: ClusterState) -> Reason | None:
-    """Return a reason if all pods are very new: the planner waits briefly so that a Deployment can finish creating its
-    pods."""
+def _waiting_for_more(wanted: list[Pod], state: ClusterState) -> Reason | None:
+    """Return a reason while pods still arrive: the planner waits briefly so that a Deployment can finish creating its
+    pods. Its `left` is the seconds until the wait ends if no further pod arrives."""
     pending = [pod for pod in wanted if not pod.node]
     if not pending or state.options.bypassed_scheduler_names:
         return None
     oldest = min(pending, key=lambda pod: pod.created)
-    gpu = any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES)
-    wait, age = _SETTLE_GPU if gpu else SETTLED_AFTER, state.now - oldest.created
-    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=max(0, int(age)), wait=wait) if age < wait else None
+    wait, end = _SETTLE_GPU, oldest.created + _SETTLE_GPU
+    if not any(name in state.snapshot.classes[oldest.cls].requests for name in GPU_RESOURCES):
+        # What arrives after a growth gets a time of its own: a burst would cause one plan after another.
+        wait, end = SETTLED_AFTER, max(oldest.created, _last_growth(state)) + SETTLED_AFTER
+        end = min(end, max(pod.created for pod in pending) + QUIET_AFTER)
+    if end <= state.now:
+        return None
+    age, left = max(0, int(state.now - oldest.created)), round(end - state.now, 3)
+    return Reason.of(ReasonCode.WAITING_FOR_MORE, age=age, wait=wait, left=left)
+
+
+def _last_growth(state: ClusterState) -> float:
+    """Return when nodes were last requested, or a plan last decided to; epoch seconds, 0.0: never."""
+    operations = (op for op in state.memory.operations if op.spec.kind is OperationKind.SCALE_UP)
+    return max(state.memory.last_scale_up, *(op.spec.created_at for op in operations), 0.0)
 
 
 def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[PodBatch]:

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -80,7 +81,10 @@ def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable
     sqs: Any = VirtualDelays(client("sqs", os.environ["AWS_ENDPOINT_URL"]), clock, counts)
     counts.listen_to(made.store.table.client)
     large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
-    install(dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints, hand_over=large))
+    waiting: Callable[[float], None] = lambda seconds: time.sleep(clock.wall_seconds(seconds))  # noqa: E731
+    install(
+        dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints, hand_over=large, sleep=waiting)
+    )
     module, _, attribute = handler.rpartition(".")
     entered: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), attribute)
     return entered

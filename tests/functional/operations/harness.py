@@ -87,6 +87,7 @@ class OperationHarness:
             read_secret=lambda name: "",
             connect=connected,
             providers=lambda policy, cluster, secret: self.providers(),
+            sleep=self.clock.advance,
         )
         return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit, batch_failures_reported=True)
 

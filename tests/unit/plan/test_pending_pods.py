@@ -149,6 +149,8 @@ def test_young_pods_are_not_yet_counted_as_pending(age: float, flag: float, anno
     ("ages", "gpu", "waits"),
     [
         pytest.param((1.0,), 0, True, id="all-very-new"),
+        pytest.param((1.0, 1.9), 0, True, id="still-arriving"),
+        pytest.param((1.2, 1.9), 0, False, id="no-longer-arriving"),
         pytest.param((1.0, 3.0), 0, False, id="one-is-older"),
         pytest.param((20.0,), 1, True, id="gpu-pods-wait-longer"),
         pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
@@ -159,6 +161,25 @@ def test_very_new_pods_wait_for_further_pods(ages: tuple[float, ...], gpu: int, 
     for age in ages:
         build.pending(1, "1", created=NOW - age, extra={"nvidia.com/gpu": gpu} if gpu else {})
     assert (_ignored(build) == [ReasonCode.WAITING_FOR_MORE]) is waits
+
+
+@pytest.mark.parametrize(
+    ("ages", "growth", "waits"),
+    [
+        pytest.param((0.5, 60.0), 1.0, True, id="still-arriving"),
+        pytest.param((1.2, 60.0), 1.0, False, id="no-longer-arriving"),
+        pytest.param((0.5, 60.0), 2.0, False, id="the-growth-was-too-long-ago"),
+    ],
+)
+def test_pods_that_arrive_after_a_growth_wait_for_further_pods(
+    ages: tuple[float, ...], growth: float, waits: bool
+) -> None:
+    build = cluster().node("n", "8")
+    for age in ages:
+        build.pending(1, "1", created=NOW - age)
+    plan = build.plan(Memory(last_scale_up=NOW - growth))
+    assert ([ignored.reason.code for ignored in plan.ignored] == [ReasonCode.WAITING_FOR_MORE]) is waits
+    assert (plan.waits_for_pods > 0) is waits
 
 
 def test_daemonset_pods_never_trigger_a_scale_up() -> None:
