@@ -11,7 +11,6 @@ have other settings.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 from collections.abc import Mapping

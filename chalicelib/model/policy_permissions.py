@@ -20,7 +20,9 @@ SHARED_SECRETS = "OUTSCALER_SHARED_SECRETS"
 ALLOWED_ENDPOINTS = "OUTSCALER_ALLOWED_ENDPOINTS"
 DEFAULT_PREFIX = "outscaler/"
 
-_IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+"""Lambda sets this variable for every function."""
+
 _PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
 _NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -65,7 +67,7 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
         secret_prefix=prefix,
         shared_secrets=_listed(environment, SHARED_SECRETS, _NAME, "outscaler/shared/exoscale"),
         endpoints=_listed(environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"),
-        loopback=not environment.get(_IN_LAMBDA),
+        loopback=not environment.get(IN_LAMBDA),
         files=files,
         prefix_known=given is not None,
     )
