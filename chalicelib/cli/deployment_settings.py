@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,44 +26,48 @@ if TYPE_CHECKING:
     from chalicelib.store import Store
 
 _STAGE_TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
+_PUBLISH = "make finish, or another deployment of the stack, publishes it"
 
 
 class JudgedBy(msgspec.Struct, frozen=True):
-    """The settings that a policy is judged by. certain: the deployment has published them, and they are current."""
+    """The settings that a policy is judged by. notice: one line where the deployment has not published them; empty
+    where it has, and where no deployment is known."""
 
     deployment: Deployment
-    certain: bool
+    notice: str = ""
 
 
-def settings_here(environment: Mapping[str, str] | None = None) -> Deployment:
+def settings_here() -> JudgedBy:
     """Return the settings without a call to AWS: of the deployment of `outscaler login`, unless the environment names
     another table; otherwise what the environment says. A command may read files of its workstation. Raises BadInput
     that names the invalid variable."""
-    variables = os.environ if environment is None else environment
-    table = state_table(variables)
+    table = state_table(os.environ)
     login = load_login()
     if login is not None and table in ("", login.table):
-        return _of_login(login, variables)
-    return _of_names(table, variables)
+        return _of_login(login)
+    return _of_names(table, "outscaler login reads its settings")
 
 
 def settings_of(store: Store) -> JudgedBy:
-    """Return the current settings of the deployment that a store belongs to. Reports in one line if the deployment has
-    published none. Raises StoreError, BadInput."""
-    found = store.deployment_settings().read() or _of_stack(store)
-    if found is not None:
-        return JudgedBy(msgspec.structs.replace(found, files=True), certain=True)
-    table = store.table.name
+    """Return the current settings of the deployment that a store belongs to. Warns if it has published none. Raises
+    StoreError, BadInput."""
+    published = store.deployment_settings().read() or _of_stack(store)
+    if published is not None:
+        return JudgedBy(msgspec.structs.replace(published, files=True))
     login = load_login()
-    of_login = login is not None and login.table == table
-    guess = _of_login(login, os.environ) if login is not None and of_login else _of_names(table, os.environ)
-    kept = of_login and login is not None and login.settings is not None
-    warn(
-        f"the deployment of table {table} has not published which secrets and hosts policies may name; judged by "
-        f"{'what outscaler login has kept' if kept else 'its name and this environment'} "
-        f"(secrets under {guess.secret_prefix}); make finish publishes it"
-    )
-    return JudgedBy(guess, certain=False)
+    table = store.table.name
+    guess = _of_login(login) if login is not None and login.table == table else _of_names(table, _PUBLISH)
+    if guess.notice:
+        warn(guess.notice)
+        return guess
+    notice = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
+    warn(notice)
+    return JudgedBy(guess.deployment, notice)
+
+
+def on_this_machine(deployment: Deployment) -> Deployment:
+    """Return the settings for a command that calls vendors itself: it may call servers on this machine."""
+    return msgspec.structs.replace(deployment, loopback=True)
 
 
 def _of_stack(store: Store) -> Deployment | None:
@@ -78,14 +81,21 @@ def _of_stack(store: Store) -> Deployment | None:
     return deployment_published(settings) if settings is not None else None
 
 
-def _of_login(login: Login, variables: Mapping[str, str]) -> Deployment:
+def _of_login(login: Login) -> JudgedBy:
     if login.settings is None:
-        return _of_names(login.table, variables)
-    return msgspec.structs.replace(deployment_published(login.settings), files=True)
+        return _of_names(login.table, f"{_PUBLISH}, and outscaler login reads it")
+    return JudgedBy(msgspec.structs.replace(deployment_published(login.settings), files=True))
 
 
-def _of_names(table: str, variables: Mapping[str, str]) -> Deployment:
-    """Return the settings that a table's name and the environment imply."""
+def _of_names(table: str, remedy: str) -> JudgedBy:
+    """Return the settings that a table's name and the environment imply. table: "" where none is known."""
     stage = _STAGE_TABLE.match(table)
     named = {PREFIX: stage["prefix"]} if stage is not None else {}
-    return deployment_of({**variables, **named}, files=True)
+    guess = deployment_of({**os.environ, **named}, files=True)
+    if not table:
+        return JudgedBy(guess)
+    return JudgedBy(
+        guess,
+        f"what the deployment of table {table} permits policies to name is not known; judged by its name and this "
+        f"environment: secrets under {guess.secret_prefix}; {remedy}",
+    )

@@ -113,8 +113,9 @@ def _store(aws: LocalAws) -> Store:
 
 
 def test_stage_publishes_what_its_functions_permit(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
-    made = deployed.client("lambda").get_function_configuration(FunctionName="outscaler-dev-reconcile")
-    functions = deployment_of(made["Environment"]["Variables"] | {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-dev-reconcile"})
+    name = "outscaler-dev-reconcile"
+    made = deployed.client("lambda").get_function_configuration(FunctionName=name)
+    functions = deployment_of(made["Environment"]["Variables"] | {"AWS_LAMBDA_FUNCTION_NAME": name})
     settings = _store(deployed).deployment_settings()
     assert settings.read() == functions
     assert functions.secret_prefix == "outscaler/dev/"
@@ -264,6 +265,9 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
         "Variables"
     ]
     assert (variables["OUTSCALER_PREFIX"], variables["OUTSCALER_BATCH_FAILURES"]) == ("outscaler-dev", "reported")
+    settings = _store(aws).deployment_settings().read()  # also without make finish
+    assert settings is not None
+    assert settings.secret_prefix == variables["OUTSCALER_SECRET_PREFIX"]
 
 
 @pytest.mark.parametrize(
