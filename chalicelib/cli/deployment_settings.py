@@ -51,9 +51,9 @@ def settings_here() -> JudgedBy:
 def settings_of(store: Store) -> JudgedBy:
     """Return the current settings of the deployment that a store belongs to. Warns if it has published none. Raises
     StoreError, BadInput."""
-    published = store.deployment_settings().read() or _of_stack(store)
+    published = published_by(store)
     if published is not None:
-        return JudgedBy(msgspec.structs.replace(published, files=True))
+        return JudgedBy(published)
     login = load_login()
     table = store.table.name
     guess = _of_login(login) if login is not None and login.table == table else _of_names(table, _PUBLISH)
@@ -70,15 +70,16 @@ def on_this_machine(deployment: Deployment) -> Deployment:
     return msgspec.structs.replace(deployment, loopback=True)
 
 
-def _of_stack(store: Store) -> Deployment | None:
-    """Return the settings in the outputs of the stack that made the table; None where no stack did, where it has no
-    such output, or where it cannot be asked."""
-    if _STAGE_TABLE.match(store.table.name):
-        return None  # by make deploy, which writes the row
-    from chalicelib.aws.deployments import settings_of_table
+def published_by(store: Store) -> Deployment | None:
+    """Return what the deployment of a store has published: in its policy table, or in the outputs of the stack that
+    made the tables. None where it has published nothing. Raises StoreError, BadInput."""
+    published = store.deployment_settings().read()
+    if published is None and not _STAGE_TABLE.match(store.table.name):  # a stage of make deploy has only the row
+        from chalicelib.aws.deployments import settings_of_table
 
-    settings = settings_of_table(store.table.name)
-    return deployment_published(settings) if settings is not None else None
+        settings = settings_of_table(store.table.name)
+        published = deployment_published(settings) if settings is not None else None
+    return msgspec.structs.replace(published, files=True) if published is not None else None
 
 
 def _of_login(login: Login) -> JudgedBy:

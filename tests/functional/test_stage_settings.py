@@ -167,6 +167,44 @@ def read_by_functions_of(store: Store, text: str) -> Policy:
     return read_by_functions(store)
 
 
+def shown(capsys: Said) -> tuple[str, dict[str, Any]]:
+    """What `outscaler get` prints, as a table and as data of the only cluster."""
+    capsys.readouterr()
+    assert main(["get"]) == 0
+    table = capsys.readouterr().out
+    assert main(["get", "-o", "json"]) == 0
+    [data] = json.loads(capsys.readouterr().out)
+    return table, data
+
+
+def test_get_says_why_no_pass_of_an_unreadable_policy_can_start(store: Store, tmp_path: Path, capsys: Said) -> None:
+    text = Path(made_by_init(tmp_path)).read_text()
+    assert main(["login", "dev"]) == 0
+    store.policies.put("shop", text, "d", None)  # by an older release of the command
+    why = "spec.kubernetes.kubeconfigSecret: is not a secret of cluster shop for kubeconfig"
+    table, data = shown(capsys)
+    assert f"unreadable: {why}" in " ".join(table.split())
+    assert data["health"] == "unreadable"
+    assert data["problem"].startswith(why)
+    assert data["problem"].endswith("(and 1 more)")
+    store.policies.put("shop", text.replace("outscaler/", "outscaler/dev/"), "d", 1)
+    table, data = shown(capsys)
+    assert "unreadable" not in table
+    assert (data["health"], data["problem"]) == ("waiting", None)
+
+
+def test_get_calls_nothing_unreadable_that_unpublished_settings_may_permit(
+    store: Store, tmp_path: Path, capsys: Said
+) -> None:
+    without_row(store)
+    text = Path(made_by_init(tmp_path)).read_text()
+    assert main(["login", "dev"]) == 0
+    store.policies.put("shop", text.replace("outscaler/shop", "shared"), "d", None)
+    assert shown(capsys)[1]["health"] == "waiting"
+    store.policies.put("shop", "kind: Cluster", "d", 1)
+    assert shown(capsys)[1]["health"] == "unreadable"
+
+
 def test_policy_with_shared_secrets_and_hosts_of_the_deployment_is_right_everywhere(
     store: Store, tmp_path: Path, capsys: Said
 ) -> None:
