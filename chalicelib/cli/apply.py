@@ -89,7 +89,7 @@ def _store(
         raise BadInput(
             policy.name,
             f"another version was stored in the meantime ({error})",
-            "review it with outscaler get policy, then apply again",
+            f"review it with outscaler get policy {policy.name}, then apply again",
         ) from None
     facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
     if accepted.reason:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> int:
         with args.file.open("x", encoding="utf-8") as opened:
             opened.write(text)
         file = str(args.file)
+    file = shlex.quote(file)
     sys.stderr.write(f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n")
     return 0
 

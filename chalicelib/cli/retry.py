@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy, table_name
+from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy, table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
@@ -64,7 +64,9 @@ def _group(store: Store, args: argparse.Namespace) -> str:
     waiting = {name for name, each in groups.items() if each.backoff is not None and each.backoff.until >= now}
     waiting |= {name for name, each in groups.items() if each.repair_after > now}
     if args.name not in waiting:
-        raise _not_waiting(args, waiting, "is not in back-off" if args.name in groups else "is not a known node group")
+        if args.name not in groups:
+            check_group(store, args.cluster, args.name, place="NAME")
+        raise _not_waiting(args, waiting, "is not in back-off")
     known = groups[args.name]
     store.retries().end_backoff(args.cluster, args.name)
     until = max(known.repair_after, known.backoff.until if known.backoff is not None else 0.0)
