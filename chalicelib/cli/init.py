@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.cli.deployment_settings import settings_here
+from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
@@ -84,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     used, where no terminal can be asked again."""
     if args.file is not None and args.file.exists():
         raise BadInput(str(args.file), "exists already", "name a new file")
+    if args.secret_prefix is None and (notice := settings_here().notice):
+        warn(notice)
     answers = _answers(args, _asker())
     text = document(answers)
     name = answers["name"]

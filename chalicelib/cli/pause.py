@@ -123,7 +123,7 @@ def _check_group(store: Store, args: argparse.Namespace) -> None:
             f"outscaler get groups {args.name} lists them",
         )
     try:
-        check_group(store, args.name, args.group, otherwise="; for a group that is still to come, add --unseen")
+        check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
     except BadInput as error:
         if not args.unseen:
             raise

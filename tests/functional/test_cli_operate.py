@@ -159,7 +159,7 @@ def test_group_that_does_not_exist_is_refused_with_the_nearest_name(
 def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(store: Store, capsys: Said) -> None:
     decided(store)
     said = refusal(capsys, "pause", NAME, "--group", "database", "--reason", "b")
-    assert "no node group is called 'database'; there are web; for a group that is still to come, add --unseen" in said
+    assert "no node group is called 'database'; there are web (for a group that is still to come, add --unseen)" in said
 
 
 def test_group_that_is_still_to_come_is_paused_only_if_a_person_says_so(store: Store, capsys: Said) -> None:
