@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from chalicelib.cli.explain_stored import node_names
+from chalicelib.cli.name_lookup import unknown
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy, table_name
+from chalicelib.cli.stored_decision import load_decision
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
@@ -83,6 +86,10 @@ def _node(store: Store, args: argparse.Namespace) -> str:
         if failed.until > now
     }
     if args.name not in waiting:
+        decision, _ = load_decision(store, args.cluster)
+        nodes = node_names(decision.plan) if decision is not None else ()
+        if nodes and args.name not in nodes:
+            raise unknown(args.name, nodes, "NAME", "node of the last decision")
         raise _not_waiting(args, waiting, "has no failed removal that is waited for")
     group, failed = waiting[args.name]
     store.retries().end_failed_removal(args.cluster, group, args.name)

@@ -162,6 +162,13 @@ def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(
     assert "no node group is called 'database'; there are web (for a group that is still to come, add --unseen)" in said
 
 
+def test_node_that_does_not_exist_is_not_tried_again(store: Store, capsys: Said) -> None:
+    decided(store)
+    said = refusal(capsys, "retry", NAME, "node", "bussy")
+    assert "no node of the last decision is called 'bussy'; did you mean busy?" in said
+    assert "has no failed removal" in refusal(capsys, "retry", NAME, "node", "busy")
+
+
 def test_group_that_is_still_to_come_is_paused_only_if_a_person_says_so(store: Store, capsys: Said) -> None:
     said = refusal(capsys, "pause", NAME, "--group", "web", "--reason", "b")
     assert f"no pass of {NAME} has seen a node group yet, so that 'web' cannot be checked" in said
