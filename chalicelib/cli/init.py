@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.policy_files import here, load_document
+from chalicelib.cli.deployment_settings import settings_here
+from chalicelib.cli.output import warn
+from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.value_types import DNS_LABEL
@@ -82,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     used, where no terminal can be asked again."""
     if args.file is not None and args.file.exists():
         raise BadInput(str(args.file), "exists already", "name a new file")
+    if args.secret_prefix is None and (notice := settings_here().notice):
+        warn(notice)
     answers = _answers(args, _asker())
     text = document(answers)
     name = answers["name"]
@@ -92,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         with args.file.open("x", encoding="utf-8") as opened:
             opened.write(text)
         file = str(args.file)
+    file = shlex.quote(file)
     sys.stderr.write(f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n")
     return 0
 
@@ -145,7 +151,7 @@ def _answers(args: argparse.Namespace, ask: Callable[[str], str] | None) -> dict
 def _answer(question: InitQuestion, given: str | None, before: dict[str, str], ask: Callable[[str], str] | None) -> str:
     text = question.text or STARTS[before["provider"]].prompt
     place = f"--{question.argument.replace('_', '-')}"
-    default = here().secret_prefix if question.default == _OF_DEPLOYMENT else question.default
+    default = settings_here().deployment.secret_prefix if question.default == _OF_DEPLOYMENT else question.default
     if given is None and ask is None:
         if default:
             return default

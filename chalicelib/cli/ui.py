@@ -11,8 +11,8 @@ import os
 import sys
 import time
 
+from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.output import warn
-from chalicelib.cli.policy_files import here
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
 
@@ -57,7 +57,8 @@ def run(args: argparse.Namespace) -> int:
     from chalicelib.page.links import Links
     from chalicelib.page.pages import respond
 
-    store, deployment, links = open_store(args), here(), Links()
+    store, links = open_store(args), Links()
+    deployment = settings_of(store).deployment
     store.policies.names()  # a wrong table, region or credential is an error now, and not a page later
     try:
         server = PageServer(

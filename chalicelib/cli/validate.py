@@ -1,16 +1,19 @@
 """`outscaler validate FILE…`: checks each document and warns of settings that may not do what their author expects.
 
-Needs neither AWS nor a cluster. Mistakes and warnings go to standard error, the result per file to standard output.
+Needs neither AWS nor a cluster: what a deployment permits is as `outscaler login` has kept it. Mistakes and warnings go
+to standard error, the result per file to standard output.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import Any
 
 import msgspec
 
+from chalicelib.cli.deployment_settings import settings_here
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.tables import Table
@@ -35,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Validate the files. Returns 2 if a document is invalid, 1 if --strict and one has warnings, otherwise 0."""
+    if notice := settings_here().notice:
+        warn(notice)
     verdicts = _names_once([_verdict(file) for file in args.files])
     for verdict in verdicts:
         for problem in verdict.problems:
@@ -69,7 +74,9 @@ def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
     form = form_of(place_of(file), text)
     if not form:
         return ()
-    return (BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {file} to make one"),)
+    return (
+        BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {shlex.quote(file)} to make one"),
+    )
 
 
 def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:

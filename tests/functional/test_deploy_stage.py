@@ -20,6 +20,7 @@ import pytest
 
 from chalicelib.cli.main import main as outscaler
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import Deployment, deployment_of
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.deploy import __main__ as command
@@ -27,6 +28,7 @@ from infra.aws.deploy import account_settings
 from infra.aws.deploy.chalice_resources import graph_of
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import ROOT, load, locate
+from infra.aws.deploy.steps import Deployment as DeploymentSteps
 from infra.aws.deploy.steps import graph_only
 from infra.aws.package import configured_architecture
 from infra.emulators.aws import LocalAws
@@ -114,6 +116,25 @@ def _polled(aws: LocalAws) -> set[str]:
 
 def _store(aws: LocalAws) -> Store:
     return Store(TABLE, clock=lambda: 0.0, client=aws.client("dynamodb"))
+
+
+def test_stage_publishes_what_its_functions_permit(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    name = "outscaler-dev-reconcile"
+    made = deployed.client("lambda").get_function_configuration(FunctionName=name)
+    functions = deployment_of(made["Environment"]["Variables"] | {"AWS_LAMBDA_FUNCTION_NAME": name})
+    settings = _store(deployed).deployment_settings()
+    assert settings.read() == functions
+    assert functions.secret_prefix == "outscaler/dev/"
+    settings.publish(Deployment(secret_prefix="outscaler/"))  # another stage's, restored from a copy
+    (wrong,) = _checked()
+    assert wrong.place == f"table {TABLE}-policies: what policies may name"
+    assert deploy(built, tmp_path / "again") == []
+    assert settings.read() == functions
+
+
+def _checked() -> list[account_settings.Setting]:
+    made = DeploymentSteps(locate(load(STAGE), boto3.Session()), boto3.Session(), lambda line: None)
+    return list(made.check(made.graph()))
 
 
 def test_only_queues_of_providers_named_in_policies_are_polled(
