@@ -94,6 +94,7 @@ def _deployed(policy: Policy) -> DoctorContext:
     """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.cli.doctor import current, planned
+    from chalicelib.doctor.needed_rules import management_access
     from chalicelib.kube.connect import connect
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers
@@ -117,12 +118,13 @@ def _deployed(policy: Policy) -> DoctorContext:
         now,
         namespace=policy.options.namespace,
     )
-    name = policy.kubernetes.kubeconfig_secret
+    name, management = policy.kubernetes.kubeconfig_secret, management_access(policy)
     return DoctorContext(
         policy=policy,
         clock=time.time,
         read_secret=read,
         workload=kube,
+        management=None if management is None else connected(management),
         person=current(kube),
         snapshot=snapshot,
         kubeconfig_text=read(name) if name else "",

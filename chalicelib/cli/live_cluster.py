@@ -76,7 +76,6 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
 def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = True) -> OpenedCluster:
     """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
     --secret. Raises BadInput."""
-    from chalicelib.kube.connect import connect
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
@@ -86,15 +85,7 @@ def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = 
 
     def connected(access: KubernetesAccess) -> KubeClient:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
-        return connect(
-            access,
-            read_secret,
-            clock=time.time,
-            files=True,
-            context_place="--context" if by_line else POLICY_CONTEXT,
-            plugins=plugin_logins(time.time),
-            read_file=read_kubeconfig,
-        )
+        return _connected(access, args.secret, "--context" if by_line else POLICY_CONTEXT)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -107,17 +98,31 @@ def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = 
 def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
     """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
     BadInput."""
+    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), (), "--context")
+
+
+def management_by_hand(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
+    """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
+    where the policy has none, or where it is the workload cluster. Raises BadInput."""
+    from chalicelib.doctor.needed_rules import management_access
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
+
+    if args.management_kubeconfig is not None:
+        return connected_by_file(args.management_kubeconfig, "")
+    access = management_access(by_hand(policy, args.kubeconfig, args.context or "", None))
+    return None if access is None else _connected(access, args.secret, POLICY_CONTEXT)
+
+
+def _connected(access: KubernetesAccess, secrets: Sequence[str], context_place: str) -> KubeClient:
     from chalicelib.kube.connect import connect
 
-    access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
-    logins = plugin_logins(time.time)
     return connect(
         access,
-        secret_files(()),
+        secret_files(secrets),
         clock=time.time,
         files=True,
-        context_place="--context",
-        plugins=logins,
+        context_place=context_place,
+        plugins=plugin_logins(time.time),
         read_file=read_kubeconfig,
     )
 
