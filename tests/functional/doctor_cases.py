@@ -48,9 +48,6 @@ def rules_of(*files: str) -> list[RbacRule]:
     return granted(manifests(*files), ACCOUNT)
 
 
-ALL_FILES = ("rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml")
-
-
 @contextmanager
 def cluster(
     objects: Sequence[Mapping[str, Any]] = (), rules: Sequence[RbacRule] | None = None

@@ -13,8 +13,11 @@ from typing import Any
 import msgspec
 import yaml
 
+from chalicelib.kube.client import KubeClient
+from chalicelib.kube.connect import connect
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
+from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.cherryservers.managed_tokens import LABEL, TYPE
 from infra.emulators.alicloud.attached_account import AlicloudAccount
 from infra.emulators.cherryservers.attached_account import CherryAccount
@@ -23,6 +26,7 @@ from infra.emulators.exoscale.attached_account import ExoscaleAccount
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.kube import crds
 from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
+from infra.emulators.kube.in_process_transport import DirectLine
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.objects import GROUP, cluster, deployment, machine, machine_set
@@ -213,6 +217,10 @@ class RoleStage:
         manifests = self.case.management if at else self.case.workload
         return granted([document for each in manifests for document in each.documents()], ACCOUNT)
 
+    def clients(self) -> list[KubeClient]:
+        """Clients of the account, one for each cluster, without a network."""
+        return [_client(server) for server in self.servers]
+
     def permit(self, at: int, rules: Sequence[RbacRule]) -> None:
         """Give the account these rules in place of its own."""
         self.servers[at].api.authority.admit(User(ACCOUNT, "token-of-account"), rules)
@@ -241,6 +249,12 @@ class RoleStage:
         return {"providers": {vendor: json.loads(text)}, "nodeGroups": named}
 
 
+def _client(server: ApiServer) -> KubeClient:
+    config, line = server.kubeconfig(ACCOUNT), DirectLine(server, lambda _: None)
+    access = KubernetesAccess(kubeconfig_secret="kubeconfig")
+    return connect(access, lambda _: config, clock=lambda: NOW, dial=line.dial)
+
+
 @contextmanager
 def stage(case: RoleCase, folder: Path, mode: str = "active") -> Iterator[RoleStage]:
     """A case with its servers running."""
@@ -262,7 +276,16 @@ def _furnish(store: ObjectStore, case: RoleCase) -> None:
     store.load("nodes", [{"metadata": meta, "spec": {"providerID": "c:///i-0", "taints": taints}}])
     if case.tokens:
         meta = {"name": "bootstrap-token-outsc0", "namespace": "kube-system", "labels": {LABEL: "true"}}
-        store.load("secrets", [{"metadata": meta, "type": TYPE, "data": {"token-id": "b3V0c2Mw"}}])
+        store.load(
+            "secrets",
+            [
+                {
+                    "metadata": meta,
+                    "type": TYPE,
+                    "data": {"token-id": "b3V0c2Mw", "token-secret": "a3dmczF0MTVwam1oazduNA=="},
+                }
+            ],
+        )
 
 
 def _furnish_capi(store: ObjectStore, case: RoleCase) -> None:

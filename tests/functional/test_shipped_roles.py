@@ -4,18 +4,25 @@ is taken out of one is a single finding that prints the rule and its place."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+import yaml
 from moto import mock_aws
 
 from chalicelib.cli.main import main
+from chalicelib.cli.policy_files import load_document
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.permissions import check_permissions
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
-from tests.functional.role_cases import CASES, RoleCase, stage
+from infra.emulators.kube.auth import RbacRule
+from tests.contract.clusterapi.objects import GROUP
+from tests.functional.doctor_cases import NOW, no_secret
+from tests.functional.role_cases import CASES, EVERYWHERE, NAMESPACED, TOKENS, WORKLOAD, RoleCase, stage
 from tests.source_trees import ROOT
 
 Said = pytest.CaptureFixture[str]
@@ -67,10 +74,83 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
         there.refused()
         code, said = ran(capsys, "uninstall", "prod", *there.clusters, "--yes")
         assert code == 0, said
+        left = [server.store for server in there.servers]
     assert said["failures"] == []
+    [node] = left[0].list("nodes")
+    assert (node["spec"].get("taints"), node["metadata"].get("annotations")) == (None, None)
+    machines = left[-1].list("machines", group=case.capi_group) if case.capi_group else []
+    assert [each for each in machines if each["metadata"].get("annotations")] == []
+    assert [each for each in left[0].list("secrets") if "token-secret" in each["data"]] == []
     # A token may be ended with the shipped role, and not deleted.
     assert [each for each in there.refused() if "DELETE /api/v1/namespaces/kube-system/secrets" not in each] == []
     assert {each["name"] for each in said["cluster"]} >= {"n-0"}
     assert store.policies.current("prod") is None
     for file in case.files:
         assert [line for line in said["remains"] if f"infra/kubernetes/{file}" in line], file
+
+
+def without(rules: Sequence[RbacRule], number: int) -> list[RbacRule]:
+    return [*rules[:number], *rules[number + 1 :]]
+
+
+def is_needed(case: RoleCase, at: int, rule: RbacRule) -> bool:
+    """Whether the policy needs a rule of its role: some are for options that it has not set, as the files say."""
+    spec: Any = case.spec
+    options = spec.get("options", {})
+    rules = case.vendor == "huaweicloud" or spec.get("scaleUp", {}).get("horizontalNodeAutoscalers", False)
+    reads_changes = spec.get("reading") != "full" and "watcherSecret" not in spec.get("kubernetes", {})
+    return (
+        (rule.verbs != ("watch",) or reads_changes)
+        and ("horizontalnodeautoscalers" not in rule.resources or rules)
+        and ("cluster-autoscaler-priority-expander" not in rule.names or options.get("expander") == "priority")
+        and (not any("status" in name for name in rule.names) or options.get("writeStatusConfigmap", True))
+    )
+
+
+def role_of(case: RoleCase, rule: RbacRule) -> tuple[str, str]:
+    """The file and the name of the role that grants a rule."""
+    if case.capi_group and rule.groups == (case.capi_group,):
+        return NAMESPACED if rule.namespaces else EVERYWHERE, "outscaler-cluster-api"
+    if rule.resources == ("secrets",):
+        return TOKENS, "outscaler-bootstrap-tokens"
+    return WORKLOAD, "outscaler-node-autoscalers" if "horizontal" in rule.resources[0] else "outscaler"
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case: RoleCase, tmp_path: Path) -> None:
+    unneeded, asked = 0, 0
+    with stage(case, tmp_path) as there:
+        policy, _ = load_document(there.policy.read_text(), "policy")
+        clients = there.clients()
+        given = DoctorContext(
+            policy=policy,
+            clock=lambda: NOW,
+            read_secret=no_secret,
+            workload=clients[0],
+            management=clients[1] if len(clients) > 1 else None,
+        )
+        assert check_permissions(given) == []
+        for at in range(len(clients)):
+            rules = there.rules(at)
+            for number, rule in enumerate(rules):
+                there.permit(at, without(rules, number))
+                found = check_permissions(given)
+                if not is_needed(case, at, rule):
+                    unneeded += 1
+                    assert found == []
+                    continue
+                asked += 1
+                [finding] = found
+                head, _, printed = finding.fix.partition("\n")
+                [entry] = yaml.safe_load(printed)
+                assert tuple(entry["apiGroups"]) == rule.groups
+                assert set(entry["resources"]) == set(rule.resources)
+                assert set(entry["verbs"]) == set(rule.verbs)
+                assert set(entry.get("resourceNames", ())) == set(rule.names)
+                role = f"Role {{}} in namespace {rule.namespaces[0]}:" if rule.namespaces else "ClusterRole {}:"
+                assert head.endswith(role.format(role_of(case, rule)[1])), head
+                assert f"infra/kubernetes/{role_of(case, rule)[0]}, " in head.replace(" then", "")
+                assert case.capi_group in ("", GROUP) or GROUP not in printed
+                assert finding.evidence["place"] == ("management" if at else "workload")
+            there.permit(at, rules)
+    assert asked > 12
