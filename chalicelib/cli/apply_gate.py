@@ -72,8 +72,8 @@ def check(args: argparse.Namespace, policy: Policy, before: Policy | None) -> Ga
 
 
 def _refusal(finding: Finding) -> BadInput:
-    remedy = finding.fix.partition("\n")[0]
-    return BadInput(f"mode active: {finding.id}", finding.message, f"{remedy}; or accept it: --accept-findings REASON")
+    remedy = f"{finding.fix}; or accept it: --accept-findings REASON"
+    return BadInput(f"mode active: {finding.id}", finding.message, remedy)
 
 
 def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:

@@ -131,11 +131,10 @@ def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
 
 
 def rule_yaml(rule: NeededRule) -> str:
-    """Return the rule as an entry of a Role."""
-    lines = [f'- apiGroups: ["{rule.group}"]', f"  resources: [{', '.join(rule.resources)}]"]
-    if rule.names:
-        lines.append(f"  resourceNames: [{', '.join(rule.names)}]")
-    return "\n".join([*lines, f"  verbs: [{', '.join(rule.verbs)}]"])
+    """Return the rule as an entry of a role, in one line."""
+    names = f", resourceNames: [{', '.join(rule.names)}]" if rule.names else ""
+    resources, verbs = ", ".join(rule.resources), ", ".join(rule.verbs)
+    return f'- {{apiGroups: ["{rule.group}"], resources: [{resources}]{names}, verbs: [{verbs}]}}'
 
 
 def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Severity:

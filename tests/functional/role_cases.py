@@ -282,7 +282,7 @@ def _furnish(store: ObjectStore, case: RoleCase) -> None:
                 {
                     "metadata": meta,
                     "type": TYPE,
-                    "data": {"token-id": "b3V0c2Mw", "token-secret": "a3dmczF0MTVwam1oazduNA=="},
+                    "data": {"token-id": "b3V0c2Mw", "token-secret": "ZXhhbXBsZQ=="},
                 }
             ],
         )
