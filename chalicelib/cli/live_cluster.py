@@ -101,6 +101,30 @@ def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
     return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), (), "--context")
 
 
+def add_management_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add where the objects of Cluster API are, for roles that may read one namespace only."""
+    parser.add_argument(
+        "--management-namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the namespace of Cluster API's objects; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", help="a policy document that names these namespaces, or - for standard input"
+    )
+
+
+def management_namespaces(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the namespaces of Cluster API's objects, ("",) for all. Raises BadInput."""
+    if args.management_namespace or not args.policy:
+        return tuple(args.management_namespace) or ("",)
+    from chalicelib.cli.policy_files import load_document, place_of, read_document
+    from chalicelib.doctor.needed_rules import capi_namespaces
+
+    return capi_namespaces(load_document(read_document(args.policy), place_of(args.policy))[0]) or ("",)
+
+
 def management_by_hand(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
     """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
     where the policy has none, or where it is the workload cluster. Raises BadInput."""
