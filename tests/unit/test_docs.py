@@ -5,22 +5,17 @@ Prose cannot be tested, but the names in it can: a name that no longer exists ma
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import re
-import shlex
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from shutil import which
-from typing import NoReturn
 
 import pytest
 
-from chalicelib.cli.main import COMMANDS, OUTPUTS
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.doctor.registry import CHECKS, subjects
 from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
 from chalicelib.handlers.webhook.handler import MAX_BODY, MAX_GAPS
@@ -47,26 +42,25 @@ from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-COMMAND = {command.name: command for command in COMMANDS}
 
 each_document = pytest.mark.parametrize("document", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_SPAN = re.compile(r"`([^`\n]+)`")
+FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:chalicelib|infra|tests|docs|\.chalice|\.ci)/[\w./-]*\w")
 
 
 def prose(document: Path) -> str:
     """The text without fenced blocks."""
-    return _FENCE.sub("", document.read_text("utf-8"))
+    return FENCE.sub("", document.read_text("utf-8"))
 
 
 def code(document: Path) -> list[str]:
     r"""Every line of code in it: lines of fenced blocks (a `\` joins two), and inline code."""
     text = document.read_text("utf-8")
-    lines = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
-    return lines + _SPAN.findall(_FENCE.sub("", text))
+    lines = [line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    return lines + SPAN.findall(FENCE.sub("", text))
 
 
 def anchors(document: Path) -> set[str]:
@@ -74,24 +68,6 @@ def anchors(document: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
     own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', prose(document)))
     return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
-
-
-def options_of(command: str) -> set[str]:
-    """Returns the flags of a command."""
-    parser = argparse.ArgumentParser()
-    importlib.import_module(COMMAND[command].module).add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
-
-
-def commands(document: Path) -> Iterator[list[str]]:
-    """Returns the `outscaler …` commands of a document, split into words."""
-    for line in code(document):
-        if re.match(r"(?:\$ )?(?:\.venv/bin/)?outscaler( |$)", line.strip()):
-            try:
-                words = shlex.split(line.strip().removeprefix("$ "), comments=True)
-            except ValueError:
-                words = line.split()
-            yield words[1:]
 
 
 @each_document
@@ -134,83 +110,6 @@ def test_docs_python_modules_exist_and_know_their_flags(document: Path) -> None:
             flags = {word.partition("=")[0] for word in arguments.split() if word.startswith("-") and word != "--"}
             source = Path(spec.origin).read_text("utf-8")
             assert {flag for flag in flags if f'"{flag}"' not in source} == set(), module
-
-
-@each_document
-def test_docs_commands_and_their_flags_exist(document: Path) -> None:
-    for words in commands(document):
-        if not words or words[0].startswith("-") or words[0].isupper():
-            continue  # `outscaler`, `outscaler --help`, `outscaler COMMAND`
-        assert words[0] in COMMAND, words
-        flags = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert flags - options_of(words[0]) <= {"--help"}, words
-
-
-class _StrictParser(argparse.ArgumentParser):
-    """The real arguments of a command; a mistake is an exception."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
-
-
-def parse_command(words: list[str]) -> argparse.Namespace:
-    """Parses a command line as `outscaler` does. Raises ValueError."""
-    parser = _StrictParser(allow_abbrev=False, add_help=False)
-    importlib.import_module(COMMAND[words[0]].module).add_arguments(parser)
-    parser.add_argument("-o", "--output", choices=OUTPUTS)
-    parser.add_argument("--help", action="store_true")
-    return parser.parse_args(words[1:])
-
-
-def command_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The words of each `outscaler COMMAND …` in lines of a shell."""
-    for line in lines:
-        for part in re.split(r"&&|\|\||[;|>]", re.sub(r"(^|\s)#.*", "", line)):
-            found = re.match(r"(?:\$ )?(?:\S*/)?outscaler ([a-z].*)", part.strip())
-            if found is not None:
-                yield shlex.split(found[1])
-
-
-_MENTION = re.compile("required|expected one argument")
-
-
-def test_docs_command_lines_parse() -> None:
-    """Lines of blocks are typed as they are; code in a sentence may also name a command or a flag without the rest."""
-    typed = 0
-    wrong = []
-    for document in DOCS:
-        text = document.read_text("utf-8")
-        blocks = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
-        spans = [each for each in _SPAN.findall(_FENCE.sub("", text)) if "…" not in each]
-        for lines, may_be_mention in ((blocks, False), (spans, True)):
-            for words in command_lines(lines):
-                typed += not may_be_mention
-                try:
-                    args = parse_command(words)
-                except ValueError as error:
-                    if not (may_be_mention and _MENTION.search(str(error))):
-                        wrong.append(f"{document.name}: {' '.join(words)}: {error}")
-                else:
-                    wrong += [f"{document.name}: {' '.join(words)}" for each in _unknown_checks(words, args) if each]
-    assert wrong == []
-    assert typed > 100
-
-
-def _unknown_checks(words: list[str], args: argparse.Namespace) -> set[str]:
-    """The words after `--only` of a doctor's command that no check has, and that are no placeholder."""
-    if words[0] != "doctor":
-        return set()
-    known = {*subjects(), *(id_ for check in CHECKS for id_ in check.ids)}
-    return {each for each in args.only.split(",") if each and (not each.isupper() or each.startswith("DR"))} - known
-
-
-def test_docs_subjects_of_the_doctor_are_those_of_only() -> None:
-    page = ROOT / "docs" / "doctor.md"
-    listed = [word for row in rows(page, "Findings") for word in _SPAN.findall(row[0])]
-    assert listed == ["error", "warn", "unknown", "info"]
-    table = page.read_text("utf-8").partition("| Subject | Checks |")[2].partition("\n\n")[0]
-    documented = {word for line in table.splitlines()[2:] for word in _SPAN.findall(line.split("|")[1])}
-    assert documented == set(subjects())
 
 
 # -- tables
