@@ -20,6 +20,7 @@ from chalicelib.doctor.needed_rules import (
     WORKLOAD,
     NeededRule,
     RoleFile,
+    capi_namespaces,
     needed_rules,
 )
 from chalicelib.kube.client import KubeClient, path_segment
@@ -176,6 +177,29 @@ _DANGEROUS = (
 
 def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
     """DR05: rights that nothing here uses."""
+    return (*_dangerous(context), *_too_wide(context))
+
+
+def _too_wide(context: DoctorContext) -> Iterator[Finding]:
+    """Rights to Cluster API's objects of all namespaces, where the policy names some."""
+    clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
+    removals = [each for each in needed_rules(context.policy) if each.source.file == NAMESPACED and each.acts]
+    for rule in removals[-1:]:
+        client = clients[rule.place]
+        if client is None or not _is_allowed(client, rule.group, rule.resources[0], rule.verbs[-1], "", ""):
+            return
+        names = ", ".join(capi_namespaces(context.policy))
+        yield Finding(
+            id="DR05",
+            severity=Severity.INFO,
+            subject="rbac",
+            message=f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}",
+            fix=f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}",
+            evidence={"superfluous": [f"{rule.verbs[-1]} {rule.resources[0]}"]},
+        )
+
+
+def _dangerous(context: DoctorContext) -> Sequence[Finding]:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",

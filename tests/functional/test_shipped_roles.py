@@ -16,13 +16,14 @@ from moto import mock_aws
 from chalicelib.cli.main import main
 from chalicelib.cli.policy_files import load_document
 from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.permissions import check_permissions
+from chalicelib.doctor.finding import Severity
+from chalicelib.doctor.permissions import check_permissions, check_superfluous
 from chalicelib.store import Store
 from infra.emulators.aws import create_table
-from infra.emulators.kube.auth import RbacRule
-from tests.contract.clusterapi.objects import GROUP
-from tests.functional.doctor_cases import NOW, no_secret
-from tests.functional.role_cases import CASES, EVERYWHERE, NAMESPACED, TOKENS, WORKLOAD, RoleCase, stage
+from infra.emulators.kube.auth import RbacRule, granted
+from tests.contract.clusterapi.objects import GROUP, deployment
+from tests.functional.doctor_cases import ACCOUNT, NOW, no_secret
+from tests.functional.role_cases import CASES, EVERYWHERE, NAMESPACED, TOKENS, WORKLOAD, Manifest, RoleCase, stage
 from tests.source_trees import ROOT
 
 Said = pytest.CaptureFixture[str]
@@ -154,3 +155,49 @@ def test_each_rule_that_a_shipped_role_lacks_is_one_finding_with_its_place(case:
                 assert finding.evidence["place"] == ("management" if at else "workload")
             there.permit(at, rules)
     assert asked > 12
+
+
+@pytest.mark.parametrize("words", ["one namespace", "all namespaces"])
+def test_a_machine_template_that_may_not_be_read_is_a_finding_with_its_rule(
+    words: str, tmp_path: Path, capsys: Said
+) -> None:
+    case = CASES[f"clusterapi here, {words}, default group"]
+    with stage(case, tmp_path) as there:
+        empty = deployment("empty", namespace=case.capi_namespace, replicas=0)
+        empty["spec"]["template"]["spec"]["infrastructureRef"].update(kind="LocalMachineTemplate", name="t")
+        there.servers[0].store.load("machinedeployments", [empty], GROUP)
+        status = {"capacity": {"cpu": "4", "memory": "8Gi"}}
+        template = {"metadata": {"name": "t", "namespace": case.capi_namespace}, "spec": {}, "status": status}
+        there.servers[0].store.load("localmachinetemplates", [template], "infrastructure.cluster.x-k8s.io")
+        command = ("doctor", "--policy", str(there.policy), *there.clusters, *there.given, "--vpc")
+
+        def lacking() -> list[Any]:
+            return [each for each in ran(capsys, *command)[1] if each["id"] == "DR16"]
+
+        [finding] = lacking()
+        head, _, printed = finding["fix"].partition("\n")
+        role = "Role outscaler-cluster-api in namespace prod:" if case.capi_namespace == "prod" else "ClusterRole"
+        assert role in head
+        [entry] = yaml.safe_load(printed)
+        space = () if "all" in words else (case.capi_namespace,)
+        added = RbacRule(tuple(entry["verbs"]), tuple(entry["apiGroups"]), tuple(entry["resources"]), space)
+        there.permit(0, [*there.rules(0), added])
+        assert lacking() == []
+
+
+def test_a_role_for_all_namespaces_is_superfluous_where_the_policy_names_one(tmp_path: Path) -> None:
+    case = CASES["clusterapi elsewhere, one namespace, default group"]
+    with stage(case, tmp_path) as there:
+        policy, _ = load_document(there.policy.read_text(), "policy")
+        workload, management = there.clients()
+        given = DoctorContext(
+            policy=policy, clock=lambda: NOW, read_secret=no_secret, workload=workload, management=management
+        )
+        assert check_superfluous(given) == ()
+        wide = granted(Manifest(EVERYWHERE).documents(), ACCOUNT)
+        there.permit(1, wide)
+        [finding] = check_superfluous(given)
+        assert check_permissions(given) == []
+    assert (finding.id, finding.severity) == ("DR05", Severity.INFO)
+    assert "the policy names prod" in finding.message
+    assert NAMESPACED in finding.fix
