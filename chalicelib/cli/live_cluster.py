@@ -16,7 +16,8 @@ import msgspec
 
 from chalicelib.cli.kubeconfig_files import read_kubeconfig
 from chalicelib.cli.kubeconfig_plugins import plugin_logins
-from chalicelib.cli.policy_files import here
+from chalicelib.cli.policy_files import here, load_document, read_document
+from chalicelib.cli.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.secret import place_of
@@ -111,18 +112,24 @@ def add_management_namespace(parser: argparse.ArgumentParser) -> None:
         help="the namespace of Cluster API's objects; may be repeated (default: all)",
     )
     parser.add_argument(
-        "--policy", metavar="FILE", help="a policy document that names these namespaces, or - for standard input"
+        "--policy", metavar="FILE", help="a policy document that names the namespaces, or - for standard input"
     )
 
 
-def management_namespaces(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the namespaces of Cluster API's objects, ("",) for all. Raises BadInput."""
-    if args.management_namespace or not args.policy:
-        return tuple(args.management_namespace) or ("",)
-    from chalicelib.cli.policy_files import load_document, place_of, read_document
+def management_namespaces(args: argparse.Namespace, policy: Policy | None) -> tuple[str, ...]:
+    """Return the namespaces of Cluster API's objects: ("",) for all, () where the policy has none. Raises BadInput."""
     from chalicelib.doctor.needed_rules import capi_namespaces
 
-    return capi_namespaces(load_document(read_document(args.policy), place_of(args.policy))[0]) or ("",)
+    if args.management_namespace or policy is None:
+        return tuple(args.management_namespace) or ("",)
+    return capi_namespaces(policy)
+
+
+def policy_of(args: argparse.Namespace) -> Policy | None:
+    """Return the policy of --policy, None where it is not given. Raises BadInput, OSError."""
+    if not args.policy:
+        return None
+    return load_document(read_document(args.policy), place_of_document(args.policy))[0]
 
 
 def management_by_hand(args: argparse.Namespace, policy: Policy) -> KubeClient | None:

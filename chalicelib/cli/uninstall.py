@@ -288,9 +288,8 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
             f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n kube-system delete "
             f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of infra/kubernetes/{WORKLOAD_FILE}"
         )
-    found = {WORKLOAD_FILE: whole[WORKLOAD_FILE]}
-    if policy is None:
-        found = whole
+    found = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
+    accounts = {"": account if keep_status else f"kubectl delete -f infra/kubernetes/token-secret.yaml {tail}"}
     for rule in needed_rules(policy) if policy else ():
         there = "--context MANAGEMENT " if rule.place == MANAGEMENT else ""
         file, role = rule.source.file, rule.source.role
@@ -300,9 +299,8 @@ def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
         else:
             found[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")
         if there:
-            found[there] = account.replace("kubectl ", f"kubectl {there}")
-    token = f"kubectl delete -f infra/kubernetes/token-secret.yaml {tail}"
-    return [*found.values(), *([account] if keep_status else []), token]
+            accounts[there] = account.replace("kubectl ", f"kubectl {there}")
+    return [*found.values(), *accounts.values()]
 
 
 def _blocks(result: Uninstalled, rest: list[str]) -> list[Block]:

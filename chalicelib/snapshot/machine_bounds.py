@@ -53,8 +53,10 @@ def capture(
     kube: KubeClient, progress: ReadProgress, namespaces: Sequence[str] = ("",)
 ) -> tuple[tuple[CapturedList, ...], tuple[str, ...]]:
     """Read the groups of a management cluster; return them, and one text per list that could not be read. A cluster
-    without Cluster API has none. namespaces: ("",) for all. Never raises a ClusterError: without bounds, a draft
-    guesses them."""
+    without Cluster API has none. namespaces: ("",) for all, () for none. Never raises a ClusterError: without bounds,
+    a draft guesses them."""
+    if not namespaces:
+        return (), ()
     try:
         version = kube.read(f"/apis/{DEFAULT_GROUP}", _ApiGroup).preferred_version.version
     except NotFound:

@@ -114,6 +114,22 @@ def test_capture_with_the_role_of_one_namespace_has_its_bounds(way: str, tmp_pat
     assert _bounds(folder, capsys, "--management-namespace", "other")["md-0"] == (0, 10)
 
 
+def test_capture_with_a_policy_reads_what_the_policy_uses(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    providers = "{exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/prod/exoscale}}"
+    text = NAMESPACED_POLICY.replace("{clusterapi: {namespace: prod, clusterName: prod}}", providers)
+    policy.write_text(f"{text}  options: {{namespace: scaling}}\n")
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        _fill(server)
+        command = ["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig), "--policy", str(policy)]
+        assert main(command) == 0
+        paths = [each.path for each in server.requests]
+    assert [each for each in paths if GROUP in each] == []
+    assert [each for each in paths if "configmaps" in each] == [
+        "/api/v1/namespaces/scaling/configmaps/cluster-autoscaler-priority-expander"
+    ]
+
+
 def test_damaged_list_of_cluster_api_is_a_one_line_error(tmp_path: Path, capsys: Said) -> None:
     with served(tmp_path, NODES) as (_, kubeconfig):
         assert main(["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig)]) == 0

@@ -73,6 +73,10 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
         assert code == 0
         assert ran(capsys, "apply", str(there.policy), *common)[0] == 0
         there.refused()
+        kept = "\n".join(ran(capsys, "uninstall", "prod", *there.clusters, "--keep-status")[1]["remains"])
+        assert "delete -f infra/kubernetes/rbac-workload.yaml" not in kept
+        assert "delete configmap" not in kept
+        assert there.refused() == []
         code, said = ran(capsys, "uninstall", "prod", *there.clusters, "--yes")
         assert code == 0, said
         left = [server.store for server in there.servers]
@@ -86,6 +90,11 @@ def test_a_shipped_role_suffices_for_doctor_apply_and_uninstall(
     assert [each for each in there.refused() if "DELETE /api/v1/namespaces/kube-system/secrets" not in each] == []
     assert {each["name"] for each in said["cluster"]} >= {"n-0"}
     assert store.policies.current("prod") is None
+    commands = "\n".join(said["remains"])
+    moved = NAMESPACED in case.files and case.capi_namespace != "default"
+    assert (f"delete -f infra/kubernetes/{NAMESPACED}" in commands) is (NAMESPACED in case.files and not moved)
+    assert (f"-n {case.capi_namespace} delete role,rolebinding outscaler-cluster-api" in commands) is moved
+    assert ("kubectl --context MANAGEMENT " in commands) is bool(case.management)
     for file in case.files:
         assert [line for line in said["remains"] if f"infra/kubernetes/{file}" in line], file
 
