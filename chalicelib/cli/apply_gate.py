@@ -73,8 +73,8 @@ def check(args: argparse.Namespace, policy: Policy, before: Policy | None, deplo
 
 
 def _refusal(finding: Finding) -> BadInput:
-    remedy = finding.fix.partition("\n")[0]
-    return BadInput(f"mode active: {finding.id}", finding.message, f"{remedy}; or accept it: --accept-findings REASON")
+    remedy = f"{finding.fix}; or accept it: --accept-findings REASON"
+    return BadInput(f"mode active: {finding.id}", finding.message, remedy)
 
 
 def _context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
@@ -95,6 +95,7 @@ def _deployed(policy: Policy, deployment: Deployment) -> DoctorContext:
     """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.cli.doctor import current, planned
+    from chalicelib.doctor.needed_rules import management_access
     from chalicelib.kube.connect import connect
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers
@@ -118,12 +119,13 @@ def _deployed(policy: Policy, deployment: Deployment) -> DoctorContext:
         now,
         namespace=policy.options.namespace,
     )
-    name = policy.kubernetes.kubeconfig_secret
+    name, management = policy.kubernetes.kubeconfig_secret, management_access(policy)
     return DoctorContext(
         policy=policy,
         clock=time.time,
         read_secret=read,
         workload=kube,
+        management=None if management is None else connected(management),
         person=current(kube),
         snapshot=snapshot,
         kubeconfig_text=read(name) if name else "",

@@ -15,8 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
+from chalicelib.cli.live_cluster import add_management_namespace
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.tables import Table
+from chalicelib.model.policy import Options
 from chalicelib.model.timestamps import format_time
 
 _SILENT = 1.0  # seconds without a message, if standard error is not a terminal
@@ -35,28 +37,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the cluster that Cluster API's objects are in, if it is another one; groups takes bounds from them",
     )
+    add_management_namespace(parser)
     parser.add_argument(
         "--namespace",
-        default="kube-system",
-        help="the namespace of the priority expander's ConfigMap, as options.namespace (default: kube-system)",
+        help="the namespace of the priority expander's ConfigMap (default: options.namespace of --policy, otherwise "
+        "kube-system)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Read the cluster and write the folder; raises BadInput, ClusterError, OSError."""
-    from chalicelib.cli.live_cluster import connected_by_file
+    from chalicelib.cli.live_cluster import connected_by_file, management_namespaces, policy_of
     from chalicelib.snapshot import capture_folder, machine_bounds
     from chalicelib.snapshot.capture_lists import EVERYTHING, read_lists
 
+    policy = policy_of(args)
+    namespaces = management_namespaces(args, policy)
+    namespace = args.namespace or (policy.options if policy else Options()).namespace
     capture_folder.claim(args.directory)
     kube = connected_by_file(args.kubeconfig or kubeconfig_of(os.environ), args.context or "")
     captured_at = format_time(time.time())
     progress = CaptureProgress(time.monotonic, sys.stderr.write, at_once=sys.stderr.isatty())
-    capture = read_lists(kube, args.namespace, progress)
+    capture = read_lists(kube, namespace, progress)
     manager = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else kube
-    machine_groups, notes = machine_bounds.capture(manager, progress)
+    machine_groups, notes = machine_bounds.capture(manager, progress, namespaces)
+    hint = ": --management-namespace names the namespace that may be read" if "" in namespaces else ""
     for note in notes:
-        warn(f"{note}; `outscaler groups` will guess the bounds of Cluster API's groups")
+        warn(f"{note}; `outscaler groups` will guess the bounds of Cluster API's groups{hint}")
     for gap in capture.missing:
         warn(f"{gap.place}: not captured: {gap.detail}")
     lists = (*capture.lists, *machine_groups)

@@ -1,24 +1,25 @@
 """Finds and removes what Outscaler has written into a cluster, for `outscaler uninstall`.
 
 Everything of ours can be recognised in the cluster itself: taints with a note, annotations with our prefix, delete
-marks with our value, and bootstrap tokens with our label. No row of a table is needed, so it works for a cluster whose
-tables are lost.
+marks with our value, and bootstrap tokens with our label. The policy only says where to look, so that no right is
+needed but those of the roles that the policy needs anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.errors import ClusterError, NotFound
+from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
 from chalicelib.kube.nodes import clear_node
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import ANNOTATION_PREFIX, OPERATION_ANNOTATION
-from chalicelib.providers.cherryservers.managed_tokens import IDS, LABEL, PATH
+from chalicelib.providers.cherryservers.managed_tokens import IDS, LABEL, PATH, TYPE
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
 from chalicelib.providers.clusterapi.api import MACHINE, CapiApi
 from chalicelib.providers.clusterapi.api_discovery import discover
@@ -28,6 +29,9 @@ from chalicelib.providers.errors import InvalidRequest, ProviderError
 T = TypeVar("T")
 _NO_MARKS = frozenset[str]()
 _SOFT = frozenset({DELETION_CANDIDATE})
+EXPIRED = "expired"
+"""What is said of a bootstrap token that may not be deleted: nobody can join with it any more."""
+_LONG_AGO = "2000-01-01T00:00:00Z"
 
 
 class Leftover(msgspec.Struct, frozen=True):
@@ -47,8 +51,9 @@ class NotRemoved(msgspec.Struct, frozen=True):
     why: str
 
 
-class _CleanupMeta(msgspec.Struct, frozen=True):
+class _CleanupMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str
+    resource_version: str = ""
     annotations: dict[str, str] | None = None
     labels: dict[str, str] | None = None
 
@@ -78,7 +83,8 @@ class ClusterCleanup:
     """What is ours in one cluster.
 
     soft: also soft taints, which no note tells from those of another autoscaler. foreign: also hard taints without a
-    note. management: the cluster with Machines; None: the cluster itself. group: Cluster API's API group.
+    note. management: the cluster with Machines; None: the cluster itself. group: Cluster API's API group. namespaces:
+    where Machines are looked for, ("",) for all, () for none. tokens: whether bootstrap tokens are looked for.
     """
 
     def __init__(
@@ -89,10 +95,13 @@ class ClusterCleanup:
         foreign: bool,
         management: KubeClient | None = None,
         group: str = "",
+        namespaces: Sequence[str] = ("",),
+        tokens: bool = True,
     ) -> None:
         self._cluster, self._management = cluster, management or cluster
         self._soft, self._foreign = _SOFT if soft else _NO_MARKS, foreign
         self._keys = CapiAnnotations(group) if group else CapiAnnotations()
+        self._namespaces, self._ids = namespaces, IDS if tokens else ()
         self.failures: list[NotRemoved] = []
 
     def found(self) -> tuple[Leftover, ...]:
@@ -134,15 +143,16 @@ class ClusterCleanup:
         api = self._api()
         if api is None:
             return
-        try:
-            raw = api.objects(MACHINE, "")
-        except ProviderError as error:
-            self.failures.append(NotRemoved(MACHINE, "all", str(error)))
-            return
-        for item in raw:
-            machine = _decoded(item, CapiMachine)
-            if machine is not None and (machine.mark(self._keys) or "").startswith(MARK_PREFIX):
-                yield machine
+        for namespace in self._namespaces:
+            try:
+                raw = api.objects(MACHINE, namespace)
+            except ProviderError as error:
+                self.failures.append(NotRemoved(MACHINE, namespace or "all", str(error)))
+                continue
+            for item in raw:
+                machine = _decoded(item, CapiMachine)
+                if machine is not None and (machine.mark(self._keys) or "").startswith(MARK_PREFIX):
+                    yield machine
 
     def _clean_machines(self) -> Iterator[Leftover]:
         api = self._api()
@@ -157,6 +167,8 @@ class ClusterCleanup:
                 yield Leftover(MACHINE, machine.handle, (self._keys.delete_machine,))
 
     def _api(self) -> CapiApi | None:
+        if not self._namespaces:
+            return None
         try:
             served = discover(self._management, self._keys.group, "", kinds=False)
         except InvalidRequest:
@@ -167,7 +179,10 @@ class ClusterCleanup:
         return CapiApi(self._management, self._keys, served.version)
 
     def _tokens(self) -> Iterator[Leftover]:
-        for token in IDS:
+        return (Leftover("Secret", f"kube-system/{each.metadata.name}", (LABEL,)) for each in self._own_secrets())
+
+    def _own_secrets(self) -> Iterator[_CleanupSecret]:
+        for token in self._ids:
             name = f"bootstrap-token-{token}"
             try:
                 secret = _decoded(self._cluster.get(f"{PATH}/{name}"), _CleanupSecret)
@@ -177,18 +192,39 @@ class ClusterCleanup:
                 self.failures.append(NotRemoved("Secret", f"kube-system/{name}", error.message))
                 continue
             if secret is not None and LABEL in (secret.metadata.labels or {}):
-                yield Leftover("Secret", f"kube-system/{name}", (LABEL,))
+                yield secret
 
     def _clean_tokens(self) -> Iterator[Leftover]:
-        for token in tuple(self._tokens()):
+        for secret in tuple(self._own_secrets()):
+            name = f"kube-system/{secret.metadata.name}"
             try:
-                self._cluster.request("DELETE", f"{PATH}/{token.name.partition('/')[2]}")
+                what = self._without_token(secret)
             except NotFound:
                 continue
             except ClusterError as error:
-                self.failures.append(NotRemoved("Secret", token.name, error.message))
+                self.failures.append(NotRemoved("Secret", name, error.message))
             else:
-                yield token
+                yield Leftover("Secret", name, (what,))
+
+    def _without_token(self, secret: _CleanupSecret) -> str:
+        """Delete a token, or end it where only its change is allowed, as by rbac-bootstrap-tokens.yaml: the cluster's
+        token cleaner then deletes it. Raises ClusterError."""
+        name = secret.metadata.name
+        try:
+            self._cluster.request("DELETE", f"{PATH}/{name}")
+        except Forbidden:
+            texts = {"token-id": name.removeprefix("bootstrap-token-"), "expiration": _LONG_AGO}
+            meta = {"name": name, "namespace": "kube-system", "resourceVersion": secret.metadata.resource_version}
+            body = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "type": TYPE,
+                "metadata": {**meta, "labels": secret.metadata.labels},
+                "data": {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()},
+            }
+            self._cluster.request("PUT", f"{PATH}/{name}", body=body)
+            return EXPIRED
+        return LABEL
 
     def _listed(self, kind: str, path: str) -> Iterator[msgspec.Raw]:
         items: list[msgspec.Raw] = []

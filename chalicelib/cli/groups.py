@@ -6,22 +6,26 @@ import argparse
 import sys
 from pathlib import Path
 
+from chalicelib.cli.live_cluster import add_management_namespace
 from chalicelib.cli.output import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the folder."""
     parser.add_argument("directory", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    add_management_namespace(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the manifest as JSON (as YAML for `-o yaml`), and on standard error what was guessed; raises BadInput."""
+    from chalicelib.cli.live_cluster import management_namespaces, policy_of
     from chalicelib.cli.terminal_text import one_line
     from chalicelib.snapshot.group_draft import LEAST_MAX, draft
     from chalicelib.snapshot.machine_bounds import saved_bounds
     from chalicelib.snapshot.saved_cluster import read_nodes
 
-    drafted = draft(read_nodes(args.directory), saved_bounds(args.directory))
+    namespaces = management_namespaces(args, policy_of(args))
+    drafted = draft(read_nodes(args.directory), saved_bounds(args.directory, namespaces))
     entries = drafted.manifest["nodeGroups"]
     known = f"; {drafted.bounded} have the bounds of Cluster API" if drafted.bounded else ""
     guessed = f"; min 0 and max (twice the size, at least {LEAST_MAX}) are guesses: correct them"

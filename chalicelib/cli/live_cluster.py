@@ -17,6 +17,8 @@ import msgspec
 from chalicelib.cli.deployment_settings import on_this_machine, settings_here
 from chalicelib.cli.kubeconfig_files import read_kubeconfig
 from chalicelib.cli.kubeconfig_plugins import plugin_logins
+from chalicelib.cli.policy_files import load_document, read_document
+from chalicelib.cli.policy_files import place_of as place_of_document
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.policy_permissions import Deployment
@@ -79,7 +81,6 @@ def open_cluster(
 ) -> OpenedCluster:
     """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
     --secret. deployment: what policies may name, None for what is known without AWS. Raises BadInput."""
-    from chalicelib.kube.connect import connect
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.read_credentials import observing
     from chalicelib.providers.registry import providers as for_policy
@@ -89,15 +90,7 @@ def open_cluster(
 
     def connected(access: KubernetesAccess) -> KubeClient:
         by_line = bool(args.context) and access.kubeconfig_file == str(args.kubeconfig)
-        return connect(
-            access,
-            read_secret,
-            clock=time.time,
-            files=True,
-            context_place="--context" if by_line else POLICY_CONTEXT,
-            plugins=plugin_logins(time.time),
-            read_file=read_kubeconfig,
-        )
+        return _connected(access, args.secret, "--context" if by_line else POLICY_CONTEXT)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -110,17 +103,61 @@ def open_cluster(
 def connected_by_file(kubeconfig: Path, context: str) -> KubeClient:
     """Connect to the cluster of a kubeconfig file without a policy. context: "" for the file's current one. Raises
     BadInput."""
+    return _connected(KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context), (), "--context")
+
+
+def add_management_namespace(parser: argparse.ArgumentParser) -> None:
+    """Add where the objects of Cluster API are, for roles that may read one namespace only."""
+    parser.add_argument(
+        "--management-namespace",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="the namespace of Cluster API's objects; may be repeated (default: all)",
+    )
+    parser.add_argument(
+        "--policy", metavar="FILE", help="a policy document that names the namespaces, or - for standard input"
+    )
+
+
+def management_namespaces(args: argparse.Namespace, policy: Policy | None) -> tuple[str, ...]:
+    """Return the namespaces of Cluster API's objects: ("",) for all, () where the policy has none. Raises BadInput."""
+    from chalicelib.doctor.needed_rules import capi_namespaces
+
+    if args.management_namespace or policy is None:
+        return tuple(args.management_namespace) or ("",)
+    return capi_namespaces(policy)
+
+
+def policy_of(args: argparse.Namespace) -> Policy | None:
+    """Return the policy of --policy, None where it is not given. Raises BadInput, OSError."""
+    if not args.policy:
+        return None
+    return load_document(read_document(args.policy), place_of_document(args.policy))[0]
+
+
+def management_by_hand(args: argparse.Namespace, policy: Policy) -> KubeClient | None:
+    """Connect to the management cluster of Cluster API, by --management-kubeconfig, --kubeconfig and --secret; None
+    where the policy has none, or where it is the workload cluster. Raises BadInput."""
+    from chalicelib.doctor.needed_rules import management_access
+    from chalicelib.kube.kubeconfig import POLICY_CONTEXT
+
+    if args.management_kubeconfig is not None:
+        return connected_by_file(args.management_kubeconfig, "")
+    access = management_access(by_hand(policy, args.kubeconfig, args.context or "", None))
+    return None if access is None else _connected(access, args.secret, POLICY_CONTEXT)
+
+
+def _connected(access: KubernetesAccess, secrets: Sequence[str], context_place: str) -> KubeClient:
     from chalicelib.kube.connect import connect
 
-    access = KubernetesAccess(kubeconfig_file=str(kubeconfig), context=context)
-    logins = plugin_logins(time.time)
     return connect(
         access,
-        secret_files(()),
+        secret_files(secrets),
         clock=time.time,
         files=True,
-        context_place="--context",
-        plugins=logins,
+        context_place=context_place,
+        plugins=plugin_logins(time.time),
         read_file=read_kubeconfig,
     )
 

@@ -94,9 +94,10 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     """See run."""
     store = open_store(args)
     current = store.policies.current(args.name)
-    if current is None and not store.policies.history(args.name, 1):
+    latest = current or next(iter(store.policies.history(args.name, 1)), None)
+    if latest is None:
         raise BadInput(args.name, "no such cluster", "outscaler get clusters lists them")
-    policy, prefix = _policy_of(current), settings_of(store).deployment.secret_prefix
+    policy, prefix = _policy_of(latest), settings_of(store).deployment.secret_prefix
     cleanup = None if args.without_cluster else _cleanup(args, policy)
     if not args.yes:
         shown = Uninstalled(
@@ -126,26 +127,26 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     return _print(args, result, policy, prefix)
 
 
-def _policy_of(current: StoredPolicy | None) -> Policy | None:
-    """Return the policy in force; None where there is none, or where this release cannot read it."""
-    if current is None:
-        return None
+def _policy_of(latest: StoredPolicy) -> Policy | None:
+    """Return a stored policy; None where this release cannot read it."""
     from chalicelib.policy.load import load
 
     try:
-        return load(current.text, place=f"{current.name} version {current.version}")[0]
+        return load(latest.text, place=f"{latest.name} version {latest.version}")[0]
     except BadInput as error:
         warn(f"{error}; the policy is archived without being read")
         return None
 
 
 def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
+    """Return what looks for and removes the rest, in the places that the policy uses; everywhere where there is none
+    that can be read. Raises BadInput where a kubeconfig is missing."""
     from chalicelib.cli.cluster_cleanup import ClusterCleanup
     from chalicelib.cli.live_cluster import connected_by_file
+    from chalicelib.doctor.needed_rules import capi_namespaces, makes_tokens, management_access
 
-    settings = policy.providers.get("clusterapi", {}) if policy else {}
     management = connected_by_file(args.management_kubeconfig, "") if args.management_kubeconfig else None
-    if management is None and (settings.get("kubeconfigSecret") or settings.get("kubeconfigFile")):
+    if management is None and policy is not None and management_access(policy) is not None:
         raise BadInput(
             "--management-kubeconfig",
             "is not given, and the policy's Cluster API objects are in another cluster",
@@ -156,7 +157,9 @@ def _cleanup(args: argparse.Namespace, policy: Policy | None) -> ClusterCleanup:
         soft=not args.keep_soft_taints,
         foreign=args.foreign,
         management=management,
-        group=settings.get("group", ""),
+        group=policy.providers.get("clusterapi", {}).get("group", "") if policy else "",
+        namespaces=capi_namespaces(policy) if policy else ("",),
+        tokens=makes_tokens(policy) if policy else True,
     )
 
 
@@ -247,7 +250,7 @@ def _write_down(store: Store, name: str, now: float, removed: tuple[Leftover, ..
 
 
 def _print(args: argparse.Namespace, result: Uninstalled, policy: Policy | None, prefix: str) -> int:
-    rest = _remainder(args, policy, prefix)
+    rest = _remainder(args, policy, result, prefix)
     data = msgspec.to_builtins(result) | {"remains": rest}
     emit(args.output, data, lambda: _blocks(result, rest, _repeated(args)))
     return 1 if result.failures else 0
@@ -264,23 +267,54 @@ def _repeated(args: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-def _remainder(args: argparse.Namespace, policy: Policy | None, prefix: str) -> list[str]:
+def _remainder(args: argparse.Namespace, policy: Policy | None, result: Uninstalled, prefix: str) -> list[str]:
     """Return what the command may not remove, as commands where there are any. prefix: of the deployment's secrets."""
-    namespace = policy.options.namespace if policy else "kube-system"
-    status = policy.options.status_config_map_name if policy else "cluster-autoscaler-status"
-    rest = [
-        "kubectl delete -f infra/kubernetes/rbac-workload.yaml --ignore-not-found  # service account, roles, status",
-        "kubectl delete -f infra/kubernetes/token-secret.yaml --ignore-not-found",
-    ]
+    from chalicelib.cli.cluster_cleanup import EXPIRED
+
+    rest = _roles(policy, keep_status=args.keep_status)
+    tokens = [each.name.partition("/")[2] for each in result.cluster if EXPIRED in each.what]
+    if tokens:
+        rest.append(f"kubectl -n kube-system delete secret {' '.join(tokens)} --ignore-not-found  # expired tokens")
     if policy and policy.kubernetes.watcher_secret:
         rest.append("kubectl delete -f infra/kubernetes/outscaler-watcher.yaml --ignore-not-found")
         rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
+        namespace = policy.options.namespace if policy else "kube-system"
+        status = policy.options.status_config_map_name if policy else "cluster-autoscaler-status"
         rest.append(f"kubectl -n {namespace} delete configmap {status} --ignore-not-found")
     secrets = f"{prefix}{args.name}/"
     rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
     rest.append("the deployment, if this was its last cluster: docs/uninstall.md")
     return rest
+
+
+def _roles(policy: Policy | None, *, keep_status: bool) -> list[str]:
+    """Return the commands that delete the roles which the policy needs, with their accounts and tokens. A role in
+    another namespace than its file says is named, because `-f` would delete another one."""
+    from chalicelib.doctor.needed_rules import ALL_FILES, MANAGEMENT, WORKLOAD_FILE, needed_rules
+
+    tail = "--ignore-not-found"
+    account = f"kubectl -n kube-system delete serviceaccount,secret outscaler outscaler-token {tail}"
+    whole = {file: f"kubectl delete -f infra/kubernetes/{file} {tail}" for file in ALL_FILES}
+    whole[WORKLOAD_FILE] += "  # service account, roles, status"
+    if keep_status:
+        whole[WORKLOAD_FILE] = (
+            f"kubectl delete clusterrole,clusterrolebinding outscaler {tail}; kubectl -n kube-system delete "
+            f"role,rolebinding outscaler outscaler-node-autoscalers {tail}  # of infra/kubernetes/{WORKLOAD_FILE}"
+        )
+    found = {WORKLOAD_FILE: whole[WORKLOAD_FILE]} if policy else whole
+    accounts = {"": account if keep_status else f"kubectl delete -f infra/kubernetes/token-secret.yaml {tail}"}
+    for rule in needed_rules(policy) if policy else ():
+        there = "--context MANAGEMENT " if rule.place == MANAGEMENT else ""
+        file, role = rule.source.file, rule.source.role
+        if rule.is_moved:
+            named = f"-n {rule.namespace} delete role,rolebinding {role} {tail}  # of infra/kubernetes/{file}"
+            found[f"{there}{named}"] = f"kubectl {there}{named}"
+        else:
+            found[f"{there}{file}"] = whole[file].replace("kubectl ", f"kubectl {there}")
+        if there:
+            accounts[there] = account.replace("kubectl ", f"kubectl {there}")
+    return [*found.values(), *accounts.values()]
 
 
 def _blocks(result: Uninstalled, rest: list[str], repeated: str) -> list[Block]:

@@ -22,6 +22,7 @@ class DoctorContext(msgspec.Struct, frozen=True):
     """Inputs of all checks.
 
     workload, management: the API as the functions use it; None with the reason in `unreachable` (place -> one line).
+    management is None, too, where the policy has no management cluster, or where it is the workload cluster.
     person: the reader's own, wider kubeconfig (--as-person), for looking around; None: workload is used. snapshot: of
     the workload cluster, read once. providers: by name, opened with the secrets given; read only. read_secret: raises
     BadInput where it is not given. kubeconfig_text: of the workload kubeconfig as the functions will read it. probe:

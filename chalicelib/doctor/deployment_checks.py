@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from chalicelib.doctor.context import Check, DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.doctor.secret_forms import FORMS
 from chalicelib.doctor.webhook import check_webhook
-from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.policy.secret_names import KUBECONFIG, named_by
+from chalicelib.policy.secret_names import named_by
 
 MONTH = 30 * 86400.0
 POD, NODE = 7_900, 25_000
@@ -25,7 +25,7 @@ def check_secrets(context: DoctorContext) -> Sequence[Finding]:
 
 
 def _secrets(context: DoctorContext) -> Iterator[Finding]:
-    for path, name, use in named_by(context.policy):
+    for path, name, _ in named_by(context.policy):
         try:
             text = context.read_secret(name)
         except BadInput as error:
@@ -37,11 +37,12 @@ def _secrets(context: DoctorContext) -> Iterator[Finding]:
             continue
         if not text.strip():
             yield _finding(Severity.ERROR, f"secret {name} is empty", _create(name), path)
-        elif use == KUBECONFIG:
-            try:
-                from_kubeconfig(text, context=context.policy.kubernetes.context, place=f"secret {name}")
-            except BadInput as error:
-                yield _finding(Severity.ERROR, f"{error.place}: {error.problem}", error.remedy or _create(name), path)
+            continue
+        try:
+            FORMS[path](context.policy, text, f"secret {name}")
+        except BadInput as error:
+            place = error.place if name in error.place else f"secret {name}"
+            yield _finding(Severity.ERROR, f"{place}: {error.problem}", error.remedy or _create(name), path)
 
 
 def _create(name: str) -> str:

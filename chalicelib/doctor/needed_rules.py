@@ -1,67 +1,33 @@
-"""The rights that Outscaler uses, one row for each rule of infra/kubernetes; a test compares both."""
+"""The rules of RBAC that a policy needs, and the role of infra/kubernetes that grants each of them; a test compares
+both.
+
+Which rules these are follows from the policy alone: its providers and their settings, its options, and how it reads the
+cluster. A rule is as narrow as its use: where the policy names a namespace, it is a rule of a Role there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import msgspec
 
-from chalicelib.model.policy import ClusterReading, Policy
-from chalicelib.policy.horizontal_node_autoscaler import obeyed
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.model.policy import ClusterReading, KubernetesAccess, Options, Policy
+from chalicelib.policy.horizontal_node_autoscaler import GROUP, NAMESPACE, PLURAL, obeyed
+from chalicelib.providers.cherryservers.managed_tokens import IDS
+from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP
+from chalicelib.providers.clusterapi.discovery import scope
+from chalicelib.providers.clusterapi.management_cluster import to_management
+from chalicelib.providers.clusterapi.settings import read_names
+from chalicelib.snapshot.storage import PRIORITIES
 
 WORKLOAD, MANAGEMENT = "workload", "management"
+WORKLOAD_FILE, TOKENS_FILE = "rbac-workload.yaml", "rbac-bootstrap-tokens.yaml"
+NAMESPACED, EVERYWHERE = "rbac-capi-namespaced.yaml", "rbac-capi-management.yaml"
+ALL_FILES = (WORKLOAD_FILE, TOKENS_FILE, NAMESPACED, EVERYWHERE)
+_CLUSTER_API = "clusterapi"
+_DEFAULT = Options()
 _SCALABLE = ("machinedeployments", "machinesets", "machinepools")
-_TOKENS = tuple(f"bootstrap-token-outsc{number}" for number in range(4))
-
-
-class NeededRule(msgspec.Struct, frozen=True):
-    """A rule of RBAC that Outscaler needs.
-
-    place: workload or management. file: of infra/kubernetes that grants it. needed_for: what fails without it. names:
-    of the objects, where the rule names them. namespace: of a Role, empty for a ClusterRole. required: an error where
-    it is missing, otherwise a warning. when: whether the policy uses it. acts: it is used by changes only, so it is a
-    warning before mode active.
-    """
-
-    place: str
-    file: str
-    group: str
-    resources: tuple[str, ...]
-    verbs: tuple[str, ...]
-    needed_for: str
-    names: tuple[str, ...] = ()
-    namespace: Callable[[Policy], str] = lambda _: ""
-    required: bool = True
-    when: Callable[[Policy], bool] = lambda _: True
-    acts: bool = False
-
-
-def _options_namespace(policy: Policy) -> str:
-    return policy.options.namespace
-
-
-def _kube_system(policy: Policy) -> str:
-    del policy
-    return "kube-system"
-
-
-def _has_priority(policy: Policy) -> bool:
-    return "priority" in policy.options.expander
-
-
-def _makes_tokens(policy: Policy) -> bool:
-    return policy.providers.get("cherryservers", {}).get("createBootstrapTokens") == "true"
-
-
-def _follows_changes(policy: Policy) -> bool:
-    return policy.reading is not ClusterReading.FULL
-
-
-def _uses_capi(policy: Policy) -> bool:
-    return "clusterapi" in policy.providers
-
-
-_RBAC, _CAPI, _BOOT = "rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml"
 _LISTED = {
     "": ("nodes", "pods", "replicationcontrollers", "namespaces", "persistentvolumeclaims", "persistentvolumes"),
     "apps": ("daemonsets", "replicasets", "statefulsets"),
@@ -69,6 +35,54 @@ _LISTED = {
     "policy": ("poddisruptionbudgets",),
     "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities"),
 }
+_LIST_USES = {
+    "": "every plan",
+    "apps": "drain rules",
+    "batch": "drain rules",
+    "policy": "disruption budgets",
+    "storage.k8s.io": "pods with volumes",
+}
+
+
+class RoleFile(msgspec.Struct, frozen=True):
+    """A role in a file of infra/kubernetes. edits: (text of the file, what this policy needs in its place)."""
+
+    file: str
+    role: str
+    edits: tuple[tuple[str, str], ...] = ()
+
+
+class NeededRule(msgspec.Struct, frozen=True):
+    """A rule of RBAC that a policy needs.
+
+    place: workload or management, the cluster. source: the role that grants it. needed_for: what fails without it.
+    names: of the objects, where the rule names them. namespace: of the Role, empty for a ClusterRole. required: an
+    error where it is missing, otherwise a warning. acts: it is used by changes only, so it is a warning before mode
+    active.
+    """
+
+    place: str
+    source: RoleFile
+    group: str
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    needed_for: str
+    names: tuple[str, ...] = ()
+    namespace: str = ""
+    required: bool = True
+    acts: bool = False
+
+    @property
+    def is_moved(self) -> bool:
+        """Return whether the role must be in another namespace than its file says."""
+        return self.namespace in dict(self.source.edits).values()
+
+
+_RBAC = RoleFile(WORKLOAD_FILE, "outscaler")
+_BEFORE_DRAIN = "the check before a drain"
+_LISTS = tuple(
+    NeededRule(WORKLOAD, _RBAC, group, resources, ("list",), _LIST_USES[group]) for group, resources in _LISTED.items()
+)
 _WATCHES = tuple(
     NeededRule(
         WORKLOAD,
@@ -78,142 +92,142 @@ _WATCHES = tuple(
         ("watch",),
         "passes that read what has changed; without it every pass reads everything",
         required=False,
-        when=_follows_changes,
     )
     for group, resources in _LISTED.items()
 )
-RULES = (
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        _LISTED[""],
-        ("list",),
-        "every plan",
-    ),
-    NeededRule(WORKLOAD, _RBAC, "apps", _LISTED["apps"], ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "batch", _LISTED["batch"], ("list",), "drain rules"),
-    NeededRule(WORKLOAD, _RBAC, "policy", _LISTED["policy"], ("list",), "disruption budgets"),
-    NeededRule(WORKLOAD, _RBAC, "storage.k8s.io", _LISTED["storage.k8s.io"], ("list",), "pods with volumes"),
-    *_WATCHES,
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "autoscaling.cce.io",
-        ("horizontalnodeautoscalers",),
-        ("list",),
-        "rules of HorizontalNodeAutoscalers",
-        required=False,
-        when=obeyed,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("replicationcontrollers",),
-        ("get",),
-        "the check before a drain",
-        required=False,
-        acts=True,
-    ),
+_CHANGES = (
+    NeededRule(WORKLOAD, _RBAC, "", ("replicationcontrollers",), ("get",), _BEFORE_DRAIN, required=False, acts=True),
     NeededRule(
         WORKLOAD,
         _RBAC,
         "apps",
         ("daemonsets", "replicasets", "statefulsets"),
         ("get",),
-        "the check before a drain",
+        _BEFORE_DRAIN,
         required=False,
         acts=True,
     ),
-    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("get",), "the check before a drain", required=False, acts=True),
+    NeededRule(WORKLOAD, _RBAC, "batch", ("jobs",), ("get",), _BEFORE_DRAIN, required=False, acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("nodes",), ("get", "patch"), "taints and cordons", acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("pods",), ("get",), "drains", acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("pods/eviction",), ("create",), "drains", acts=True),
     NeededRule(WORKLOAD, _RBAC, "", ("events",), ("create",), "events on nodes and pods", required=False),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("configmaps",),
-        ("get",),
-        "the expander priority",
-        names=("cluster-autoscaler-priority-expander",),
-        namespace=_options_namespace,
-        when=_has_priority,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _RBAC,
-        "",
-        ("configmaps",),
-        ("get", "patch"),
-        "the status ConfigMap",
-        names=("cluster-autoscaler-status",),
-        namespace=_options_namespace,
-        required=False,
-        when=lambda policy: policy.options.write_status_configmap,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _BOOT,
-        "",
-        ("secrets",),
-        ("get", "update"),
-        "bootstrap tokens of Cherry Servers",
-        names=_TOKENS,
-        namespace=_kube_system,
-        when=_makes_tokens,
-        acts=True,
-    ),
-    NeededRule(
-        WORKLOAD,
-        _BOOT,
-        "",
-        ("secrets",),
-        ("create",),
-        "bootstrap tokens of Cherry Servers; RBAC cannot limit create to names",
-        namespace=_kube_system,
-        when=_makes_tokens,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        (*_SCALABLE, "machines", "clusters"),
-        ("list",),
-        "node groups of Cluster API",
-        when=_uses_capi,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        (*_SCALABLE, "clusters"),
-        ("get",),
-        "the check before a change of a group",
-        when=_uses_capi,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        tuple(f"{each}/scale" for each in _SCALABLE),
-        ("get", "patch"),
-        "sizes of groups",
-        when=_uses_capi,
-        acts=True,
-    ),
-    NeededRule(
-        MANAGEMENT,
-        _CAPI,
-        "cluster.x-k8s.io",
-        ("machines",),
-        ("get", "patch"),
-        "removals of machines",
-        when=_uses_capi,
-        acts=True,
-    ),
+)
+
+
+def needed_rules(policy: Policy) -> tuple[NeededRule, ...]:
+    """Return the rules, in the order of the files. Raises BadInput for settings of clusterapi that contradict each
+    other."""
+    return (
+        *_LISTS,
+        *(_WATCHES if _follows_changes(policy) else ()),
+        *_rule_objects(policy),
+        *_CHANGES,
+        *_config_maps(policy),
+        *_tokens(policy),
+        *_cluster_api(policy),
+    )
+
+
+def management_access(policy: Policy) -> KubernetesAccess | None:
+    """Return the access to a management cluster of Cluster API; None where the policy has none, or where it is the
+    workload cluster. Raises BadInput for settings that contradict each other."""
+    if _CLUSTER_API not in policy.providers:
+        return None
+    return to_management(read_names(policy.providers[_CLUSTER_API]).management, policy.kubernetes)
+
+
+def capi_namespaces(policy: Policy) -> tuple[str, ...]:
+    """Return the namespaces of Cluster API's objects, ("",) for all of them, and () without the provider. Raises
+    BadInput."""
+    if _CLUSTER_API not in policy.providers:
+        return ()
+    return scope(read_names(policy.providers[_CLUSTER_API]).specs)
+
+
+def makes_tokens(policy: Policy) -> bool:
+    """Return whether the policy has bootstrap tokens made."""
+    return policy.providers.get("cherryservers", {}).get("createBootstrapTokens") == "true"
+
+
+def _follows_changes(policy: Policy) -> bool:
+    """A watcher follows the changes with an account of its own, and what it posts is used under these conditions."""
+    watched = policy.kubernetes.watcher_secret and policy.reading is ClusterReading.CHANGES and not obeyed(policy)
+    return policy.reading is not ClusterReading.FULL and not watched
+
+
+def _rule_objects(policy: Policy) -> Iterator[NeededRule]:
+    if obeyed(policy):
+        yield NeededRule(
+            WORKLOAD,
+            RoleFile(WORKLOAD_FILE, "outscaler-node-autoscalers"),
+            GROUP,
+            (PLURAL,),
+            ("list",),
+            "rules of HorizontalNodeAutoscalers",
+            namespace=NAMESPACE,
+            required=False,
+        )
+
+
+def _config_maps(policy: Policy) -> Iterator[NeededRule]:
+    options = policy.options
+    edits = [(_DEFAULT.namespace, options.namespace), (_DEFAULT.status_config_map_name, options.status_config_map_name)]
+    source = RoleFile(WORKLOAD_FILE, "outscaler", tuple(each for each in edits if each[0] != each[1]))
+    if "priority" in options.expander:
+        yield NeededRule(
+            WORKLOAD,
+            source,
+            "",
+            ("configmaps",),
+            ("get",),
+            "the expander priority",
+            names=(PRIORITIES,),
+            namespace=options.namespace,
+        )
+    # In mode shadow the status of the other autoscaler is read there, whether Outscaler writes one or not.
+    if options.write_status_configmap or not permitted(policy).act:
+        yield NeededRule(
+            WORKLOAD,
+            source,
+            "",
+            ("configmaps",),
+            ("get", "patch") if options.write_status_configmap else ("get",),
+            "the status ConfigMap",
+            names=(options.status_config_map_name,),
+            namespace=options.namespace,
+            required=False,
+        )
+
+
+def _tokens(policy: Policy) -> Iterator[NeededRule]:
+    if not makes_tokens(policy):
+        return
+    source, use = RoleFile(TOKENS_FILE, "outscaler-bootstrap-tokens"), "bootstrap tokens of Cherry Servers"
+    names = tuple(f"bootstrap-token-{id_}" for id_ in IDS)
+    space = "kube-system"
+    yield NeededRule(
+        WORKLOAD, source, "", ("secrets",), ("get", "update"), use, names=names, namespace=space, acts=True
+    )
+    use = f"{use}; RBAC cannot limit create to names"
+    yield NeededRule(WORKLOAD, source, "", ("secrets",), ("create",), use, namespace=space, acts=True)
+
+
+def _cluster_api(policy: Policy) -> Iterator[NeededRule]:
+    spaces = capi_namespaces(policy)
+    group = policy.providers.get(_CLUSTER_API, {}).get("group") or DEFAULT_GROUP
+    place = WORKLOAD if management_access(policy) is None else MANAGEMENT
+    for space in spaces:
+        edits = (("default", space or "default"), (DEFAULT_GROUP, group))
+        file = NAMESPACED if space else EVERYWHERE
+        source = RoleFile(file, "outscaler-cluster-api", tuple(each for each in edits if each[0] != each[1]))
+        for resources, verbs, use, acts in _CAPI_ROWS:
+            yield NeededRule(place, source, group, resources, verbs, use, namespace=space, acts=acts)
+
+
+_CAPI_ROWS = (
+    ((*_SCALABLE, "machines", "clusters"), ("list",), "node groups of Cluster API", False),
+    ((*_SCALABLE, "clusters"), ("get",), "the check before a change of a group", True),
+    (tuple(f"{plural}/scale" for plural in _SCALABLE), ("get", "patch"), "sizes of groups", True),
+    (("machines",), ("get", "patch"), "removals of machines", True),
 )

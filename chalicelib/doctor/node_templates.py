@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.doctor.needed_rules import capi_namespaces
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import HOSTNAME_LABEL, Node
 from chalicelib.model.pod import PodClass
+from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.predicates.node_affinity import matches
 
 SHARE, MEMORY = 0.02, 100 * 2**20
 """A template may exceed the smallest real node by this share, or by these bytes of memory and storage."""
 ARCHITECTURE = "kubernetes.io/arch"
+# The read of a machine's template that RBAC refuses, in the words of the provider clusterapi.
+_FORBIDDEN = re.compile(
+    r"GET /apis/(?P<group>[a-z0-9.-]+)/[^/\s]+/namespaces/(?P<space>[a-z0-9-]+)/(?P<plural>[a-z]+)/\S+ .*?forbidden",
+    re.IGNORECASE,
+)
 _OF_ONE_NODE = frozenset({HOSTNAME_LABEL})
 _UNITS = {"cpu": ("m", 1), "memory": (" MiB", 2**20), "ephemeral-storage": (" MiB", 2**20)}
 
@@ -28,21 +36,28 @@ def check_templates(context: DoctorContext) -> Sequence[Finding]:
     for group in snapshot.groups:
         real = [nodes[each.node] for each in group.instances if each.node in nodes]
         if not real and group.template is None and group.max > 0 and not group.error:
-            found.append(_none(group))
+            found.append(_none(group, context.policy))
         elif real and group.template is not None:
             found.extend(_resources(group, group.template, real))
             found.extend(_labels(selected, group, group.template, real))
     return found
 
 
-def _none(group: NodeGroup) -> Finding:
+def _none(group: NodeGroup, policy: Policy) -> Finding:
+    fix = "describe its nodes by the provider's annotations or tags (docs/providers), or keep one node"
+    if refused := _FORBIDDEN.search(group.template_error):
+        wide = "" in capi_namespaces(policy)
+        role = "ClusterRole outscaler-cluster-api"
+        role = role if wide else f"Role outscaler-cluster-api in namespace {refused['space']}"
+        rule = f'- {{apiGroups: ["{refused["group"]}"], resources: [{refused["plural"]}], verbs: [get]}}'
+        fix = f"{fix}; or let it be read, with a rule of {role}:\n{rule}"
     why = f": {group.template_error[:200]}" if group.template_error else ""
     return Finding(
         id="DR16",
         severity=Severity.ERROR,
         subject="template",
         message=f"group {group.id} has no node and no template, so it can never grow from zero{why}",
-        fix="describe its nodes by the provider's annotations or tags (docs/providers), or keep one node",
+        fix=fix,
         evidence={"group": group.id},
     )
 

@@ -15,22 +15,26 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
+from chalicelib.kube import configmaps
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import parse_time
+from chalicelib.record.status_configmap import ANNOTATION, KEY
 
 FRESH_LEASE, FRESH_STATUS = 60.0, 120.0
 """Seconds after which a lease, or a status, says that its writer has stopped."""
 LEASES = ("cluster-autoscaler", "karpenter-leader-election")
 _IMAGE = re.compile(r"/(cluster-autoscaler|autoscaler|karpenter|escalator)(-[a-z0-9]+)?([:@]|\Z)")
-_PROVIDER = "--cloud-provider"
+_PROVIDER = re.compile(r"--cloud-provider(?![= ]external\b)")
+# Other programs with that flag: parts of Kubernetes, and the controllers of a cloud.
+_NO_AUTOSCALER = re.compile(r"outscaler|controller-manager|kube-apiserver|kubelet|node-manager")
 _LEASE_NAME = "--leader-elect-resource-name="
-_STATUS_ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
-_OURS = "outscaler"
 _KARPENTER = "karpenter.sh/nodepool"
+_KARPENTER_NODE = ("karpenter.sh/registered", "karpenter.sh/initialized")
+"""Labels that Karpenter sets on the nodes that it has made, besides the label that workloads select by."""
 _FOREIGN_TAINTS = ("karpenter.sh/disrupted", "karpenter.sh/unregistered", "atlassian.com/escalator")
 _MOST = 200
 
@@ -44,15 +48,9 @@ class _LeaseObject(msgspec.Struct, frozen=True):
     spec: _LeaseSpec = _LeaseSpec()
 
 
-class _ManagedField(msgspec.Struct, frozen=True):
-    manager: str = ""
-
-
 class _WatchedMeta(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str = ""
-    annotations: dict[str, str] | None = None
-    managed_fields: tuple[_ManagedField, ...] | None = None
 
 
 class _WatchedContainer(msgspec.Struct, frozen=True):
@@ -92,10 +90,6 @@ class _StaticPod(msgspec.Struct, frozen=True):
 
 class _RawObjects(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = None
-
-
-class _StatusConfigMap(msgspec.Struct, frozen=True):
-    metadata: _WatchedMeta
 
 
 class RunningAutoscaler(msgspec.Struct, frozen=True):
@@ -174,7 +168,9 @@ def _autoscalers(kind: str, client: KubeClient, path: str) -> Iterator[RunningAu
             for container in containers if runs else ():
                 words = (*(container.command or ()), *(container.args or ()))
                 text = " ".join(words)
-                if "outscaler" not in container.image and (_PROVIDER in text or _IMAGE.search(container.image)):
+                if not _NO_AUTOSCALER.search(f"{container.image} {words[0] if words else ''}") and (
+                    _PROVIDER.search(text) or _IMAGE.search(container.image)
+                ):
                     yield RunningAutoscaler(f"{kind} {meta.namespace}/{meta.name}", words)
 
 
@@ -222,21 +218,17 @@ def _same_groups(context: DoctorContext, running: RunningAutoscaler) -> bool:
 def check_status(context: DoctorContext) -> Sequence[Finding]:
     """DR08: a status ConfigMap that another program writes as well. DR07 where that program alone writes it now."""
     options = context.policy.options
-    path = (
-        f"/api/v1/namespaces/{path_segment(options.namespace)}/configmaps/"
-        f"{path_segment(options.status_config_map_name)}"
-    )
     try:
-        meta = context.observer.read(path, _StatusConfigMap).metadata
+        found = configmaps.get(context.observer, options.namespace, options.status_config_map_name)
     except NotFound:
         return ()
-    managers = {each.manager for each in meta.managed_fields or ()}
-    others = sorted(each for each in managers if each != _OURS and "kubectl" not in each)
-    updated = _go_time((meta.annotations or {}).get(_STATUS_ANNOTATION, ""))
+    managers = found.writers(KEY)
+    others = sorted(each for each in managers if each != configmaps.OWN_MANAGER and "kubectl" not in each)
+    updated = _go_time(found.annotation(ANNOTATION))
     if not others or updated is None or context.clock() - updated > FRESH_STATUS:
         return ()
     name = f"{options.namespace}/{options.status_config_map_name}"
-    if _OURS not in managers:
+    if configmaps.OWN_MANAGER not in managers:
         return (_dr07(context, f"ConfigMap {name} is written by {others[0][:60]}", "status", ()),)
     return (
         Finding(
@@ -266,7 +258,11 @@ def check_traces(context: DoctorContext) -> Sequence[Finding]:
     found: list[Finding] = []
     nodes = context.seen.nodes
     ours = {instance.node for group in context.seen.groups for instance in group.instances}
-    karpenter = [node.name for node in nodes if _KARPENTER in node.labels]
+    karpenter = [
+        node.name
+        for node in nodes
+        if _KARPENTER in node.labels and any(label in node.labels for label in _KARPENTER_NODE)
+    ]
     if karpenter:
         shared = [name for name in karpenter if name in ours]
         if shared:

@@ -13,11 +13,19 @@ import msgspec
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
-from chalicelib.doctor.needed_rules import MANAGEMENT, RULES, WORKLOAD, NeededRule
+from chalicelib.doctor.needed_rules import (
+    EVERYWHERE,
+    MANAGEMENT,
+    NAMESPACED,
+    WORKLOAD,
+    NeededRule,
+    RoleFile,
+    capi_namespaces,
+    needed_rules,
+)
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.node import TO_BE_DELETED
-from chalicelib.model.policy import Policy
 from chalicelib.snapshot.listed_resources import RESOURCES
 
 _REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -51,25 +59,25 @@ def check_permissions(context: DoctorContext) -> Sequence[Finding]:
     """DR04: rules that are missing, one finding each."""
     acts = permitted(context.policy).act
     found: list[Finding] = []
-    for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management or context.workload)):
-        for rule in (each for each in RULES if each.place == place and each.when(context.policy)):
+    rules = needed_rules(context.policy)
+    for place, client in ((WORKLOAD, context.workload), (MANAGEMENT, context.management)):
+        for rule in (each for each in rules if each.place == place):
             if client is None:
                 why = dict(context.unreachable).get(place, "no kubeconfig is given")
                 found.append(_unasked(f"{place} cluster: {why}"))
                 break
-            found.extend(_missing(client, rule, context.policy, acts=acts))
+            found.extend(_missing(client, rule, acts=acts))
     return found
 
 
-def _missing(client: KubeClient, rule: NeededRule, policy: Policy, *, acts: bool) -> Iterator[Finding]:
-    namespace = rule.namespace(policy)
+def _missing(client: KubeClient, rule: NeededRule, *, acts: bool) -> Iterator[Finding]:
     asked = [
         (resource, verb, name) for resource in rule.resources for verb in rule.verbs for name in rule.names or ("",)
     ]
     lacking: list[tuple[str, str]] = []
     for resource, verb, name in asked:
         try:
-            if not _is_allowed(client, rule.group, resource, verb, namespace, name):
+            if not _is_allowed(client, rule.group, resource, verb, rule.namespace, name):
                 lacking.append((resource, verb))
         except ClusterError as error:
             yield _unasked(f"{resource}: {verb} could not be asked for: {error.message}")
@@ -77,15 +85,39 @@ def _missing(client: KubeClient, rule: NeededRule, policy: Policy, *, acts: bool
     if not lacking:
         return
     words = _grouped(lacking)
-    where = f" in namespace {namespace}" if namespace else ""
+    where = f" in namespace {rule.namespace}" if rule.namespace else ""
     yield Finding(
         id="DR04",
         severity=_severity(rule, [resource for resource, _ in lacking], acts=acts),
         subject="rbac",
         message=f"{words} is not allowed{where} in the {rule.place} cluster; needed for {rule.needed_for}",
-        fix=f"kubectl apply -f infra/kubernetes/{rule.file}, which grants:\n{rule_yaml(rule)}",
+        fix=f"{_remedy(rule)}\n{rule_yaml(rule)}",
         evidence={"missing": [f"{resource} {verb}" for resource, verb in dict.fromkeys(lacking)], "place": rule.place},
     )
+
+
+def _remedy(rule: NeededRule) -> str:
+    """Return how to get the role that grants a rule, in one line; the rule itself follows it."""
+    role = (
+        f"Role {rule.source.role} in namespace {rule.namespace}"
+        if rule.namespace
+        else f"ClusterRole {rule.source.role}"
+    )
+    text = f"{_applied(rule.source)}, which grants in {role}:"
+    if rule.source.file != EVERYWHERE:
+        return text
+    return (
+        f"set namespace in providers.clusterapi and apply infra/kubernetes/{NAMESPACED}; only where the namespaces "
+        f"cannot be named: {text}"
+    )
+
+
+def _applied(source: RoleFile) -> str:
+    path = f"infra/kubernetes/{source.file}"
+    if not source.edits:
+        return f"kubectl apply -f {path}"
+    words = " and ".join(f"{needed} in place of {given}" for given, needed in source.edits)
+    return f"write {words} into {path}, then kubectl apply -f it"
 
 
 def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
@@ -100,11 +132,10 @@ def _grouped(lacking: Sequence[tuple[str, str]]) -> str:
 
 
 def rule_yaml(rule: NeededRule) -> str:
-    """Return the rule as an entry of a Role."""
-    lines = [f'- apiGroups: ["{rule.group}"]', f"  resources: [{', '.join(rule.resources)}]"]
-    if rule.names:
-        lines.append(f"  resourceNames: [{', '.join(rule.names)}]")
-    return "\n".join([*lines, f"  verbs: [{', '.join(rule.verbs)}]"])
+    """Return the rule as an entry of a role, in one line."""
+    names = f", resourceNames: [{', '.join(rule.names)}]" if rule.names else ""
+    resources, verbs = ", ".join(rule.resources), ", ".join(rule.verbs)
+    return f'- {{apiGroups: ["{rule.group}"], resources: [{resources}]{names}, verbs: [{verbs}]}}'
 
 
 def _severity(rule: NeededRule, resources: Sequence[str], *, acts: bool) -> Severity:
@@ -146,6 +177,29 @@ _DANGEROUS = (
 
 def check_superfluous(context: DoctorContext) -> Sequence[Finding]:
     """DR05: rights that nothing here uses."""
+    return (*_dangerous(context), *_too_wide(context))
+
+
+def _too_wide(context: DoctorContext) -> Iterator[Finding]:
+    """Rights to Cluster API's objects of all namespaces, where the policy names some."""
+    clients = {WORKLOAD: context.workload, MANAGEMENT: context.management}
+    removals = [each for each in needed_rules(context.policy) if each.source.file == NAMESPACED and each.acts]
+    for rule in removals[-1:]:
+        client = clients[rule.place]
+        if client is None or not _is_allowed(client, rule.group, rule.resources[0], rule.verbs[-1], "", ""):
+            return
+        names = ", ".join(capi_namespaces(context.policy))
+        yield Finding(
+            id="DR05",
+            severity=Severity.INFO,
+            subject="rbac",
+            message=f"may also change machines of all namespaces in the {rule.place} cluster; the policy names {names}",
+            fix=f"{_applied(rule.source)}, and then kubectl delete clusterrole,clusterrolebinding {rule.source.role}",
+            evidence={"superfluous": [f"{rule.verbs[-1]} {rule.resources[0]}"]},
+        )
+
+
+def _dangerous(context: DoctorContext) -> Sequence[Finding]:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectRulesReview",

@@ -17,6 +17,8 @@ BUDGET = 20.0
 """Seconds after which no further check begins."""
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.UNASKED: 2, Severity.INFO: 3}
 _CONNECTION = "DR04"
+CONNECTION = "connection"
+"""The subject of what cannot be reached. It is always told, and has no check of its own."""
 _FAILED: tuple[type[Exception], ...] = (OutscalerError, OSError, *MALFORMED)
 
 
@@ -43,8 +45,8 @@ def examine(
 
 
 def subjects() -> tuple[str, ...]:
-    """Return the subjects of all checks, in order."""
-    return tuple(dict.fromkeys(check.subject for check in CHECKS))
+    """Return the subjects of all findings, in order."""
+    return (CONNECTION, *dict.fromkeys(check.subject for check in CHECKS))
 
 
 def _chosen(only: Sequence[str]) -> tuple[Check, ...]:
@@ -63,7 +65,7 @@ def _unreachable(context: DoctorContext) -> list[Finding]:
         Finding(
             id=_CONNECTION if place in ("workload", "management") else "DR11",
             severity=Severity.ERROR,
-            subject="connection",
+            subject=CONNECTION,
             message=f"{place}: {why}",
             fix="correct the kubeconfig, the credentials or the network path, and repeat the command",
         )

@@ -14,12 +14,24 @@ from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import Unavailable
 
 _MERGE = "application/merge-patch+json"
+OWN_MANAGER = "outscaler"
+"""Field manager of what Outscaler writes: the API server takes it from the beginning of the User-Agent."""
+
+
+class _OwnedFields(msgspec.Struct, frozen=True):
+    data: dict[str, object] | None = msgspec.field(default=None, name="f:data")
+
+
+class _ManagedFields(msgspec.Struct, frozen=True, rename="camel"):
+    manager: str = ""
+    fields_v1: _OwnedFields | None = None
 
 
 class _ConfigMapMeta(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
+    managed_fields: tuple[_ManagedFields, ...] | None = None
 
 
 class ConfigMap(msgspec.Struct, frozen=True):
@@ -40,6 +52,14 @@ class ConfigMap(msgspec.Struct, frozen=True):
     def annotation(self, key: str) -> str:
         """Return one annotation, empty where it is missing."""
         return (self.metadata.annotations or {}).get(key, "")
+
+    def writers(self, key: str) -> frozenset[str]:
+        """Return the field managers that have set one key's text. Others may own labels, or the object without its
+        data, as tools do that apply its manifest."""
+        entries = self.metadata.managed_fields or ()
+        return frozenset(
+            each.manager for each in entries if each.fields_v1 and f"f:{key}" in (each.fields_v1.data or {})
+        )
 
 
 def get(cluster: KubeClient, namespace: str, name: str) -> ConfigMap:

@@ -96,14 +96,15 @@ def _watched(policy: Policy, groups: Observe, rt: Runtime, since: float) -> Snap
     # Imported here, because few clusters have a watcher.
     from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
     from chalicelib.snapshot.list_archive import list_place
-    from chalicelib.snapshot.watched_lists import WatchedLists, watcher_key
+    from chalicelib.snapshot.watched_lists import PostsBehind, WatchedLists, watcher_key
 
     try:
         text = ClusterSecrets(rt.read_secret, policy.name, (KUBECONFIG,), rt.deployment)(secret)
         key = watcher_key(policy.name, text, namespace)
         found = WatchedLists(list_place(rt.lists), rt.clock).load(policy.name, key, namespace, since)
     except OutscalerError as error:
-        logger.warning("lists of the watcher not used", cluster=policy.name, **failure(error))
+        tell = logger.info if isinstance(error, PostsBehind) else logger.warning
+        tell("lists of the watcher not used", cluster=policy.name, **failure(error))
         return None
     logger.info("cluster read", cluster=policy.name, scope=ReadScope.CHANGES.value, watched=True, age=found.age)
     seen, gaps = groups(found.lists.builder.nodes)

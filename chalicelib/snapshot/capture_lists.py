@@ -111,15 +111,20 @@ def _served(kube: KubeClient, prefix: str) -> frozenset[str] | None:
         return None
 
 
-def listed(kube: KubeClient, resource: ListedResource, progress: ReadProgress) -> CapturedList:
-    """Read one list, reduced and sorted. Raises ClusterError, and BadInput if it is too large to be read again."""
+def listed(
+    kube: KubeClient, resource: ListedResource, progress: ReadProgress, paths: Sequence[str] = ()
+) -> CapturedList:
+    """Read one list, reduced and sorted. paths: where its parts are, the path of the resource unless given. Raises
+    ClusterError, and BadInput if it is too large to be read again."""
     items: list[tuple[tuple[str, str], bytes]] = []
-    for page in kube.list_pages(resource.path, query=resource.query):
-        if page.first:
-            items.clear()
-        else:
-            progress.reading(resource.plural, len(items))
-        items += (kept(resource.kind, raw) for raw in _raws(page.body, resource.path))
+    for path in paths or (resource.path,):
+        before = len(items)
+        for page in kube.list_pages(path, query=resource.query):
+            if page.first:
+                del items[before:]
+            else:
+                progress.reading(resource.plural, len(items))
+            items += (kept(resource.kind, raw) for raw in _raws(page.body, path))
     return _captured(resource, items, progress)
 
 

@@ -7,11 +7,12 @@ snapshot: a plan of a saved cluster takes its groups from the manifest.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from chalicelib.kube.client import KubeClient
+from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, NotFound
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.net.bounded_files import MOST_OBJECTS, content
@@ -48,9 +49,14 @@ class _MachineGroups(msgspec.Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] = ()
 
 
-def capture(kube: KubeClient, progress: ReadProgress) -> tuple[tuple[CapturedList, ...], tuple[str, ...]]:
+def capture(
+    kube: KubeClient, progress: ReadProgress, namespaces: Sequence[str] = ("",)
+) -> tuple[tuple[CapturedList, ...], tuple[str, ...]]:
     """Read the groups of a management cluster; return them, and one text per list that could not be read. A cluster
-    without Cluster API has none. Never raises a ClusterError: without bounds, a draft guesses them."""
+    without Cluster API has none. namespaces: ("",) for all, () for none. Never raises a ClusterError: without bounds,
+    a draft guesses them."""
+    if not namespaces:
+        return (), ()
     try:
         version = kube.read(f"/apis/{DEFAULT_GROUP}", _ApiGroup).preferred_version.version
     except NotFound:
@@ -60,9 +66,11 @@ def capture(kube: KubeClient, progress: ReadProgress) -> tuple[tuple[CapturedLis
     found: list[CapturedList] = []
     notes: list[str] = []
     for kind, plural in KINDS.items():
-        path = f"/apis/{DEFAULT_GROUP}/{version}/{plural}"
+        base = f"/apis/{DEFAULT_GROUP}/{version}"
+        path = f"{base}/{plural}"
+        paths = [f"{base}/namespaces/{path_segment(each)}/{plural}" if each else path for each in namespaces]
         try:
-            found.append(listed(kube, ListedResource(kind, DEFAULT_GROUP, plural, path), progress))
+            found.append(listed(kube, ListedResource(kind, DEFAULT_GROUP, plural, path), progress, paths))
         except NotFound:
             continue
         except ClusterError as error:
@@ -70,9 +78,9 @@ def capture(kube: KubeClient, progress: ReadProgress) -> tuple[tuple[CapturedLis
     return tuple(found), tuple(notes)
 
 
-def saved_bounds(folder: Path) -> dict[str, tuple[int, int]]:
+def saved_bounds(folder: Path, namespaces: Sequence[str] = ("",)) -> dict[str, tuple[int, int]]:
     """Return (min, max) by group id, `MachineDeployment/NAMESPACE/NAME`, of the groups in a capture that have valid
-    bounds. Raises BadInput for a damaged file."""
+    bounds. namespaces: ("",) for all. Raises BadInput for a damaged file."""
     found: dict[str, tuple[int, int]] = {}
     for kind, plural in KINDS.items():
         path = folder / f"{plural}.json.gz"
@@ -88,6 +96,6 @@ def saved_bounds(folder: Path) -> dict[str, tuple[int, int]]:
                 bounds = read_bounds(meta.annotations or {}, KEYS, None, meta.name)
             except MALFORMED:
                 continue  # the draft then guesses
-            if bounds is not None:
+            if bounds is not None and (meta.namespace in namespaces or "" in namespaces):
                 found[f"{kind}/{meta.namespace}/{meta.name}"] = (bounds.min, bounds.max)
     return found

@@ -17,9 +17,17 @@ from chalicelib.snapshot.stored_lists import LARGEST, NotUsable, StoredLists, se
 
 SILENT_FOR = 45.0
 """Seconds without a post after which the lists of a watcher are not used."""
+STOPPED_AFTER = 600.0
+"""Seconds without a post after which the watcher counts as stopped: it ends itself then, and is started again."""
 _APART = 5.0  # seconds by which the clocks of the watcher and of a function may differ
 _SHORTEST_SECRET = 32  # characters
 _HEAD = re.compile(rb"(?P<base>[0-9a-f]{32}) (?P<parts>[0-9]{1,2}) (?P<received>[0-9]{1,12})")
+
+
+class PostsBehind(ArchiveFailure):
+    """A watcher's posts are too old at present, as after each operation: later ones will be used."""
+
+    published_name = "ArchiveFailure"
 
 
 def watcher_key(cluster: str, secret: str, namespace: str) -> bytes:
@@ -49,7 +57,8 @@ class WatchedLists:
         """Return the lists of a cluster. key: see watcher_key. namespace: see ClusterLists. since: epoch seconds after
         which the watcher must have read the cluster.
 
-        Raises OutscalerError, also where the watcher is silent or its posts do not fit together.
+        Raises PostsBehind where later posts will be used, and another OutscalerError where the watcher has stopped, or
+        where its posts do not fit together.
         """
         head, _, changes = self._place.get(_latest(cluster), LARGEST).partition(b"\n")
         found = _HEAD.fullmatch(head)
@@ -65,13 +74,14 @@ class WatchedLists:
 
     def _recent(self, found: StoredLists, received: float, since: float) -> FoundLists:
         """Return lists that are recent enough. received: when the webhook had them, so that a watcher whose clock is
-        fast does not make them newer than they are. Raises ArchiveFailure."""
+        fast does not make them newer than they are. Raises PostsBehind, ArchiveFailure."""
         read = min(found.followed_at, received)
         made = age_of(StoredLists(found.lists, min(found.read_at, read), read), self._clock())
         if made.age > SILENT_FOR:
-            raise ArchiveFailure(f"the watcher has not posted for {made.age:.0f} s")
+            kind = ArchiveFailure if made.age > STOPPED_AFTER else PostsBehind
+            raise kind(f"the watcher has not posted for {made.age:.0f} s")
         if read < since + _APART:
-            raise ArchiveFailure("the posts of the watcher are older than the end of the last operation")
+            raise PostsBehind("the posts of the watcher are older than the end of the last operation")
         return made
 
 

@@ -12,6 +12,7 @@ from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.model.watcher_post import WatcherPost
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Reply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
+from chalicelib.providers.http import retry_after
 from chalicelib.runtime.webhook_signature import SIGNATURE, TIMESTAMP, sign
 from infra.watcher.settings import WatcherSettings
 
@@ -24,7 +25,11 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class NotPosted(OutscalerError):
-    """The webhook did not accept a post."""
+    """The webhook did not accept a post. retry_after: seconds that it asks to wait, 0.0 where it does not."""
+
+    def __init__(self, text: str, retry_after: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 def sender(settings: WatcherSettings, clock: Callable[[], float] = time.time) -> Callable[[WatcherPost], None]:
@@ -41,7 +46,8 @@ def sender(settings: WatcherSettings, clock: Callable[[], float] = time.time) ->
         except NoReply as error:
             raise NotPosted(f"{settings.url} gives no answer ({error.kind})") from None
         if reply.status != 202:
-            raise NotPosted(f"{settings.url} answers {reply.described()}{_problem(reply)}")
+            asked = retry_after(reply.headers.get("retry-after", ""), clock())
+            raise NotPosted(f"{settings.url} answers {reply.described()}{_problem(reply)}", asked)
 
     return post
 

@@ -6,6 +6,7 @@ lost post needs no cure, because every post has all changes since the base.
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 import time
@@ -21,16 +22,27 @@ from chalicelib.snapshot.kept_lists import KeptLists
 from chalicelib.snapshot.list_deltas import ListsBase
 from chalicelib.snapshot.live_cluster import ReadResult, read_live_cluster
 from chalicelib.snapshot.stored_lists import LARGEST, StoredLists, encode
+from infra.watcher.sender import NotPosted
 from infra.watcher.settings import WatcherSettings
 
 GIVE_UP = 600.0
 """Seconds without a post after which the process ends, so that Kubernetes starts another one."""
 QUIET_FOR = 19.0
 """Seconds after which a post is repeated although nothing has changed: passes use none that is older than 45."""
+LONGEST_PAUSE, LONGEST_ASKED = 120.0, 300.0
+"""Seconds between two attempts at most while posts are refused, and where the webhook asks for more. Both leave several
+attempts before GIVE_UP."""
 _MEMORY = 8 << 30  # bytes; the container's limit is lower
 _APART = 1.0  # seconds between two posts at least
 _URGENT = b'"Unschedulable"'
 _WATCHED = {"fieldSelector": "spec.nodeName=", "watch": "1", "allowWatchBookmarks": "true"}
+
+
+def pause_after(refused: int, every: float, asked: float, draw: float) -> float:
+    """Return the seconds to wait after some refused posts in a row: twice as long each time, from half of that on by
+    chance, so that the watchers of many clusters do not come back together. asked: Retry-After, 0.0 for none."""
+    longest = min(LONGEST_PAUSE, every * 2.0 ** min(refused, 30))
+    return max(longest * (0.5 + 0.5 * draw), min(asked, LONGEST_ASKED))
 
 
 class Silent(OutscalerError):
@@ -39,7 +51,8 @@ class Silent(OutscalerError):
 
 class ClusterWatcher:
     """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
-    seconds of a clock that never goes back. quiet: see kube.watch.Watch. urgent: set where a turn is to begin at once.
+    seconds of a clock that never goes back. quiet: see kube.watch.Watch. wait: for an event, so many seconds at most.
+    draw: a random number from 0 to 1. urgent: set where a turn is to begin at once.
     """
 
     def __init__(
@@ -51,9 +64,11 @@ class ClusterWatcher:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
         quiet: float = QUIET,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        draw: Callable[[], float] = random.random,
     ) -> None:
         self._settings, self._kube, self._post = settings, kube, post
-        self._clock, self._monotonic = clock, monotonic
+        self._clock, self._monotonic, self._wait, self._draw = clock, monotonic, wait, draw
         self._kept = KeptLists(_MEMORY, monotonic, quiet=quiet)
         self._base: ListsBase | None = None
         self._parts = 0
@@ -65,18 +80,24 @@ class ClusterWatcher:
         """Read and post until nothing can be posted any more. Raises Silent."""
         ended = threading.Event()
         threading.Thread(target=self._look_for_pods, args=(ended,), daemon=True).start()
-        posted = self._monotonic()
+        posted, refused = self._monotonic(), 0
         try:
             while self._monotonic() - posted < GIVE_UP:
                 began = self._monotonic()
                 self.urgent.clear()
                 try:
                     self.turn()
-                    posted = began
+                    posted, refused = began, 0
+                except NotPosted as error:
+                    refused += 1
+                    pause = pause_after(refused, self._settings.every, error.retry_after, self._draw())
+                    sys.stderr.write(f"outscaler-watcher: {error}; again in {pause:.0f} s\n")
+                    self._wait(ended, pause)  # a pod that waits does not shorten it
+                    continue
                 except OutscalerError as error:
                     sys.stderr.write(f"outscaler-watcher: {error}\n")
-                self.urgent.wait(self._settings.every)
-                ended.wait(max(0.0, began + _APART - self._monotonic()))
+                self._wait(self.urgent, self._settings.every)
+                self._wait(ended, max(0.0, began + _APART - self._monotonic()))
         finally:
             ended.set()
         raise Silent(f"nothing could be posted for {GIVE_UP:.0f} s")

@@ -20,7 +20,7 @@ from chalicelib.model.policy import KubernetesAccess, Mode, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.snapshot.listed_resources import RESOURCES
 from chalicelib.snapshot.live_cluster import read_live_cluster
-from infra.emulators.kube.auth import MASTERS, RbacRule, User
+from infra.emulators.kube.auth import MASTERS, RbacRule, User, granted
 from infra.emulators.kube.server import ApiServer
 from infra.emulators.kube.store import ObjectStore
 from tests.source_trees import ROOT
@@ -37,24 +37,15 @@ ACTIVE = Policy(name="prod", mode=Mode.ACTIVE, providers={"exoscale": {"zone": "
 SHADOW = msgspec.structs.replace(ACTIVE, mode=Mode.SHADOW)
 
 
-def rules_of(*files: str) -> list[RbacRule]:
-    """The rules of manifests in infra/kubernetes, one for each rule of a role."""
+def manifests(*files: str) -> list[dict[str, Any]]:
+    """The documents of files in infra/kubernetes."""
     texts = [(ROOT / "infra" / "kubernetes" / file).read_text("utf-8") for file in files]
-    roles = [document for text in texts for document in yaml.safe_load_all(text) if "rules" in document]
-    return [
-        RbacRule(
-            verbs=tuple(rule["verbs"]),
-            groups=tuple(rule["apiGroups"]),
-            resources=tuple(rule["resources"]),
-            names=tuple(rule.get("resourceNames", ())),
-            namespaces=(role["metadata"]["namespace"],) if role["kind"] == "Role" else (),
-        )
-        for role in roles
-        for rule in role["rules"]
-    ]
+    return [document for text in texts for document in yaml.safe_load_all(text)]
 
 
-ALL_FILES = ("rbac-workload.yaml", "rbac-capi-management.yaml", "rbac-bootstrap-tokens.yaml")
+def rules_of(*files: str) -> list[RbacRule]:
+    """What files in infra/kubernetes grant to the account of Outscaler, one for each rule of a role."""
+    return granted(manifests(*files), ACCOUNT)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ class Hour:
 
     def correct(self) -> None:
         """Apply the manifests of infra/kubernetes, and reserve what the kubelet takes of each node."""
-        self.permit(*rules_of("rbac-workload.yaml", "rbac-capi-management.yaml"))
+        self.permit(*rules_of("rbac-workload.yaml", "rbac-capi-namespaced.yaml"))
         path = self.folder / "shop.yaml"
         document = yaml.safe_load(path.read_text())
         document["spec"]["providers"]["clusterapi"] |= {"reservedCpu": "100m", "reservedMemory": "512Mi"}
@@ -209,9 +209,10 @@ STEPS = (
         code=1,
     ),
     HourStep(
-        "After `kubectl apply -f infra/kubernetes/` the rights are there. The newcomer also writes `reservedCpu: 100m` "
-        "and `reservedMemory: 512Mi` into the policy, because the kubelet of these nodes takes so much (DR15). Cluster "
-        "Autoscaler is still at work, which is no error in mode `shadow`.",
+        "After `kubectl apply -f infra/kubernetes/rbac-workload.yaml -f infra/kubernetes/rbac-capi-namespaced.yaml` "
+        "the rights are there. The newcomer also writes `reservedCpu: 100m` and `reservedMemory: 512Mi` into the "
+        "policy, because the kubelet of these nodes takes so much (DR15). Cluster Autoscaler is still at work, which "
+        "is no error in mode `shadow`.",
         DOCTOR,
         Hour.correct,
     ),

@@ -15,6 +15,7 @@ from chalicelib.store import Store
 from infra.emulators.aws import create_table
 from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import fill, management
+from tests.functional.role_cases import CASES, stage
 from tests.functional.test_doctor_autoscalers import lease
 
 Said = pytest.CaptureFixture[str]
@@ -92,6 +93,25 @@ def test_active_is_refused_while_another_autoscaler_holds_its_lease(
     [entry] = [each for each in store.journal.recent("prod", 10) if each.kind == "policy"]
     assert entry.facts["accepted"] == "DR07"
     assert entry.facts["reason"] == "it scales other groups"
+
+
+def test_a_refusal_has_the_whole_remedy_of_each_finding(store: Store, tmp_path: Path, capsys: Said) -> None:
+    case = CASES["clusterapi here, one namespace, default group"]
+    with stage(case, tmp_path) as there:
+        rules = there.rules(0)
+        lacking = [each for each in rules if each.resources in (("pods/eviction",), ("machines",))]
+        there.permit(0, [each for each in rules if each not in lacking])
+        command = ["apply", str(there.policy), *there.clusters, *there.given, "--vpc"]
+        assert main(command) == 2
+        lines = [each for each in capsys.readouterr().err.splitlines() if each.startswith("mode active: DR04")]
+    assert len(lines) == len(lacking) == 2
+    for line, role, rule in zip(
+        lines, ("ClusterRole outscaler", "Role outscaler-cluster-api in namespace prod"), lacking, strict=True
+    ):
+        granted, _, rest = line.partition(f", which grants in {role}: ")[2].partition("; or accept it: ")
+        assert rest == "--accept-findings REASON"
+        [entry] = yaml.safe_load(granted)
+        assert (tuple(entry["resources"]), tuple(entry["verbs"])) == (rule.resources, rule.verbs)
 
 
 def test_shadow_is_stored_beside_another_autoscaler(

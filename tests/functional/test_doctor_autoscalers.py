@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.doctor.other_autoscalers import at_work, check_status, check_traces
+from chalicelib.kube.configmaps import OWN_MANAGER
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.timestamps import format_time
+from chalicelib.net.http_session import AGENT
 from tests.cases import each_row
 from tests.functional.doctor_cases import ACTIVE, NOW, SHADOW, client, cluster, context, grouped, rules_of, told
 from tests.functional.saved_cluster import node
@@ -45,17 +48,27 @@ def static_pod() -> dict[str, Any]:
     }
 
 
-def status(*managers: str, age: float = 10) -> dict[str, Any]:
+DATA: dict[str, Any] = {"f:data": {".": {}, "f:status": {}}}
+
+
+def status(*managers: str, age: float = 10, others: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """The status ConfigMap. managers: who has written its text; others: further entries of managedFields."""
     written = format_time(NOW - age).replace("T", " ").replace("Z", ".123456789 +0000 UTC")
+    owned = [{"manager": each, "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": DATA} for each in managers]
     return {
         "kind": "ConfigMap",
         "metadata": {
             "name": "cluster-autoscaler-status",
             "namespace": "kube-system",
             "annotations": {"cluster-autoscaler.kubernetes.io/last-updated": written},
-            "managedFields": [{"manager": each} for each in managers],
+            "managedFields": [*owned, *others],
         },
     }
+
+
+LABELLED: dict[str, Any] = {"f:metadata": {"f:labels": {"f:kustomize.toolkit.fluxcd.io/name": {}}}}
+FLUX = {"manager": "kustomize-controller", "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": LABELLED}
+EMPTY = {**FLUX, "fieldsV1": {**LABELLED, "f:data": {}}}
 
 
 @each_row(
@@ -71,6 +84,11 @@ def status(*managers: str, age: float = 10) -> dict[str, Any]:
         ([lease("x")], set()),
         ([lease("karpenter-leader-election")], {"DR07 error"}),
         ([deployment(image="registry.test/web:1")], set()),
+        ([deployment("--cloud-provider=external", image="registry.test/other:1")], set()),
+        ([deployment("--cloud-provider", "external", image="registry.test/other:1")], set()),
+        ([deployment("--cloud-provider=openstack", image="registry.test/openstack-cloud-controller-manager:1")], set()),
+        ([deployment("--cloud-provider=aws", image="registry.test/kube-controller-manager:v1.30.0")], set()),
+        ([deployment("--cloud-provider", "aws", image="registry.test/own:1")], {"DR07 error"}),
         ([deployment(image="registry.test/outscaler-cluster-autoscaler:1")], set()),
     ],
 )
@@ -109,6 +127,11 @@ def test_workloads_that_may_not_be_read_are_unknown_and_found_as_a_person() -> N
         (status("cluster-autoscaler", "outscaler"), ["DR08 warn"]),
         (status("cluster-autoscaler", "outscaler", age=600), []),
         (status("kubectl-client-side-apply", "outscaler"), []),
+        (status("outscaler", others=[FLUX]), []),
+        (status("outscaler", others=[EMPTY]), []),
+        (status("outscaler", others=[{"manager": "flux"}]), []),
+        (status("cluster-autoscaler", others=[FLUX]), ["DR07 error"]),
+        (status(others=[FLUX]), []),
     ],
 )
 def test_DOC_9_the_status_says_who_writes_it(written: dict[str, Any], expected: list[str]) -> None:
@@ -136,7 +159,19 @@ def test_DOC_10_traces_of_another_autoscaler_are_told() -> None:
 
 
 def test_DOC_11_karpenter_counts_by_its_nodes() -> None:
-    with cluster([node("a", "g", **{"karpenter.sh/nodepool": "x"}), node("b", "g")]) as (_, kube):
+    own = {"karpenter.sh/nodepool": "x", "karpenter.sh/registered": "true"}
+    with cluster([node("a", "g", **own), node("b", "g")]) as (_, kube):
         given = context(kube, ACTIVE)
         assert told(check_traces, given) == ["DR09 warn"]
         assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.seen))) == ["DR07 error"]
+
+
+def test_a_label_that_workloads_select_by_is_no_karpenter() -> None:
+    """Groups get it when workloads move over from Karpenter."""
+    with cluster([node("a", "g", **{"karpenter.sh/nodepool": "x"})]) as (_, kube):
+        given = context(kube, ACTIVE)
+        assert told(check_traces, context(kube, ACTIVE, snapshot=grouped(given.seen))) == []
+
+
+def test_the_field_manager_is_the_beginning_of_the_user_agent() -> None:
+    assert AGENT.partition("/")[0] == OWN_MANAGER

@@ -8,13 +8,18 @@ import msgspec
 import pytest
 
 from chalicelib.doctor.context import DoctorContext
-from chalicelib.doctor.deployment_checks import check_volume
+from chalicelib.doctor.deployment_checks import check_secrets, check_volume
+from chalicelib.doctor.secret_forms import FORMS
 from chalicelib.doctor.vendor_checks import check_bounds, check_claims, check_groups, check_quotas
 from chalicelib.doctor.webhook import check_webhook
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.notification import NoticeWebhook, Notifications
 from chalicelib.model.pod import Pod
-from chalicelib.model.policy import GroupPolicy, Webhook
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy, Webhook
 from chalicelib.model.snapshot import MissingData, Snapshot
+from chalicelib.policy.document import KUBERNETES
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.value_types import SECRET
 from chalicelib.providers.errors import Unauthorized
 from chalicelib.runtime.webhook_secret import WebhookKeys
 from chalicelib.runtime.webhook_signature import AuthResult, verify
@@ -144,3 +149,76 @@ def test_much_data_per_month_is_told() -> None:
     pods = tuple(Pod("a", f"p{at}", f"u{at}", 0) for at in range(10_000))
     assert told(check_volume, asked("", snapshot=Snapshot("prod", NOW, pods=pods))) == ["DR29 warn"]
     assert told(check_volume, asked("", snapshot=Snapshot("prod", NOW, pods=pods[:100]))) == []
+
+
+KUBECONFIG = """\
+current-context: a
+contexts: [{name: a, context: {cluster: a, user: a}}]
+clusters: [{name: a, cluster: {server: "https://203.0.113.1", insecure-skip-tls-verify: true}}]
+users: [{name: a, user: {token: some-token}}]
+"""
+JSON_KEY = '{{"{}": "EXAMPLEKEY0000000000", "{}": "example-secret-0000000000"}}'
+CHERRY_TOKEN, BOOTSTRAP = "CHERRY-EXAMPLE-TOKEN", "nf8atf.kwfs1t15pjmhk7n4"
+RANDOM = "0123456789abcdef" * 4
+RIGHT_TEXTS = {
+    ("kubernetes", "kubeconfigSecret"): KUBECONFIG,
+    ("kubernetes", "inClusterKubeconfigSecret"): KUBECONFIG,
+    ("kubernetes", "watcherSecret"): RANDOM,
+    ("providers", "clusterapi", "kubeconfigSecret"): KUBECONFIG,
+    ("providers", "clusterapi", "observeSecret"): KUBECONFIG,
+    ("providers", "alicloud", "credentialsSecret"): JSON_KEY.format("accessKeyId", "accessKeySecret"),
+    ("providers", "alicloud", "observeSecret"): JSON_KEY.format("accessKeyId", "accessKeySecret"),
+    ("providers", "alicloud", "oidcTokenSecret"): "eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl",
+    ("providers", "cherryservers", "credentialsSecret"): CHERRY_TOKEN,
+    ("providers", "cherryservers", "observeSecret"): CHERRY_TOKEN,
+    ("providers", "cherryservers", "cloudConfigSecret"): '[nodegroupdef "default"]\nproject-id=1\nregion=a\n',
+    ("providers", "cherryservers", "bootstrapTokenSecret"): BOOTSTRAP,
+    ("providers", "exoscale", "credentialsSecret"): JSON_KEY.format("apiKey", "apiSecret"),
+    ("providers", "exoscale", "observeSecret"): JSON_KEY.format("apiKey", "apiSecret"),
+    ("providers", "huaweicloud", "credentialsSecret"): JSON_KEY.format("accessKey", "secretKey"),
+    ("providers", "huaweicloud", "observeSecret"): JSON_KEY.format("accessKey", "secretKey"),
+    ("webhook", "secret"): RANDOM,
+    ("notifications", "webhook", "secret"): f"whsec_{'c2VjcmV0' * 4}",
+}
+
+
+def naming(path: tuple[str, ...]) -> Policy:
+    """A policy with one secret, named at that path."""
+    name = "outscaler/prod/one"
+    if path[0] == "kubernetes":
+        access = msgspec.convert({path[1]: name, "allowInsecureTls": True}, KubernetesAccess)
+        return msgspec.structs.replace(ACTIVE, kubernetes=access)
+    insecure = msgspec.structs.replace(ACTIVE, providers={}, kubernetes=KubernetesAccess(allow_insecure_tls=True))
+    if path[0] == "providers":
+        return msgspec.structs.replace(insecure, providers={path[1]: {path[2]: name}})
+    if path[0] == "webhook":
+        return msgspec.structs.replace(insecure, webhook=Webhook(secret=name))
+    notices = Notifications(webhook=NoticeWebhook(url="https://example.test", secret=name))
+    return msgspec.structs.replace(insecure, notifications=notices)
+
+
+def test_every_key_of_a_policy_that_names_a_secret_has_its_form() -> None:
+    keys: set[tuple[str, ...]] = {("kubernetes", each.key) for each in KUBERNETES.fields if each.kind is SECRET}
+    keys |= {
+        ("providers", name, each.key)
+        for name, table in PROVIDERS.items()
+        if table.section is not None
+        for each in table.section.fields
+        if each.kind is SECRET
+    }
+    keys |= {("webhook", "secret"), ("notifications", "webhook", "secret")}
+    assert set(FORMS) == keys == set(RIGHT_TEXTS)
+    assert len(keys) > 15
+
+
+@pytest.mark.parametrize("path", FORMS, ids=".".join)
+def test_DOC_27_a_secret_is_read_as_what_its_key_names(path: tuple[str, ...]) -> None:
+    def found(text: str) -> list[str]:
+        given = DoctorContext(policy=naming(path), clock=lambda: NOW, read_secret=lambda _: text)
+        return [f"{each.severity} {each.message}" for each in check_secrets(given)]
+
+    assert found(RIGHT_TEXTS[path]) == []
+    wrong = "whsec_abcde" if path[0] == "notifications" else "no: {"
+    [line] = found(wrong)
+    assert line.startswith("error secret outscaler/prod/one")
+    assert wrong not in line

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.cli.main import main
@@ -14,11 +15,22 @@ from chalicelib.snapshot.node_decoding import OWNER_KIND, OWNER_NAME, OWNER_NAME
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
 from tests.functional.captured_clusters import SECRET, served
+from tests.functional.doctor_cases import rules_of
 from tests.functional.saved_cluster import node
 
 Said = pytest.CaptureFixture[str]
 GROUP = "cluster.x-k8s.io"
 BOUND = f"{GROUP}/cluster-api-autoscaler-node-group-"
+
+NAMESPACED_POLICY = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: prod}
+spec:
+  mode: shadow
+  kubernetes: {kubeconfigSecret: outscaler/prod/kubeconfig}
+  providers: {clusterapi: {namespace: prod, clusterName: prod}}
+"""
 
 
 def _worker(name: str, machine_set: str) -> dict[str, Any]:
@@ -40,9 +52,9 @@ def _fill(server: ApiServer) -> None:
         server.store.load("machinedeployments", [{"metadata": meta, "spec": spec}], GROUP)
 
 
-def _bounds(folder: Path, capsys: Said) -> dict[str, tuple[int, int]]:
+def _bounds(folder: Path, capsys: Said, *more: str) -> dict[str, tuple[int, int]]:
     capsys.readouterr()
-    assert main(["groups", str(folder)]) == 0
+    assert main(["groups", str(folder), *more]) == 0
     entries = json.loads(capsys.readouterr().out)["nodeGroups"]
     return {entry["id"].rpartition("/")[2]: (entry["min"], entry["max"]) for entry in entries}
 
@@ -78,6 +90,44 @@ def test_capture_without_access_to_cluster_api_warns_and_goes_on(tmp_path: Path,
     [warning] = capsys.readouterr().err.splitlines()
     assert "machinesets" in warning
     assert "will guess the bounds" in warning
+
+
+@pytest.mark.parametrize("way", ["option", "policy"])
+def test_capture_with_the_role_of_one_namespace_has_its_bounds(way: str, tmp_path: Path, capsys: Said) -> None:
+    rules = rules_of("rbac-workload.yaml", "rbac-capi-namespaced.yaml")
+    rules = [
+        msgspec.structs.replace(each, namespaces=("prod",)) if "default" in each.namespaces else each for each in rules
+    ]
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NAMESPACED_POLICY)
+    named = {"option": ("--management-namespace", "prod"), "policy": ("--policy", str(policy))}[way]
+    folder = tmp_path / "capture"
+    with served(tmp_path, NODES, rules) as (server, kubeconfig):
+        _fill(server)
+        command = ["capture", str(folder), "--kubeconfig", str(kubeconfig)]
+        assert main(command) == 0
+        assert "--management-namespace names" in capsys.readouterr().err
+        assert main([*command, *named]) == 0
+        assert "machine" not in capsys.readouterr().err
+        assert [each.path for each in server.requests if each.status == 403 and "prod" in each.path] == []
+    assert _bounds(folder, capsys, *named) == {"md-0": (2, 7), "md-1": (0, 10), "md-2": (0, 10)}
+    assert _bounds(folder, capsys, "--management-namespace", "other")["md-0"] == (0, 10)
+
+
+def test_capture_with_a_policy_reads_what_the_policy_uses(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    providers = "{exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/prod/exoscale}}"
+    text = NAMESPACED_POLICY.replace("{clusterapi: {namespace: prod, clusterName: prod}}", providers)
+    policy.write_text(f"{text}  options: {{namespace: scaling}}\n")
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        _fill(server)
+        command = ["capture", str(tmp_path / "capture"), "--kubeconfig", str(kubeconfig), "--policy", str(policy)]
+        assert main(command) == 0
+        paths = [each.path for each in server.requests]
+    assert [each for each in paths if GROUP in each] == []
+    assert [each for each in paths if "configmaps" in each] == [
+        "/api/v1/namespaces/scaling/configmaps/cluster-autoscaler-priority-expander"
+    ]
 
 
 def test_damaged_list_of_cluster_api_is_a_one_line_error(tmp_path: Path, capsys: Said) -> None:

@@ -15,6 +15,7 @@ import yaml
 from moto import mock_aws
 
 from chalicelib.cli.main import main
+from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.uninstall import LONGEST, UninstallClock, add_arguments, uninstall
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
@@ -261,11 +262,36 @@ def test_uninstall_waits_for_operations_that_the_vendor_was_told(
     assert OPERATION_ANNOTATION in state(cluster[0], "cordoned-by-us")[2]
 
 
+def with_cherry(*, tokens: bool) -> str:
+    """The policy with Cherry Servers, which has bootstrap tokens made or names a secret with one."""
+    document = yaml.safe_load(GOOD)
+    kept = {"bootstrapTokenSecret": f"outscaler/{NAME}/cherryservers-token"}
+    place = {"projectId": "1", "region": "LT-Siauliai", "plan": "e5_1620v4", "os": "ubuntu_24_04_64bit"}
+    document["spec"]["providers"]["cherryservers"] = {
+        "credentialsSecret": f"outscaler/{NAME}/cherryservers",
+        "clusterName": "prod",
+        "nodes": ["0:3:web"],
+        "nodeGroupDefs": {"default": {**place, "apiServerEndpoint": "203.0.113.1:6443", "cloudInit": "#!/bin/sh"}},
+        **({"createBootstrapTokens": True} if tokens else kept),
+    }
+    text = json.dumps(document)
+    load_document(text, "policy")
+    return text
+
+
 def test_uninstall_removes_bootstrap_tokens_of_ours_only(store: Store, tmp_path: Path) -> None:
+    store.policies.put(NAME, with_cherry(tokens=True), "w", 1)
     with served(tmp_path, NODES) as (server, kubeconfig):
         server.store.load("secrets", [token("outsc0", {LABEL: "true"}), token("outsc1", {})])
         assert run(kubeconfig, "--yes") == 0
         assert [each["metadata"]["name"] for each in server.store.list("secrets")] == ["bootstrap-token-outsc1"]
+
+
+def test_uninstall_asks_for_no_secret_where_the_policy_makes_no_tokens(store: Store, tmp_path: Path) -> None:
+    store.policies.put(NAME, with_cherry(tokens=False), "w", 1)
+    with served(tmp_path, NODES) as (server, kubeconfig):
+        assert run(kubeconfig, "--yes") == 0
+        assert [each.path for each in server.requests if "/secrets" in each.path] == []
 
 
 def test_uninstall_removes_delete_marks_of_ours_only(store: Store, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +23,7 @@ from chalicelib.reconciler.cluster_reading import observe
 from chalicelib.runtime.runtime import install
 from chalicelib.snapshot.cluster_lists import LONGEST
 from chalicelib.snapshot.live_cluster import read_live_cluster
-from chalicelib.snapshot.watched_lists import SILENT_FOR
+from chalicelib.snapshot.watched_lists import SILENT_FOR, STOPPED_AFTER
 from infra.emulators.certificates import CertificateAuthority
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -201,6 +202,7 @@ def _base_damaged(watched: WatchedCluster) -> None:
 
 UNUSABLE: dict[str, Callable[[WatchedCluster], object]] = {
     "silent": lambda watched: watched.desk.clock.advance(SILENT_FOR + 1),
+    "stopped": lambda watched: watched.desk.clock.advance(STOPPED_AFTER + 1),
     "the changes are damaged": lambda watched: _damaged(_latest(watched)),
     "the base is damaged": _base_damaged,
     "nothing is stored": lambda watched: _latest(watched).unlink(),
@@ -210,23 +212,36 @@ UNUSABLE: dict[str, Callable[[WatchedCluster], object]] = {
 }
 
 
+WORTH_A_WARNING = set(UNUSABLE) - {"silent"}
+
+
 @pytest.mark.parametrize("case", UNUSABLE)
 def test_pass_reads_the_cluster_where_posts_cannot_be_used(
-    case: str, watched: WatchedCluster, history: ClusterHistory, watcher: ClusterWatcher
+    case: str,
+    watched: WatchedCluster,
+    history: ClusterHistory,
+    watcher: ClusterWatcher,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     watcher.turn()
     history.happen(5)
     UNUSABLE[case](watched)
-    assert watched.is_seen()
+    with caplog.at_level(logging.INFO):
+        assert watched.is_seen()
     assert watched.was_read()
+    [record] = [each for each in caplog.records if "lists of the watcher not used" in each.getMessage()]
+    assert (record.levelno == logging.WARNING) is (case in WORTH_A_WARNING)
 
 
-def test_posts_from_before_the_last_operation_are_not_used(watched: WatchedCluster, watcher: ClusterWatcher) -> None:
+def test_posts_from_before_the_last_operation_are_not_used(
+    watched: WatchedCluster, watcher: ClusterWatcher, caplog: pytest.LogCaptureFixture
+) -> None:
     watcher.turn()
     now = watched.desk.clock()
     for memory in (Memory(last_scale_down=now), Memory(groups={"g": GroupMemory(last_add=now)})):
         watched.seen(memory)
         assert watched.was_read()
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
     watched.seen(Memory(last_scale_up=now - 10))
     assert not watched.was_read()
 

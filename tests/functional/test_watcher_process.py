@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,8 @@ from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from infra.watcher.sender import NotPosted, sender
 from infra.watcher.settings import WatcherSettings, from_environment
-from infra.watcher.watcher import GIVE_UP, ClusterWatcher, Silent
+from infra.watcher.watcher import GIVE_UP, LONGEST_ASKED, LONGEST_PAUSE, ClusterWatcher, Silent, pause_after
+from tests.cases import each_row
 from tests.contract.kube_api.cluster import NOW, running
 from tests.property.cluster_history import UNTIL_ENDED, client_of
 
@@ -234,4 +237,100 @@ def test_watcher_that_can_post_nothing_ends_after_ten_minutes(
         watcher = ClusterWatcher(settings, client_of(server), refuses, clock=clock, monotonic=clock, quiet=UNTIL_ENDED)
         with pytest.raises(Silent, match="600 s"):
             watcher.run()
-    assert capsys.readouterr().err.count("outscaler-watcher: base: refused\n") == 3
+    assert capsys.readouterr().err.count("outscaler-watcher: base: refused; again in 0 s\n") == 3
+
+
+REFUSALS = {
+    "401": Reply(401, {"error": "signature"}),
+    "403": Reply(403, "forbidden"),
+    "413": Reply(413, {"error": "less at a time"}),
+    "503": Reply(503, {"error": "try again"}),
+}
+
+
+class Stopped(Exception):
+    """The test has seen enough."""
+
+
+class FakeWait:
+    """Waits on a manual clock, and writes down for how long."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock, self.stop_after = clock, 1000
+        self.pauses: list[float] = []
+
+    def __call__(self, event: threading.Event, seconds: float) -> None:
+        if not seconds:
+            return
+        self.pauses.append(seconds)
+        self._clock.advance(seconds)
+        if len(self.pauses) >= self.stop_after:
+            raise Stopped
+
+
+@pytest.fixture
+def refused_watcher(tmp_path: Path) -> Iterator[Callable[[Callable[[Seen], Reply]], tuple[ClusterWatcher, FakeWait]]]:
+    """Makes a watcher whose webhook answers as it is told, on a manual clock."""
+    with ExitStack() as stack:
+        server = stack.enter_context(running(longest_watch=0))
+
+        def make(answer: Callable[[Seen], Reply]) -> tuple[ClusterWatcher, FakeWait]:
+            front = stack.enter_context(HttpScript(answer, tls=AUTHORITY.server("127.0.0.1")))
+            clock, secrets = ManualClock(NOW), _secrets(tmp_path)
+            url, trusted = f"{front.url}/clusters/prod/events", str(secrets / "webhook.pem")
+            settings = WatcherSettings("prod", url, "", secrets, "kube-system", 10.0, trusted)
+            wait = FakeWait(clock)
+            watcher = ClusterWatcher(
+                settings,
+                client_of(server),
+                sender(settings, clock),
+                clock=clock,
+                monotonic=clock,
+                quiet=UNTIL_ENDED,
+                wait=wait,
+                draw=lambda: 1.0,
+            )
+            return watcher, wait
+
+        yield make
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused_posts_are_sent_less_and_less_often(name: str, refused_watcher: Any) -> None:
+    posts: list[Seen] = []
+
+    def answer(seen: Seen) -> Reply:
+        posts.append(seen)
+        return REFUSALS[name]
+
+    watcher, wait = refused_watcher(answer)
+    with pytest.raises(Silent):
+        watcher.run()
+    assert wait.pauses == [20.0, 40.0, 80.0, 120.0, 120.0, 120.0, 120.0]
+    assert len(posts) == len(wait.pauses)
+
+
+def test_the_webhook_says_how_long_to_wait(refused_watcher: Any) -> None:
+    replies = [Reply(429, "", {"Retry-After": "200"}), Reply(429, "", {"Retry-After": "100000"})]
+    watcher, wait = refused_watcher(lambda _: replies.pop(0) if replies else Reply(202, {}))
+    watcher.urgent.set()  # a pod waits
+    wait.stop_after = 3
+    with pytest.raises(Stopped):
+        watcher.run()
+    assert wait.pauses == [200.0, LONGEST_ASKED, 10.0]
+
+
+def test_an_accepted_post_ends_the_backoff(refused_watcher: Any) -> None:
+    answers = iter([503, 503, 202, 202, 503])
+    watcher, wait = refused_watcher(lambda _: Reply(next(answers), {}))
+    wait.stop_after = 5
+    with pytest.raises(Stopped):
+        watcher.run()
+    # Two refusals, a post, a turn that has nothing new to post, and a first refusal again.
+    assert wait.pauses == [20.0, 40.0, 10.0, 10.0, 20.0]
+
+
+@each_row("draw, least, most", [(0.0, 10.0, 10.0), (1.0, 20.0, 20.0), (0.5, 10.0, 20.0)])
+def test_pauses_have_jitter(draw: float, least: float, most: float) -> None:
+    assert least <= pause_after(1, 10.0, 0.0, draw) <= most
+    assert pause_after(1000, 20.0, 0.0, draw) <= LONGEST_PAUSE

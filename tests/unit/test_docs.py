@@ -5,19 +5,16 @@ Prose cannot be tested, but the names in it can: a name that no longer exists ma
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import re
-import shlex
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from shutil import which
 
 import pytest
 
-from chalicelib.cli.main import COMMANDS
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, is_relevant
 from chalicelib.handlers.webhook.event_parser import parse
@@ -45,26 +42,25 @@ from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-COMMAND = {command.name: command for command in COMMANDS}
 
 each_document = pytest.mark.parametrize("document", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_SPAN = re.compile(r"`([^`\n]+)`")
+FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`\n]+)`")
 _PATH = re.compile(r"(?:chalicelib|infra|tests|docs|\.chalice|\.ci)/[\w./-]*\w")
 
 
 def prose(document: Path) -> str:
     """The text without fenced blocks."""
-    return _FENCE.sub("", document.read_text("utf-8"))
+    return FENCE.sub("", document.read_text("utf-8"))
 
 
 def code(document: Path) -> list[str]:
     r"""Every line of code in it: lines of fenced blocks (a `\` joins two), and inline code."""
     text = document.read_text("utf-8")
-    lines = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
-    return lines + _SPAN.findall(_FENCE.sub("", text))
+    lines = [line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    return lines + SPAN.findall(FENCE.sub("", text))
 
 
 def anchors(document: Path) -> set[str]:
@@ -72,24 +68,6 @@ def anchors(document: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
     own = set(re.findall(r'<a id="([a-z0-9-]+)"></a>', prose(document)))
     return own | {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
-
-
-def options_of(command: str) -> set[str]:
-    """Returns the flags of a command."""
-    parser = argparse.ArgumentParser()
-    importlib.import_module(COMMAND[command].module).add_arguments(parser)
-    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
-
-
-def commands(document: Path) -> Iterator[list[str]]:
-    """Returns the `outscaler …` commands of a document, split into words."""
-    for line in code(document):
-        if re.match(r"(?:\$ )?(?:\.venv/bin/)?outscaler( |$)", line.strip()):
-            try:
-                words = shlex.split(line.strip().removeprefix("$ "), comments=True)
-            except ValueError:
-                words = line.split()
-            yield words[1:]
 
 
 @each_document
@@ -132,16 +110,6 @@ def test_docs_python_modules_exist_and_know_their_flags(document: Path) -> None:
             flags = {word.partition("=")[0] for word in arguments.split() if word.startswith("-") and word != "--"}
             source = Path(spec.origin).read_text("utf-8")
             assert {flag for flag in flags if f'"{flag}"' not in source} == set(), module
-
-
-@each_document
-def test_docs_commands_and_their_flags_exist(document: Path) -> None:
-    for words in commands(document):
-        if not words or words[0].startswith("-") or words[0].isupper():
-            continue  # `outscaler`, `outscaler --help`, `outscaler COMMAND`
-        assert words[0] in COMMAND, words
-        flags = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert flags - options_of(words[0]) <= {"--help"}, words
 
 
 # -- tables

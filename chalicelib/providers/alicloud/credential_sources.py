@@ -27,7 +27,7 @@ from chalicelib.providers.alicloud.credentials import (
 )
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.instance_metadata import ENDPOINT, InstanceRole
-from chalicelib.providers.alicloud.secret_format import SecretText, parse_secret
+from chalicelib.providers.alicloud.secret_format import LONGEST_OIDC_TOKEN, SecretText, parse_oidc_token, parse_secret
 from chalicelib.providers.alicloud.settings import AlicloudSettings
 from chalicelib.providers.alicloud.sts import Sts
 from chalicelib.providers.base import Connection
@@ -35,8 +35,6 @@ from chalicelib.providers.credential_source import as_provider_error, digest, re
 from chalicelib.providers.errors import Unauthorized
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
-_LONGEST_TOKEN = 20_000  # maximum length of an OIDC token in characters
-_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")  # the characters of a signed JSON Web Token
 
 
 class Finder:
@@ -144,11 +142,7 @@ class Finder:
             if not self._connection.means.deployment.files:
                 raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
             text = _file(access.oidc_token_file, place)
-        text = text.strip()
-        if not _TOKEN.match(text):
-            problem = "holds no OIDC token" if text else "is empty"
-            raise BadInput(place, problem, "put the token there, and nothing else")
-        return Secret(text)
+        return parse_oidc_token(text, place)
 
 
 def _account(role_arn: str) -> str:
@@ -160,7 +154,7 @@ def _account(role_arn: str) -> str:
 def _file(path: str, place: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            return file.read(_LONGEST_TOKEN + 2).decode("ascii")
+            return file.read(LONGEST_OIDC_TOKEN + 2).decode("ascii")
     except UnicodeDecodeError:
         raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
     except OSError as error:

@@ -32,6 +32,10 @@ _FIELDS = {
     "oidctokenfilepath": "oidc_token_file",
 }
 _SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}  # field -> maximum length
+LONGEST_OIDC_TOKEN = 20_000
+"""Characters of an OIDC token at most."""
+# The characters of a signed JSON Web Token.
+_OIDC_TOKEN = re.compile(rf"[A-Za-z0-9_.-]{{4,{LONGEST_OIDC_TOKEN}}}\Z")
 _FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
 _KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
 
@@ -72,6 +76,15 @@ def parse_secret(text: str, place: str) -> SecretText:
             raise BadInput(place, f"{name} is given twice with different values", "keep one of the two")
     secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
     return SecretText(**secrets, **found)  # type: ignore[arg-type]
+
+
+def parse_oidc_token(text: str, place: str) -> Secret:
+    """Return an OIDC token. Raises BadInput, which contains no part of it."""
+    token = text.strip()
+    if not _OIDC_TOKEN.match(token):
+        problem = "holds no OIDC token" if token else "is empty"
+        raise BadInput(place, problem, "put the token there, and nothing else")
+    return Secret(token)
 
 
 def _ini(text: str, place: str) -> Iterable[tuple[str, str]]:

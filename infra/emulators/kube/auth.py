@@ -75,6 +75,40 @@ def _among(allowed: tuple[str, ...], value: str) -> bool:
     return "*" in allowed or value in allowed
 
 
+def granted(documents: Iterable[Mapping[str, Any]], account: str) -> list[RbacRule]:
+    """Return the rules that manifests grant to a service account through their bindings, in the order of the roles.
+
+    A Role counts in the namespace of its RoleBinding only, and so does a ClusterRole that a RoleBinding refers to.
+    account: `system:serviceaccount:NAMESPACE:NAME`.
+    """
+    known = list(documents)
+    rules: list[RbacRule] = []
+    for binding in (each for each in known if each["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        named = {f"system:serviceaccount:{each.get('namespace', '')}:{each['name']}" for each in binding["subjects"]}
+        space = binding["metadata"].get("namespace", "") if binding["kind"] == "RoleBinding" else ""
+        if account in named:
+            rules.extend(_rules_of_role(known, binding["roleRef"], space))
+    return rules
+
+
+def _rules_of_role(
+    documents: Iterable[Mapping[str, Any]], reference: Mapping[str, str], space: str
+) -> Iterable[RbacRule]:
+    """Yield the rules of a role. space: the namespace of its binding, empty for all of them."""
+    home = space if reference["kind"] == "Role" else ""
+    for role in documents:
+        meta = role["metadata"]
+        if (role["kind"], meta["name"], meta.get("namespace", "")) == (reference["kind"], reference["name"], home):
+            for rule in role["rules"]:
+                yield RbacRule(
+                    verbs=tuple(rule["verbs"]),
+                    groups=tuple(rule["apiGroups"]),
+                    resources=tuple(rule["resources"]),
+                    names=tuple(rule.get("resourceNames", ())),
+                    namespaces=(space,) if space else (),
+                )
+
+
 ADMIN = RbacRule(verbs=("*",), groups=("*",), resources=("*",), urls=("*",))
 # permissions in every cluster, as a recorded SelfSubjectRulesReview lists them
 _INFO = RbacRule(verbs=("get",), urls=("/healthz", "/livez", "/readyz", "/version", "/version/"))

@@ -19,7 +19,7 @@ from chalicelib.kube.pods import Accepted, Blocked, PodGone, evict, get_pod, pod
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.snapshot.live_cluster import read_live_cluster
-from infra.emulators.kube.auth import RbacRule, User
+from infra.emulators.kube.auth import RbacRule, User, granted
 from infra.emulators.kube.disruption import reconcile_budgets
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
@@ -32,18 +32,7 @@ HARD = Taint(TO_BE_DELETED, "NoSchedule", "1800000000")
 
 
 def shipped_rules() -> list[RbacRule]:
-    documents = [doc for doc in yaml.safe_load_all(RBAC_FILE.read_text()) if doc["kind"] in {"ClusterRole", "Role"}]
-    return [
-        RbacRule(
-            verbs=tuple(rule["verbs"]),
-            groups=tuple(rule["apiGroups"]),
-            resources=tuple(rule["resources"]),
-            namespaces=tuple(filter(None, [doc["metadata"].get("namespace", "")])),
-            names=tuple(rule.get("resourceNames", ())),
-        )
-        for doc in documents
-        for rule in doc["rules"]
-    ]
+    return granted(yaml.safe_load_all(RBAC_FILE.read_text()), ACCOUNT)
 
 
 @pytest.fixture(params=["http", "token", "certificate"])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
 
-from infra.emulators.kube.auth import User
+from infra.emulators.kube.auth import User, granted
 from infra.emulators.kube.faults import KubeFault
 from infra.emulators.kube.server import ApiServer
+from tests.cases import each_row
 from tests.contract.kube_api.cluster import READER, caller, running
 
 
@@ -93,3 +95,56 @@ def test_kube_api_self_subject_rules_review_lists_a_users_rules() -> None:
     assert allowed == [True, False]
     rules = call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "app"}}).json()
     assert {"verbs": ["create"], "apiGroups": [""], "resources": ["pods/eviction"]} in rules["status"]["resourceRules"]
+
+
+def _role(kind: str, name: str, resource: str, space: str = "") -> dict[str, Any]:
+    meta = {"name": name, "namespace": space} if space else {"name": name}
+    return {"kind": kind, "metadata": meta, "rules": [{"apiGroups": [""], "resources": [resource], "verbs": ["list"]}]}
+
+
+def _binding(kind: str, role: str, to: str, account: str, space: str = "") -> dict[str, Any]:
+    meta = {"name": role, "namespace": space} if space else {"name": role}
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": "app"}]
+    return {"kind": kind, "metadata": meta, "roleRef": {"kind": to, "name": role}, "subjects": subjects}
+
+
+MANIFESTS = [
+    _role("ClusterRole", "everywhere", "nodes"),
+    _binding("ClusterRoleBinding", "everywhere", "ClusterRole", "reader"),
+    _role("Role", "here", "pods", "app"),
+    _binding("RoleBinding", "here", "Role", "reader", "app"),
+    _role("Role", "elsewhere", "configmaps", "other"),
+    _binding("RoleBinding", "elsewhere", "Role", "reader", "app"),  # no such Role in that namespace
+    _role("ClusterRole", "shared", "services"),
+    _binding("RoleBinding", "shared", "ClusterRole", "reader", "app"),
+    _role("ClusterRole", "of-another", "secrets"),
+    _binding("ClusterRoleBinding", "of-another", "ClusterRole", "another"),
+]
+
+
+@each_row(
+    "resource, space, allowed",
+    [
+        ("nodes", "", True),
+        ("pods", "app", True),
+        ("pods", "", False),
+        ("pods", "other", False),
+        ("services", "app", True),
+        ("services", "", False),
+        ("configmaps", "app", False),
+        ("configmaps", "other", False),
+        ("secrets", "", False),
+    ],
+)
+def test_kube_api_roles_grant_where_they_are_bound(resource: str, space: str, allowed: bool) -> None:
+    rules = granted(MANIFESTS, READER)
+    with running() as server:
+        server.api.authority.admit(User(READER, "token-of-reader"), rules)
+        headers = {"Authorization": "Bearer token-of-reader"}
+        scope = f"/namespaces/{space}" if space else ""
+        listed = requests.get(f"{server.url}/api/v1{scope}/{resource}", headers=headers, timeout=20)
+        review = {"spec": {"resourceAttributes": {"verb": "list", "resource": resource, "namespace": space}}}
+        path = f"{server.url}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        asked = requests.post(path, headers=headers, json=review, timeout=20)
+    assert (listed.status_code == 403) is not allowed
+    assert asked.json()["status"]["allowed"] is allowed

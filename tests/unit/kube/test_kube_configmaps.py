@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from chalicelib.kube import configmaps, errors
@@ -55,3 +56,20 @@ def test_kube_configmap_failure_is_a_cluster_error_and_write_is_not_retried(
         with pytest.raises(error):
             configmaps.patch(cluster, "n", "s", found, {"status": "new"}, {})
     assert len(server.requests) == 2
+
+
+@each_row(
+    "fields, writes",
+    [
+        ({"f:data": {".": {}, "f:status": {}}}, True),
+        ({"f:data": {"f:other": {}}}, False),
+        ({"f:data": {}}, False),
+        ({"f:metadata": {"f:labels": {"f:a": {}}}}, False),
+        (None, False),
+    ],
+)
+def test_a_writer_of_a_key_is_who_owns_it(fields: dict[str, object] | None, writes: bool) -> None:
+    managed = {"manager": "other", "fieldsV1": fields} if fields is not None else {"manager": "other"}
+    body = msgspec.json.encode({"metadata": {"managedFields": [managed]}})
+    found = msgspec.json.decode(body, type=configmaps.ConfigMap)
+    assert found.writers("status") == (frozenset({"other"}) if writes else frozenset())

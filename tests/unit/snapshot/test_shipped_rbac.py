@@ -34,27 +34,40 @@ def documents(name: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
 
 
+def role(name: str) -> dict[str, Any]:
+    [found] = (
+        doc for doc in documents("rbac-workload.yaml") if (doc["kind"], doc["metadata"]["name"]) == ("Role", name)
+    )
+    return found
+
+
 def granted(kind: str) -> set[tuple[str, str, str]]:
     rules = [rule for doc in documents("rbac-workload.yaml") if doc["kind"] == kind for rule in doc["rules"]]
     return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
 
 
 def test_rbac_cluster_role_equals_the_resource_table_and_the_calls() -> None:
-    lists = {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)}
+    lists = {(r.group, r.plural, "list") for r in RESOURCES}
     watches = {(r.group, r.plural, "watch") for r in RESOURCES}
     assert granted("ClusterRole") == lists | watches | CALLS.keys()
 
 
 def test_rbac_role_allows_two_named_config_maps_and_no_creation() -> None:
-    [role] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
-    namespace = role["metadata"]["namespace"]
-    assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in role["rules"])
-    rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in role["rules"]}
+    own = role("outscaler")
+    namespace = own["metadata"]["namespace"]
+    assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in own["rules"])
+    rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in own["rules"]}
     [(priorities, _)] = (item for item in rules.items() if item[1] == ["get"])
     assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
     # configmaps.get and configmaps.patch
     assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"]}
     assert namespace == Options().namespace
+
+
+def test_rbac_rule_objects_are_listed_in_their_namespace_only() -> None:
+    own = role("outscaler-node-autoscalers")
+    assert f"/namespaces/{own['metadata']['namespace']}/" in RULE_OBJECTS.path
+    assert own["rules"] == [{"apiGroups": [RULE_OBJECTS.group], "resources": [RULE_OBJECTS.plural], "verbs": ["list"]}]
 
 
 def test_rbac_status_config_map_is_shipped_without_data() -> None:
@@ -85,7 +98,8 @@ def test_rbac_bindings_and_token_belong_to_the_service_account() -> None:
     account = next(doc["metadata"] for doc in rbac if doc["kind"] == "ServiceAccount")
     for binding in (doc for doc in rbac if doc["kind"].endswith("Binding")):
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
-        assert binding["roleRef"]["name"] == account["name"]
+        assert binding["roleRef"]["name"] == binding["metadata"]["name"]
+        assert binding["roleRef"]["kind"] == binding["kind"].removesuffix("Binding")
     [secret] = documents("token-secret.yaml")
     assert secret["metadata"]["namespace"] == account["namespace"]
     assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": account["name"]}

@@ -1,0 +1,78 @@
+"""The form of each secret that a policy may name, by the key that names it: what its user parses it as.
+
+Several keys share a use in the names of secrets (a watcher's key and a kubeconfig, for example), so the use does not
+say what a secret is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
+from chalicelib.notify.webhook import signature
+from chalicelib.providers.alicloud import secret_format as alicloud
+from chalicelib.providers.cherryservers import api_token, bootstrap_token
+from chalicelib.providers.cherryservers.config_sections import from_gcfg
+from chalicelib.providers.exoscale import secret_format as exoscale
+from chalicelib.providers.huaweicloud import secret_format as huaweicloud
+from chalicelib.runtime.webhook_secret import read_keys
+from chalicelib.snapshot.watched_lists import watcher_key
+
+Form = Callable[[Policy, str, str], object]
+"""(policy, text, place for messages) -> what is parsed; raises BadInput that quotes no part of the text."""
+
+
+def _kubeconfig(context: Callable[[Policy], str]) -> Form:
+    def parse(policy: Policy, text: str, place: str) -> object:
+        insecure = policy.kubernetes.allow_insecure_tls
+        return from_kubeconfig(text, context=context(policy), place=place, allow_insecure_tls=insecure)
+
+    return parse
+
+
+def _plain(parse: Callable[[str, str], object]) -> Form:
+    return lambda _, text, place: parse(text, place)
+
+
+def _watcher(policy: Policy, text: str, place: str) -> object:
+    del place
+    return watcher_key(policy.name, text, policy.options.namespace)
+
+
+def _notices(policy: Policy, text: str, place: str) -> object:
+    del policy
+    try:
+        return signature(text, "", "", b"")
+    except ValueError:
+        raise BadInput(place, "is neither text nor whsec_ and base64", "store it as the receiver gave it") from None
+
+
+_MANAGEMENT = _kubeconfig(lambda policy: policy.providers["clusterapi"].get("context", ""))
+FORMS: Mapping[tuple[str, ...], Form] = MappingProxyType(
+    {
+        ("kubernetes", "kubeconfigSecret"): _kubeconfig(lambda policy: policy.kubernetes.context),
+        # The context is that of the other kubeconfig, where there is one.
+        ("kubernetes", "inClusterKubeconfigSecret"): _kubeconfig(
+            lambda policy: "" if policy.kubernetes.has_own_way else policy.kubernetes.context
+        ),
+        ("kubernetes", "watcherSecret"): _watcher,
+        ("providers", "clusterapi", "kubeconfigSecret"): _MANAGEMENT,
+        ("providers", "clusterapi", "observeSecret"): _MANAGEMENT,
+        ("providers", "alicloud", "credentialsSecret"): _plain(alicloud.parse_secret),
+        ("providers", "alicloud", "observeSecret"): _plain(alicloud.parse_secret),
+        ("providers", "alicloud", "oidcTokenSecret"): _plain(alicloud.parse_oidc_token),
+        ("providers", "cherryservers", "credentialsSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "observeSecret"): _plain(api_token.parse_token),
+        ("providers", "cherryservers", "cloudConfigSecret"): _plain(from_gcfg),
+        ("providers", "cherryservers", "bootstrapTokenSecret"): _plain(bootstrap_token.parse_token),
+        ("providers", "exoscale", "credentialsSecret"): _plain(exoscale.parse_secret),
+        ("providers", "exoscale", "observeSecret"): _plain(exoscale.parse_secret),
+        ("providers", "huaweicloud", "credentialsSecret"): _plain(huaweicloud.parse_secret),
+        ("providers", "huaweicloud", "observeSecret"): _plain(huaweicloud.parse_secret),
+        ("webhook", "secret"): _plain(read_keys),
+        ("notifications", "webhook", "secret"): _notices,
+    }
+)

@@ -1,0 +1,112 @@
+"""Each `outscaler …` command in the documents is one that the command line takes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from chalicelib.cli.main import COMMANDS, OUTPUTS
+from chalicelib.doctor.registry import CHECKS, subjects
+from tests.unit.test_docs import DOCS, FENCE, ROOT, SPAN, code, each_document, rows
+
+COMMAND = {command.name: command for command in COMMANDS}
+
+
+def options_of(command: str) -> set[str]:
+    """Returns the flags of a command."""
+    parser = argparse.ArgumentParser()
+    importlib.import_module(COMMAND[command].module).add_arguments(parser)
+    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """Returns the `outscaler …` commands of a document, split into words."""
+    for line in code(document):
+        if re.match(r"(?:\$ )?(?:\.venv/bin/)?outscaler( |$)", line.strip()):
+            try:
+                words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+            except ValueError:
+                words = line.split()
+            yield words[1:]
+
+
+@each_document
+def test_docs_commands_and_their_flags_exist(document: Path) -> None:
+    for words in commands(document):
+        if not words or words[0].startswith("-") or words[0].isupper():
+            continue  # `outscaler`, `outscaler --help`, `outscaler COMMAND`
+        assert words[0] in COMMAND, words
+        flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert flags - options_of(words[0]) <= {"--help"}, words
+
+
+class _StrictParser(argparse.ArgumentParser):
+    """The real arguments of a command; a mistake is an exception."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+def parse_command(words: list[str]) -> argparse.Namespace:
+    """Parses a command line as `outscaler` does. Raises ValueError."""
+    parser = _StrictParser(allow_abbrev=False, add_help=False)
+    importlib.import_module(COMMAND[words[0]].module).add_arguments(parser)
+    parser.add_argument("-o", "--output", choices=OUTPUTS)
+    parser.add_argument("--help", action="store_true")
+    return parser.parse_args(words[1:])
+
+
+def command_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    """The words of each `outscaler COMMAND …` in lines of a shell."""
+    for line in lines:
+        for part in re.split(r"&&|\|\||[;|>]", re.sub(r"(^|\s)#.*", "", line)):
+            found = re.match(r"(?:\$ )?(?:\S*/)?outscaler ([a-z].*)", part.strip())
+            if found is not None:
+                yield shlex.split(found[1])
+
+
+_MENTION = re.compile("required|expected one argument")
+
+
+def test_docs_command_lines_parse() -> None:
+    """Lines of blocks are typed as they are; code in a sentence may also name a command or a flag without the rest."""
+    typed = 0
+    wrong = []
+    for document in DOCS:
+        text = document.read_text("utf-8")
+        blocks = [line for block in FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+        spans = [each for each in SPAN.findall(FENCE.sub("", text)) if "…" not in each]
+        for lines, may_be_mention in ((blocks, False), (spans, True)):
+            for words in command_lines(lines):
+                typed += not may_be_mention
+                try:
+                    args = parse_command(words)
+                except ValueError as error:
+                    if not (may_be_mention and _MENTION.search(str(error))):
+                        wrong.append(f"{document.name}: {' '.join(words)}: {error}")
+                else:
+                    wrong += [f"{document.name}: {' '.join(words)}" for each in _unknown_checks(words, args) if each]
+    assert wrong == []
+    assert typed > 100
+
+
+def _unknown_checks(words: list[str], args: argparse.Namespace) -> set[str]:
+    """The words after `--only` of a doctor's command that no check has, and that are no placeholder."""
+    if words[0] != "doctor":
+        return set()
+    known = {*subjects(), *(id_ for check in CHECKS for id_ in check.ids)}
+    return {each for each in args.only.split(",") if each and (not each.isupper() or each.startswith("DR"))} - known
+
+
+def test_docs_subjects_of_the_doctor_are_those_of_only() -> None:
+    page = ROOT / "docs" / "doctor.md"
+    listed = [word for row in rows(page, "Findings") for word in SPAN.findall(row[0])]
+    assert listed == ["error", "warn", "unknown", "info"]
+    table = page.read_text("utf-8").partition("| Subject | Checks |")[2].partition("\n\n")[0]
+    documented = {word for line in table.splitlines()[2:] for word in SPAN.findall(line.split("|")[1])}
+    assert documented == set(subjects())
