@@ -54,14 +54,13 @@ def run(args: argparse.Namespace) -> int:
             _open(link)
         return 0
     from chalicelib.cli.ui_server import PageServer
-    from chalicelib.page.links import Links
     from chalicelib.page.pages import respond
 
-    store, deployment, links = open_store(args), here(), Links()
+    store, deployment = open_store(args), here()
     store.policies.names()  # a wrong table, region or credential is an error now, and not a page later
     try:
         server = PageServer(
-            args.port, lambda request: respond(store, request, time.time(), links, deployment), time.monotonic
+            args.port, lambda request, links: respond(store, request, time.time(), links, deployment), time.monotonic
         )
     except OSError as error:
         raise BadInput("--port", f"{args.port}: {error.strerror}", "choose another port, or leave it out") from None
