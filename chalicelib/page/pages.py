@@ -99,8 +99,12 @@ def _failed(context: PageContext, status: int, line: str) -> PageAnswer:
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
     """Return a page that says in one line why there is no other. now: epoch seconds."""
-    values = {"title": f"Error {status}", "line": line, "status": status}
-    body = render("error.html", links, now, values)
+    return page_of("error.html", links, now, status, {"title": f"Error {status}", "line": line, "status": status})
+
+
+def page_of(template: str, links: Links, now: float, status: int, values: dict[str, Any]) -> PageAnswer:
+    """Return a page that shows nothing of a cluster. now: epoch seconds. values: of the template."""
+    body = render(template, links, now, values)
     return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
 
 
