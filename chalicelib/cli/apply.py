@@ -11,15 +11,17 @@ import difflib
 from typing import TYPE_CHECKING
 
 from chalicelib.cli import apply_gate
+from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.store_access import add_table_argument, open_store, table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Purpose
 from chalicelib.policy.compiled import compiled
-from chalicelib.policy.load import digest
+from chalicelib.policy.load import digest, load
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -36,10 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Store the policy. Returns 0 if it is now in force, or already was."""
     text = read_document(args.file)
-    policy, warnings = load_document(text, place_of(args.file), Purpose.STORED)
+    load(text, place=place_of(args.file))  # mistakes of the text alone are reported without AWS
+    store = open_store(args)
+    deployment = settings_of(store).deployment
+    policy, warnings = load_document(text, place_of(args.file), Purpose.STORED, deployment)
     for warning in warnings:
         warn(warning)
-    store = open_store(args)
     current = store.policies.current(policy.name)
     before = current.version if current else None
     if current is not None and current.digest == digest(text):
@@ -50,24 +54,32 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         diff = _difference(current.text if current else "", text, policy.name, before)
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
-    version = _store(args, store, policy, text, current)
+    version = _store(args, store, policy, text, current, deployment)
     return _say(args, policy.name, "changed" if current else "created", version)
 
 
 def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> int:
     """Store a changed text of a policy as its next version and return the number, without output. args: of a command
     with the arguments of apply_gate. Raises BadInput as `run` does."""
-    policy, _ = load_document(text, place, Purpose.STORED)
+    deployment = settings_of(store).deployment
+    policy, _ = load_document(text, place, Purpose.STORED, deployment)
     current = store.policies.current(policy.name)
     if current is not None and current.digest == digest(text):
         return current.version
-    return _store(args, store, policy, text, current)
+    return _store(args, store, policy, text, current, deployment)
 
 
-def _store(args: argparse.Namespace, store: Store, policy: Policy, text: str, current: StoredPolicy | None) -> int:
+def _store(
+    args: argparse.Namespace,
+    store: Store,
+    policy: Policy,
+    text: str,
+    current: StoredPolicy | None,
+    deployment: Deployment,
+) -> int:
     from chalicelib.store.errors import PolicyChanged
 
-    accepted = apply_gate.check(args, policy, _readable(current))
+    accepted = apply_gate.check(args, policy, _readable(current, deployment), deployment)
     before = current.version if current else None
     try:
         version = store.policies.put(
@@ -87,12 +99,12 @@ def _store(args: argparse.Namespace, store: Store, policy: Policy, text: str, cu
     return version
 
 
-def _readable(current: StoredPolicy | None) -> Policy | None:
-    """Return the policy in force; None where there is none, or where this release cannot read it."""
+def _readable(current: StoredPolicy | None, deployment: Deployment) -> Policy | None:
+    """Return the policy in force; None where there is none, or where the functions cannot use it."""
     if current is None:
         return None
     try:
-        return load_document(current.text, current.name)[0]
+        return load_document(current.text, current.name, Purpose.STORED, deployment)[0]
     except BadInput:
         return None
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli.output import warn
-from chalicelib.cli.policy_files import here
 from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.kube.client import KubeClient
 from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
 from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy_permissions import Deployment
 
 _LONGEST_REASON = 500
 
@@ -52,13 +52,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check(args: argparse.Namespace, policy: Policy, before: Policy | None) -> GateResult:
-    """Return what was accepted. Raises InputErrors with the doctor's errors where no reason accepts them."""
+def check(args: argparse.Namespace, policy: Policy, before: Policy | None, deployment: Deployment) -> GateResult:
+    """Return what was accepted. deployment: what the functions permit policies to name. Raises InputErrors with the
+    doctor's errors where no reason accepts them."""
     if not permitted(policy).act or (before is not None and permitted(before).act):
         return GateResult()
     from chalicelib.doctor.registry import examine
 
-    context = _context(args, policy)
+    context = _context(args, policy, deployment)
     if context is None:
         return GateResult()
     errors = [each for each in examine(context) if each.severity is Severity.ERROR]
@@ -76,21 +77,21 @@ def _refusal(finding: Finding) -> BadInput:
     return BadInput(f"mode active: {finding.id}", finding.message, f"{remedy}; or accept it: --accept-findings REASON")
 
 
-def _context(args: argparse.Namespace, policy: Policy) -> DoctorContext | None:
+def _context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> DoctorContext | None:
     if args.kubeconfig is not None:
         from chalicelib.cli.doctor import context_of
 
         wanted = argparse.Namespace(**vars(args) | {"as_person": None, "probe_writes": False, "webhook": ""})
-        return context_of(wanted, policy, time.time)
+        return context_of(wanted, policy, time.time, deployment)
     try:
-        return msgspec.structs.replace(_deployed(policy), vpc=args.vpc)
+        return msgspec.structs.replace(_deployed(policy, deployment), vpc=args.vpc)
     except OutscalerError as error:
         text = f"{policy.name}: not checked before mode active: {error}"
         warn(f"{text}; run outscaler doctor, or give --kubeconfig FILE")
         return None
 
 
-def _deployed(policy: Policy) -> DoctorContext:
+def _deployed(policy: Policy, deployment: Deployment) -> DoctorContext:
     """Connect as the functions do. Raises OutscalerError where the secrets or the cluster cannot be read."""
     from chalicelib.aws.secrets_manager import SecretsManagerReader
     from chalicelib.cli.doctor import current, planned
@@ -107,7 +108,7 @@ def _deployed(policy: Policy) -> DoctorContext:
         return connect(access, read, clock=time.time)
 
     kube = connected(policy.kubernetes)
-    services = ProviderServices(connect=connected, deployment=here())
+    services = ProviderServices(connect=connected, deployment=deployment)
     found = providers(observing(policy), kube, read, time.time, services)
     now = time.time()
     snapshot = read_live_cluster(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chalicelib.cli.deployment_settings import settings_here, settings_of
 from chalicelib.cli.kubeconfig_files import kubeconfig_of, read_kubeconfig
 from chalicelib.cli.live_cluster import connected_by_file, open_cluster, secret_files
 from chalicelib.cli.output import emit, warn
@@ -24,6 +25,7 @@ from chalicelib.cli.tables import Block, Table
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import Deployment
 
 if TYPE_CHECKING:
     from chalicelib.doctor.context import DoctorContext
@@ -76,18 +78,21 @@ def run(args: argparse.Namespace) -> int:
     from chalicelib.doctor.registry import examine
 
     text = read_document(args.policy)
-    policy, warnings = load_document(text, place_of(args.policy))
+    deployment = _deployment(args)
+    policy, warnings = load_document(text, place_of(args.policy), deployment=deployment)
     for warning in warnings:
         warn(warning)
     with progress("checking"):
-        context = context_of(args, policy, time.time)
+        context = context_of(args, policy, time.time, deployment)
         found = examine(context, [word.strip() for word in args.only.split(",") if word.strip()])
     emit(args.output, [as_data(each) for each in found], lambda: _blocks(found, args.policy))
     return exit_code(found, strict=args.strict)
 
 
-def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], float]) -> DoctorContext:
-    """Connect, and read the cluster once. What cannot be reached is in `unreachable`."""
+def context_of(
+    args: argparse.Namespace, policy: Policy, clock: Callable[[], float], deployment: Deployment
+) -> DoctorContext:
+    """Connect as the deployment permits, and read the cluster once. What cannot be reached is in `unreachable`."""
     from chalicelib.doctor.context import DoctorContext
 
     unreachable: list[tuple[str, str]] = []
@@ -104,7 +109,7 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
     if args.management_kubeconfig is not None:
         management = reach("management", lambda: connected_by_file(args.management_kubeconfig, ""))
     person = reach("--as-person", lambda: connected_by_file(args.as_person, "")) if args.as_person else current(kube)
-    opened = reach("providers", lambda: open_cluster(args, policy)) if kube is not None else None
+    opened = reach("providers", lambda: open_cluster(args, policy, deployment=deployment)) if kube is not None else None
     if opened is None and kube is not None:
         opened = reach("workload", lambda: open_cluster(args, policy, providers=False))
     snapshot = reach("workload", lambda: opened.read(clock())) if opened is not None else None
@@ -122,7 +127,7 @@ def context_of(args: argparse.Namespace, policy: Policy, clock: Callable[[], flo
         probe=args.probe_writes,
         vpc=args.vpc,
         webhook_url=args.webhook,
-        policies=_policies(args, policy),
+        policies=_policies(args, policy, deployment),
         plan=planned(snapshot, policy, clock()) if snapshot is not None else None,
     )
 
@@ -151,7 +156,14 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _policies(args: argparse.Namespace, policy: Policy) -> tuple[Policy, ...]:
+def _deployment(args: argparse.Namespace) -> Deployment:
+    """Return what the functions permit policies to name: as the table says it, if one is given."""
+    from chalicelib.cli.store_access import open_store
+
+    return settings_of(open_store(args)).deployment if args.table else settings_here().deployment
+
+
+def _policies(args: argparse.Namespace, policy: Policy, deployment: Deployment) -> tuple[Policy, ...]:
     """Return the other policies of the table; those that this release cannot read are left out with a warning."""
     if not args.table:
         return ()
@@ -162,7 +174,7 @@ def _policies(args: argparse.Namespace, policy: Policy) -> tuple[Policy, ...]:
         if stored.name == policy.name:
             continue
         try:
-            found.append(load_document(stored.text, stored.name)[0])
+            found.append(load_document(stored.text, stored.name, deployment=deployment)[0])
         except OutscalerError as error:
             warn(f"{stored.name}: not compared: {error}")
     return tuple(found)

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import get_decision
 from chalicelib.cli.breaker_view import brake_data, brake_line
+from chalicelib.cli.deployment_settings import known_settings
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.pause import pause_line, pauses_data
 from chalicelib.cli.store_access import add_table_argument, not_moved, open_store, stored_policy
 from chalicelib.cli.tables import Table
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
 from chalicelib.schedules.apply import apply_schedules
@@ -29,6 +31,7 @@ from chalicelib.schedules.apply import apply_schedules
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
+    from chalicelib.model.policy_permissions import Deployment
     from chalicelib.store import Store, StoredPolicy
     from chalicelib.store.scan_state import ScanState
 
@@ -78,8 +81,9 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     policies = store.policies.all_current()
     if left := not_moved(store):
         warn(left)
-    now = time.time()
+    now, deployment = time.time(), known_settings(store) if policies else None
     passes, pauses = [store.scan_states.due(each.name) for each in policies], store.pauses.all_current()
+    health_of = [_health(each, pace, now, deployment) for each, pace in zip(policies, passes, strict=True)]
     data = [
         {
             "name": each.name,
@@ -87,10 +91,11 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
             "storedAt": instant(each.stored_at),
             "digest": each.digest,
             **results(pace),
-            "health": _health(each, pace, now),
+            "health": word,
+            "problem": problem or None,
             "pauses": pauses_data(pauses.get(each.name, ())),
         }
-        for each, pace in zip(policies, passes, strict=True)
+        for each, pace, (word, problem) in zip(policies, passes, health_of, strict=True)
     ]
     rows = tuple(
         (
@@ -99,9 +104,9 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
             ago(each.stored_at, now),
             each.digest[:12],
             ago(pace.last_pass, now),
-            _health(each, pace, now),
+            f"{word}: {problem}" if problem else word,
         )
-        for each, pace in zip(policies, passes, strict=True)
+        for each, pace, (word, problem) in zip(policies, passes, health_of, strict=True)
     )
     emit(
         args.output,
@@ -118,13 +123,25 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     )
 
 
-def _health(stored: StoredPolicy, pace: ScanState, now: float) -> str:
-    """Return the health as GET /clusters reports it, with the policy's schedules applied."""
+def _health(stored: StoredPolicy, pace: ScanState, now: float, deployment: Deployment | None) -> tuple[str, str]:
+    """Return the health as GET /clusters reports it, with the policy's schedules applied, and why no pass can start,
+    "" where one can.
+
+    deployment: what the functions permit; None: not published, so that only the text is judged: a secret that is not
+    permitted by default may be one that the functions permit.
+    """
+    admission = Admission(deployment, cluster=stored.name) if deployment is not None else None
     try:
-        policy = apply_schedules(load(stored.text, place=f"policy {stored.name}")[0], now)
-    except BadInput:
-        return health(None, pace, now, planned=False)
-    return health(policy.scan_interval, pace, now, planned=permitted(policy).plan)
+        policy = apply_schedules(load(stored.text, place=f"policy {stored.name}", admission=admission)[0], now)
+    except BadInput as error:
+        return health(None, pace, now, planned=False), _first_mistake(error)
+    return health(policy.scan_interval, pace, now, planned=permitted(policy).plan), ""
+
+
+def _first_mistake(error: BadInput) -> str:
+    mistakes = error.problems if isinstance(error, InputErrors) else (error,)
+    more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
+    return f"{mistakes[0].place.partition(': ')[2] or mistakes[0].place}: {mistakes[0].problem}{more}"
 
 
 def _policy(store: Store, args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ import json
 import re
 import sys
 
+from chalicelib.cli.deployment_settings import settings_here
 from chalicelib.cli.import_autoscaler import Printed, environment_of, import_autoscaler
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
@@ -60,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with accessKey and secretKey")
     parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
     parser.add_argument(
+        "--secret-prefix", metavar="PREFIX", help="prefix of the deployment's secrets (default: the deployment's)"
+    )
+    parser.add_argument(
         "--time-zone", default="UTC", metavar="ZONE", help="whose clock the crons of the objects mean (default: UTC)"
     )
     parser.add_argument(
@@ -83,8 +87,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Convert the files and return 0 once a document is printed. Raises BadInput for files that cannot be read or have
     mistakes."""
+    judge = settings_here()
+    if judge.notice:
+        warn(judge.notice)
+    prefix = judge.deployment.secret_prefix if args.secret_prefix is None else args.secret_prefix
     given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
-    wanted = Wanted(**{**given, "time_zone": _zone(args.time_zone)})
+    wanted = Wanted(**{**given, "time_zone": _zone(args.time_zone), "secret_prefix": prefix})
     texts = _texts(args.files)
     if args.command:
         texts[COMMAND] = args.command

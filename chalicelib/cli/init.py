@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.policy_files import here, load_document
+from chalicelib.cli.deployment_settings import settings_here
+from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
 from chalicelib.policy.value_types import DNS_LABEL
@@ -145,7 +146,7 @@ def _answers(args: argparse.Namespace, ask: Callable[[str], str] | None) -> dict
 def _answer(question: InitQuestion, given: str | None, before: dict[str, str], ask: Callable[[str], str] | None) -> str:
     text = question.text or STARTS[before["provider"]].prompt
     place = f"--{question.argument.replace('_', '-')}"
-    default = here().secret_prefix if question.default == _OF_DEPLOYMENT else question.default
+    default = settings_here().deployment.secret_prefix if question.default == _OF_DEPLOYMENT else question.default
     if given is None and ask is None:
         if default:
             return default

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.deployment_settings import on_this_machine, settings_here
 from chalicelib.cli.kubeconfig_files import read_kubeconfig
 from chalicelib.cli.kubeconfig_plugins import plugin_logins
-from chalicelib.cli.policy_files import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import place_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.bounded_files import text
@@ -73,9 +74,11 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     return open_cluster(args, policy).read(now)
 
 
-def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = True) -> OpenedCluster:
+def open_cluster(
+    args: argparse.Namespace, policy: Policy, *, providers: bool = True, deployment: Deployment | None = None
+) -> OpenedCluster:
     """Connect to the cluster and the providers of a policy, by --kubeconfig, --context, --management-kubeconfig and
-    --secret. Raises BadInput."""
+    --secret. deployment: what policies may name, None for what is known without AWS. Raises BadInput."""
     from chalicelib.kube.connect import connect
     from chalicelib.kube.kubeconfig import POLICY_CONTEXT
     from chalicelib.policy.read_credentials import observing
@@ -100,7 +103,7 @@ def open_cluster(args: argparse.Namespace, policy: Policy, *, providers: bool = 
     kube = connected(policy.kubernetes)
     if not providers:
         return OpenedCluster(policy, kube, ())
-    services = ProviderServices(connect=connected, deployment=here())
+    services = ProviderServices(connect=connected, deployment=on_this_machine(deployment or settings_here().deployment))
     return OpenedCluster(policy, kube, tuple(for_policy(observing(policy), kube, read_secret, time.time, services)))
 
 

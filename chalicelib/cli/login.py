@@ -1,4 +1,4 @@
-"""`outscaler login STACK`: keeps the tables and the region of a deployment in a file, for the commands that follow.
+"""`outscaler login STACK`: keeps tables, region and settings of a deployment in a file, for the commands that follow.
 
 The file contains names and no credentials: AWS credentials stay where the AWS SDK looks for them. Arguments and
 environment variables take precedence over it.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
 
-from chalicelib.aws.deployments import find_deployment
+import msgspec
+
+from chalicelib.aws.deployments import FoundDeployment, find_deployment
 from chalicelib.cli.login_profile import Login, load_login, profile_path, remove_login, save_login
-from chalicelib.cli.output import emit
+from chalicelib.cli.output import emit, warn
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import PublishedSettings, published
 
 _STACK = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,127}\Z")
 _REGION = re.compile(r"[a-z0-9-]{1,32}\Z")
@@ -45,9 +49,24 @@ def run(args: argparse.Namespace) -> int:
     if args.region and not _REGION.match(args.region):
         raise BadInput("--region", f"{args.region[:40]!r} is not a region", "write it as eu-central-2")
     found = find_deployment(args.stack, args.region)
-    login = Login(args.stack, found.table, found.policy_table, found.region)
+    login = Login(args.stack, found.table, found.policy_table, found.region, found.settings or _in_table(found))
     save_login(login)
     return _show(args, login)
+
+
+def _in_table(found: FoundDeployment) -> PublishedSettings | None:
+    """Return the settings in the policy table, by which validate, init and import judge; None, and a warning, where
+    they cannot be read."""
+    from chalicelib.store import Store
+    from chalicelib.store.errors import StoreError
+
+    store = Store(found.table, clock=time.time, policy_table=found.policy_table, region=found.region)
+    try:
+        deployment = store.deployment_settings().read()
+    except StoreError as error:
+        warn(f"what {found.table} permits policies to name could not be read: {error}")
+        return None
+    return published(deployment) if deployment is not None else None
 
 
 def _show(args: argparse.Namespace, login: Login | None) -> int:
@@ -58,7 +77,17 @@ def _show(args: argparse.Namespace, login: Login | None) -> int:
         "table": login.table,
         "policyTable": login.policy_table,
         "region": login.region,
+        "settings": msgspec.to_builtins(login.settings),
         "file": str(profile_path()),
     }
-    emit(args.output, data, lambda: [f"{login.stack}: table {login.table} in {login.region}, kept in {profile_path()}"])
+    if login.settings is None:
+        warn(f"{login.stack} has not published what policies may name; outscaler login reads it after make finish")
+    emit(
+        args.output,
+        data,
+        lambda: [
+            f"{login.stack}: table {login.table} in {login.region}, kept in {profile_path()}",
+            *([f"secrets begin with {login.settings.secret_prefix}"] if login.settings is not None else []),
+        ],
+    )
     return 0

@@ -9,18 +9,21 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import PublishedSettings
 from chalicelib.net.bounded_files import content
 
-_LARGEST = 10_000  # bytes
+_LARGEST = 1_000_000  # bytes; the settings may list 200 secrets and 200 hosts
 
 
 class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
-    """One deployment. policy_table: "" where its name follows from the other one."""
+    """One deployment. policy_table: "" where its name follows from the other one. settings: what the deployment permits
+    policies to name, None where it has not published that."""
 
     stack: str
     table: str
     policy_table: str = ""
     region: str = ""
+    settings: PublishedSettings | None = None
 
 
 def profile_path() -> Path:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.cli.tables import Table
 from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.model.policy_permissions import Deployment
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -80,7 +82,7 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
         "deleted": 0,
         "conflict": False,
     }
-    secret = _webhook(old)
+    secret = _webhook(old, settings_of(store).deployment)
     if args.dry_run:
         known = store.policies.current(old.name)
         return reported | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
@@ -94,11 +96,11 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
     return reported | {"result": result, "copied": moved.copied, "deleted": deleted}
 
 
-def _webhook(old: StoredPolicy) -> str | None:
+def _webhook(old: StoredPolicy, deployment: Deployment) -> str | None:
     """Return the name of the policy's webhook secret; None, and a warning, where this release cannot use the
     document."""
     try:
-        policy, _ = load_document(old.text, f"{old.name}, version {old.version}")
+        policy, _ = load_document(old.text, f"{old.name}, version {old.version}", deployment=deployment)
     except BadInput as bad:
         warn(f"this release cannot use it, apply a corrected document: {str(bad).splitlines()[0]}")
         return None

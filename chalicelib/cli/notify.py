@@ -12,13 +12,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.output import emit
-from chalicelib.cli.policy_files import here, load_document
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy, table_name
 from chalicelib.cli.tables import Table
 from chalicelib.model.errors import BadInput
 from chalicelib.model.notification import NoticeSeverity
 from chalicelib.model.timestamps import format_time
+from chalicelib.policy.load import load
 
 if TYPE_CHECKING:
     from chalicelib.notify.notices import NoticeMessage, NoticeState
@@ -49,7 +50,7 @@ def _test(store: Store, args: argparse.Namespace) -> int:
     from chalicelib.notify.delivery import attempt
     from chalicelib.notify.notices import ONCE, NoticeMessage
 
-    settings = load_document(stored_policy(store, args.name).text, args.name)[0].notifications
+    settings = load(stored_policy(store, args.name).text, place=args.name)[0].notifications
     if settings is None or not settings.destinations:
         raise BadInput(args.name, "its policy has no destinations", "write spec.notifications, and apply the policy")
     now = time.time()
@@ -61,7 +62,7 @@ def _test(store: Store, args: argparse.Namespace) -> int:
         command=f"outscaler notify open {args.name}",
     )
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)
-    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=here(), topics=None)
+    runtime = SimpleNamespace(read_secret=SecretsManagerReader(), deployment=settings_of(store).deployment, topics=None)
     channels = channels_of(runtime, stack_of(table_name(args)))(args.name)
     done, problems = attempt(message, settings, channels, now)
     data = {

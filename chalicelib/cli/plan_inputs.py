@@ -11,10 +11,11 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli import memory_file, whatif
+from chalicelib.cli.deployment_settings import on_this_machine, settings_here
 from chalicelib.cli.group_bounds import with_bounds
 from chalicelib.cli.live_cluster import live
 from chalicelib.cli.output import warn
-from chalicelib.cli.policy_files import here, read_document
+from chalicelib.cli.policy_files import read_document
 from chalicelib.cli.progress import progress
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
@@ -148,7 +149,9 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
     if args.policy is not None:
         policy, warnings = load(
-            read_document(str(args.policy)), place=args.policy.name, admission=Admission(here(), Purpose.PLANNED)
+            read_document(str(args.policy)),
+            place=args.policy.name,
+            admission=Admission(on_this_machine(settings_here().deployment), Purpose.PLANNED),
         )
         for warning in warnings:
             warn(warning)

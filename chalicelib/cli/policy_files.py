@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
+from chalicelib.cli.deployment_settings import settings_here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
-from chalicelib.model.policy_permissions import Deployment, deployment_of
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Admission, Purpose
 from chalicelib.policy.load import load
 from chalicelib.policy.yaml_document import MAX_BYTES
@@ -21,21 +21,15 @@ def place_of(path: str) -> str:
     return "stdin" if path == STDIN else path
 
 
-def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy and its warnings, including the providers' own checks; raises InputErrors with every
-    mistake."""
+def load_document(
+    text: str, place: str, purpose: Purpose = Purpose.VALIDATED, deployment: Deployment | None = None
+) -> tuple[Policy, tuple[str, ...]]:
+    """Return the policy and its warnings, including the providers' own checks; raises InputErrors with every mistake.
+    deployment: what it is judged by, None for what is known without AWS."""
     from chalicelib.providers.registry import mistakes
 
-    deployment = here()
-    return load(
-        text, place=place, admission=Admission(deployment, purpose), ask=lambda policy: mistakes(policy, deployment)
-    )
-
-
-def here() -> Deployment:
-    """Return what the environment of this command says about the deployment; a command may read files of its
-    workstation. Raises BadInput that names the invalid variable."""
-    return deployment_of(os.environ, files=True)
+    judge = settings_here().deployment if deployment is None else deployment
+    return load(text, place=place, admission=Admission(judge, purpose), ask=lambda policy: mistakes(policy, judge))
 
 
 def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> str:

@@ -11,8 +11,8 @@ import os
 import sys
 import time
 
+from chalicelib.cli.deployment_settings import known_settings
 from chalicelib.cli.output import warn
-from chalicelib.cli.policy_files import here
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
 
@@ -56,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
     from chalicelib.cli.ui_server import PageServer
     from chalicelib.page.pages import respond
 
-    store, deployment = open_store(args), here()
+    store = open_store(args)
+    deployment = known_settings(store)
     store.policies.names()  # a wrong table, region or credential is an error now, and not a page later
     try:
         server = PageServer(

@@ -20,7 +20,6 @@ import msgspec
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.policy_files import load_document
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.errors import BadInput
@@ -129,8 +128,10 @@ def _policy_of(current: StoredPolicy | None) -> Policy | None:
     """Return the policy in force; None where there is none, or where this release cannot read it."""
     if current is None:
         return None
+    from chalicelib.policy.load import load
+
     try:
-        return load_document(current.text, f"{current.name} version {current.version}")[0]
+        return load(current.text, place=f"{current.name} version {current.version}")[0]
     except BadInput as error:
         warn(f"{error}; the policy is archived without being read")
         return None
@@ -161,13 +162,13 @@ def _switched_off(store: Store, current: StoredPolicy, policy: Policy | None) ->
     """Put a version with mode off in force and return it."""
     from chalicelib.dispatch.mode_guard import permitted
     from chalicelib.policy.compiled import compiled
-    from chalicelib.policy.load import digest
+    from chalicelib.policy.load import digest, load
     from chalicelib.store.errors import PolicyChanged
 
     if policy is None or not permitted(policy).plan:
         return current
     text = _with_mode_off(current.text)
-    off, _ = load_document(text, current.name)
+    off, _ = load(text, place=current.name)
     try:
         store.policies.put(
             current.name,

@@ -1,6 +1,7 @@
 """`outscaler validate FILE…`: checks each document and warns of settings that may not do what their author expects.
 
-Needs neither AWS nor a cluster. Mistakes and warnings go to standard error, the result per file to standard output.
+Needs neither AWS nor a cluster: what a deployment permits is as `outscaler login` has kept it. Mistakes and warnings go
+to standard error, the result per file to standard output.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cli.deployment_settings import settings_here
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.tables import Table
@@ -35,6 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Validate the files. Returns 2 if a document is invalid, 1 if --strict and one has warnings, otherwise 0."""
+    if notice := settings_here().notice:
+        warn(notice)
     verdicts = _names_once([_verdict(file) for file in args.files])
     for verdict in verdicts:
         for problem in verdict.problems:

@@ -40,8 +40,9 @@ def healthz() -> HttpResponse:
 
 
 def clusters(rt: Runtime) -> HttpResponse:
-    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health,
-    openOperations}]}, by name. Where policies are stored in a place that is not used, also "problems": a line each."""
+    """Handle GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, problem,
+    openOperations}]}, by name. problem: why the policy cannot be used, null where it can. Where policies are stored in
+    a place that is not used, also "problems": a line each."""
     refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
@@ -112,7 +113,7 @@ def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
 
 
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
-    policy, _ = _readable(stored, rt)
+    policy, problem = _readable(stored, rt)
     pace, now = rt.store.scan_states.due(stored.name), rt.clock()
     return {
         "name": stored.name,
@@ -122,6 +123,7 @@ def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
         "health": health(
             policy.scan_interval if policy else None, pace, now, planned=policy is not None and permitted(policy).plan
         ),
+        "problem": problem or None,
         "openOperations": len(rt.store.operations.look(stored.name)),
     }
 

@@ -20,12 +20,15 @@ SHARED_SECRETS = "OUTSCALER_SHARED_SECRETS"
 ALLOWED_ENDPOINTS = "OUTSCALER_ALLOWED_ENDPOINTS"
 DEFAULT_PREFIX = "outscaler/"
 
-_IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+"""Lambda sets this variable for every function."""
+
 _PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
 _NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(:[1-9][0-9]{{0,4}})?\Z")
 _MOST = 200  # entries per list
+_PUBLISHED = "the settings that the deployment has published"
 
 
 class Deployment(msgspec.Struct, frozen=True):
@@ -64,10 +67,52 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
         secret_prefix=prefix,
         shared_secrets=_listed(environment, SHARED_SECRETS, _NAME, "outscaler/shared/exoscale"),
         endpoints=_listed(environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"),
-        loopback=not environment.get(_IN_LAMBDA),
+        loopback=not environment.get(IN_LAMBDA),
         files=files,
         prefix_known=given is not None,
     )
+
+
+class PublishedSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """A deployment's settings for those who judge a policy elsewhere: in a row of the policy table, in an output of the
+    CloudFormation stack, and in the file of `outscaler login`. Lists are as in the environment variables. loopback: of
+    an emulation only."""
+
+    secret_prefix: str
+    shared_secrets: str = ""
+    allowed_endpoints: str = ""
+    loopback: bool = False
+
+
+def published(deployment: Deployment) -> PublishedSettings:
+    """Return the settings that a deployment publishes."""
+    return PublishedSettings(
+        deployment.secret_prefix,
+        ",".join(sorted(deployment.shared_secrets)),
+        ",".join(sorted(deployment.endpoints)),
+        deployment.loopback,
+    )
+
+
+def published_in(text: str | bytes) -> PublishedSettings:
+    """Return the settings in a JSON text. Keys of a later release are ignored. Raises BadInput for another text."""
+    try:
+        return msgspec.json.decode(text, type=PublishedSettings)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise BadInput(_PUBLISHED, f"cannot be read ({error})", "run make finish, or deploy the stack again") from None
+
+
+def deployment_published(settings: PublishedSettings) -> Deployment:
+    """Return the deployment of published settings, by the rules by which the functions read their variables. Raises
+    BadInput for settings with which no function would start."""
+    deployment = deployment_of(
+        {
+            SECRET_PREFIX: settings.secret_prefix,
+            SHARED_SECRETS: settings.shared_secrets,
+            ALLOWED_ENDPOINTS: settings.allowed_endpoints,
+        }
+    )
+    return msgspec.structs.replace(deployment, loopback=settings.loopback)
 
 
 def _listed(environment: Mapping[str, str], variable: str, form: re.Pattern[str], example: str) -> frozenset[str]:

@@ -28,6 +28,7 @@ from chalicelib.store.table_client import Table
 from chalicelib.store.tables import policy_table_of
 
 if TYPE_CHECKING:
+    from chalicelib.store.deployment_settings import DeploymentSettings
     from chalicelib.store.notice_rows import NoticeRows
     from chalicelib.store.retries import Retries
     from chalicelib.store.shadow_rows import ShadowRows
@@ -91,6 +92,13 @@ class Store:
         self.rate_limits = RateLimits(self.table, clock)
         self.cache = SharedCache(self.table, clock)
         self._clock = clock
+
+    def deployment_settings(self) -> DeploymentSettings:
+        """Return the access to what the deployment has published about itself. Its module is imported here, because
+        functions have these settings in their environment."""
+        from chalicelib.store.deployment_settings import DeploymentSettings
+
+        return DeploymentSettings(self.policy_table, self._clock, __version__)
 
     def notices(self) -> NoticeRows:
         """Return the access to the state of notifications. Its module is imported here, because only deployments with

@@ -44,6 +44,7 @@ The policy table:
     !policies             <cluster>                    PolicyRow: the version in force
     !webhooks             <cluster>                    WebhookRow: the webhook's part of it
     !pauses               <cluster>                    PauseRow: what an operator has paused
+    !deployment           settings                     SettingsRow: what the functions permit policies to name
 
 Releases before the policy table kept PolicyRows in the state table under the same keys (policy_migration.py).
 
@@ -64,6 +65,7 @@ PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
 WEBHOOKS, WEB = "!webhooks", "!web"
 PAUSES = "!pauses"
+DEPLOYMENT_PARTITION, SETTINGS_ITEM = "!deployment", "settings"
 SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
@@ -273,6 +275,15 @@ class PauseRow(RowKey):
 
     text = UnicodeAttribute()
     version = UnicodeAttribute()
+
+
+class SettingsRow(RowKey):
+    """The settings of the functions that decide which policies are permitted, as JSON (deployment_settings.py), and the
+    release that published them."""
+
+    text = UnicodeAttribute()
+    release = UnicodeAttribute(null=True)
+    since = InstantAttribute(null=True)
 
 
 class ClaimRow(RowKey):

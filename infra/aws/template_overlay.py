@@ -127,7 +127,7 @@ def finished(template: Json) -> Json:
     so the prefix that follows from the stage is used then. Policies that depend on parameters are part of the role
     itself, because Lambda checks a role's permissions when a function is created.
     """
-    made = template | {section: _prefixed(template[section]) for section in ("Globals", "Resources")}
+    made = template | {section: _prefixed(template[section]) for section in ("Globals", "Outputs", "Resources")}
     for name, one in made["Resources"].items():
         if one["Type"] == "AWS::IAM::Role":
             one["Properties"]["Policies"] += conditional_policies()

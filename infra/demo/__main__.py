@@ -188,7 +188,7 @@ def tell(
         code = 0 if all(each.met for each in found) else 1
         _say_verdict(console, code, emulation)
         if stay:
-            with status_page(emulation.store, emulation.clock) as page:
+            with status_page(emulation.store, emulation.clock, emulation.deployment) as page:
                 _stay(console, emulation, page)
     return code
 

@@ -153,6 +153,7 @@ class LocalWorld:
             cloud.start()
         if self._deployment is None:
             self._account.deployment = permitted(self._clouds)
+        self.store.deployment_settings().publish(self._account.deployment)
         if self._quick:
             self.server.stay_inside()
         else:
@@ -209,6 +210,7 @@ class LocalWorld:
     def permit(self, deployment: Deployment) -> None:
         """Change what policies may name, if it is known only after the clouds are served."""
         self._account.deployment = deployment
+        self.store.deployment_settings().publish(deployment)
         self.restart()
 
     def apply_policy(self, text: str) -> int:

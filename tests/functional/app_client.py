@@ -73,6 +73,7 @@ class Premises:
         outbox = Outbox()
         secrets = SecretCache(SecretsManagerReader(self.secrets, self.parameters), self.clock)
         runtime = build(clock=self.clock, store=self.store, sender=outbox, read_secret=secrets)
+        self.store.deployment_settings().publish(runtime.deployment)
         return AppClient(self, self.store, self.clock, outbox, runtime)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from chalicelib.store.tables import PARTITION_KEY
 from infra.emulators.aws_region import REGION
-from infra.emulators.iam import matches
+from infra.emulators.iam import LEADING_KEYS, matches
 from infra.emulators.lambda_events import ACCOUNT
 from tests.functional.aws_calls import AwsCall
 
@@ -65,7 +66,9 @@ class DeployerRightsReader:
         yield from _OF[call.service](self, call, mappings)
 
     def _dynamodb(self, call: AwsCall, _: object) -> Iterator[Need]:
-        yield Need(f"dynamodb:{call.operation}", arn("dynamodb", f"table/{call.given['TableName']}"))
+        row = call.given.get("Key") or call.given.get("Item") or {}
+        context = {LEADING_KEYS: row[PARTITION_KEY]["S"]} if row else {}
+        yield Need(f"dynamodb:{call.operation}", arn("dynamodb", f"table/{call.given['TableName']}"), context)
 
     def _sqs(self, call: AwsCall, _: object) -> Iterator[Need]:
         name = call.given.get("QueueName") or call.given["QueueUrl"].rpartition("/")[2]
@@ -190,10 +193,11 @@ def _many(value: str | list[str]) -> Iterable[str]:
     return value if isinstance(value, list) else [value]
 
 
-def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
-    assert condition.keys() <= {"StringEquals", "ArnLike"}
+def _holds(condition: Mapping[str, Mapping[str, str | list[str]]], context: Mapping[str, str]) -> bool:
+    assert condition.keys() <= {"StringEquals", "ArnLike", "ForAllValues:StringEquals", "Null"}
+    assert all(absent == "false" for absent in condition.get("Null", {}).values())
     return all(
-        key in context and matches(pattern, context[key])
-        for keys in condition.values()
+        key in context and (operator == "Null" or any(matches(each, context[key]) for each in _many(pattern)))
+        for operator, keys in condition.items()
         for key, pattern in keys.items()
     )

@@ -16,6 +16,7 @@ from chalicelib.cli.journal_lines import JournalFilter
 from chalicelib.cli.main import main
 from chalicelib.model.memory import Backoff, FailedRemoval, GroupMemory, Memory
 from chalicelib.model.pause import PausedPart
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.model.timestamps import format_time
 from chalicelib.record import carry_over
 from chalicelib.record.carry_over import CarryOver
@@ -51,6 +52,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Store]:
         for queue in ("reconcile", "act_clusterapi"):
             boto3.client("sqs").create_queue(QueueName=f"outscaler-dev-{queue}")
         store = Store(TABLE, clock=lambda: NOW)
+        store.deployment_settings().publish(STRICT)
         store.policies.put(NAME, SHADOW, "d", None)
         yield store
 

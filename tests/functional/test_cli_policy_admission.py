@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
 from chalicelib.cli.main import main
+from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.store import Store
+from chalicelib.store.deployment_settings import DeploymentSettings
+from infra.emulators.aws import create_table, environment
 from tests.scenario.policies import document
 
 Said = pytest.CaptureFixture[str]
 ALI = {"region": "cn-hangzhou", "nodes": "0:5:asg-bp18p2yfxow2dloq0001", "credentialsSecret": "outscaler/shop/alicloud"}
 
 
+TABLE = "outscaler"
+
+
 @pytest.fixture(autouse=True)
-def _no_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+def settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[DeploymentSettings]:
+    """What the deployment has published: the defaults. The shell knows nothing of it."""
     for name in ("OUTSCALER_SECRET_PREFIX", "OUTSCALER_SHARED_SECRETS", "OUTSCALER_ALLOWED_ENDPOINTS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OUTSCALER_TABLE", "not-there")
+    for name, value in environment("").items():
+        if name != "AWS_ENDPOINT_URL":
+            monkeypatch.setenv(name, value)
+    monkeypatch.setenv("OUTSCALER_TABLE", TABLE)
+    with mock_aws():
+        create_table(boto3.client("dynamodb"), TABLE)
+        settings = Store(TABLE, clock=lambda: 0.0).deployment_settings()
+        settings.publish(STRICT)
+        yield settings
 
 
 def file_of(place: Path, text: str) -> str:
@@ -63,10 +82,11 @@ def test_apply_rejects_local_files_and_validate_warns(tmp_path: Path, capsys: Sa
     assert any("outscaler apply refuses this" in warning for warning in warnings)
 
 
-def test_foreign_host_is_rejected_unless_the_environment_lists_it(
+def test_foreign_host_is_rejected_unless_the_deployment_lists_it(
     tmp_path: Path,
     capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
+    settings: DeploymentSettings,
 ) -> None:
     file = file_of(tmp_path, document(providers={"alicloud": ALI | {"stsEndpoint": "https://sts.example.com:8443"}}))
     for command in (["apply", "--dry-run", file], ["validate", file]):
@@ -76,6 +96,10 @@ def test_foreign_host_is_rejected_unless_the_environment_lists_it(
         assert "OUTSCALER_ALLOWED_ENDPOINTS" in said
     monkeypatch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", "sts.example.com:8443")
     assert verdict(file, capsys)[:2] == (0, [])
+    assert main(["apply", "--dry-run", file]) == 2, "the functions have another environment than this shell"
+    settings.publish(Deployment(endpoints=frozenset({"sts.example.com:8443"})))
+    monkeypatch.delenv("OUTSCALER_ALLOWED_ENDPOINTS")
+    assert main(["apply", "--dry-run", file]) == 0
 
 
 @pytest.mark.parametrize(
@@ -124,5 +148,5 @@ def test_invalid_environment_variable_is_a_one_line_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", "https://evil.io/")
-    assert main(["apply", "--dry-run", file_of(tmp_path, document())]) == 2
+    assert main(["validate", file_of(tmp_path, document())]) == 2
     assert capsys.readouterr().err.startswith("environment: OUTSCALER_ALLOWED_ENDPOINTS")

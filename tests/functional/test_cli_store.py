@@ -117,6 +117,7 @@ def test_get_clusters_lists_the_clusters(store: Store, document: Path, capsys: S
             "lastSuccess": None,
             "lastError": None,
             "health": "late",
+            "problem": None,
             "pauses": [],
         }
     ]

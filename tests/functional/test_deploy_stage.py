@@ -17,6 +17,7 @@ import pytest
 
 from chalicelib.cli.main import main as outscaler
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import Deployment, deployment_of
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.deploy import __main__ as command
@@ -24,7 +25,7 @@ from infra.aws.deploy import account_settings
 from infra.aws.deploy.chalice_resources import graph_of
 from infra.aws.deploy.project import copied
 from infra.aws.deploy.stage import ROOT, load, locate
-from infra.aws.deploy.steps import Deployment
+from infra.aws.deploy.steps import Deployment as DeploymentSteps
 from infra.emulators.aws import LocalAws
 from tests.functional.deployments import SERVICES, STAGE, account, deploy, restored, small_package
 
@@ -109,6 +110,25 @@ def _polled(aws: LocalAws) -> set[str]:
 
 def _store(aws: LocalAws) -> Store:
     return Store(TABLE, clock=lambda: 0.0, client=aws.client("dynamodb"))
+
+
+def test_stage_publishes_what_its_functions_permit(deployed: LocalAws, built: Path, tmp_path: Path) -> None:
+    name = "outscaler-dev-reconcile"
+    made = deployed.client("lambda").get_function_configuration(FunctionName=name)
+    functions = deployment_of(made["Environment"]["Variables"] | {"AWS_LAMBDA_FUNCTION_NAME": name})
+    settings = _store(deployed).deployment_settings()
+    assert settings.read() == functions
+    assert functions.secret_prefix == "outscaler/dev/"
+    settings.publish(Deployment(secret_prefix="outscaler/"))  # another stage's, restored from a copy
+    (wrong,) = _checked()
+    assert wrong.place == f"table {TABLE}-policies: what policies may name"
+    assert deploy(built, tmp_path / "again") == []
+    assert settings.read() == functions
+
+
+def _checked() -> list[account_settings.Setting]:
+    made = DeploymentSteps(locate(load(STAGE), boto3.Session()), boto3.Session(), lambda line: None)
+    return list(made.check(made.graph()))
 
 
 def test_only_queues_of_providers_named_in_policies_are_polled(
@@ -227,7 +247,7 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
     shutil.copy(ROOT / ".chalice" / "config.json", root / ".chalice")
     session = boto3.Session()
     stage = locate(load(STAGE), session)
-    graph = Deployment(stage, session, lambda line: None, lambda seconds: None, root).prepare(built)
+    graph = DeploymentSteps(stage, session, lambda line: None, lambda seconds: None, root).prepare(built)
     done = subprocess.run(
         [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", "deploy", "--stage", STAGE],
         cwd=root,
@@ -245,6 +265,9 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
         "Variables"
     ]
     assert (variables["OUTSCALER_PREFIX"], variables["OUTSCALER_BATCH_FAILURES"]) == ("outscaler-dev", "reported")
+    settings = _store(aws).deployment_settings().read()  # also without make finish
+    assert settings is not None
+    assert settings.secret_prefix == variables["OUTSCALER_SECRET_PREFIX"]
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,11 @@ def test_missing_deployer_permission_is_detected(recording: Recording, tmp_path:
         ),
         Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick"),
         Need("dynamodb:DeleteTable", "arn:aws:dynamodb:us-east-1:123456789012:table/orders"),
+        Need(
+            "dynamodb:PutItem",
+            "arn:aws:dynamodb:us-east-1:123456789012:table/outscaler-dev-state-policies",
+            {"dynamodb:LeadingKeys": "!policies"},
+        ),
         Need("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll"),
         Need("iam:CreateUser", "arn:aws:iam::123456789012:user/outscaler-dev"),
     ],

@@ -70,6 +70,7 @@ def test_clusters_route_lists_clusters_with_their_state(desk: AppClient) -> None
         "openOperations": 1,
         "lastSuccess": None,
         "lastError": None,
+        "problem": None,
     }
     assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
     assert rows[off]["health"] == "off"
@@ -104,6 +105,10 @@ def test_unreadable_policy_hides_no_other_field(desk: AppClient) -> None:
     shown = desk.get(f"/clusters/{name}").json_body
     assert (shown["health"], shown["mode"], len(shown["groups"])) == ("unreadable", "unreadable", 1)
     assert "\n" not in shown["policy"]["error"]
+    assert shown["problem"] == shown["policy"]["error"]
+    assert {row["name"]: row["problem"] for row in desk.get("/clusters").json_body["clusters"]}[name] == shown[
+        "problem"
+    ]
 
 
 def test_decisions_are_listed_newest_first_in_pages(desk: AppClient) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.model.policy_permissions import IN_LAMBDA, deployment_of, deployment_published, published_in
 from infra.aws.resources import QUEUES, logical_id
 from infra.aws.template_check import REGIONS, lint, translate
 from infra.aws.template_overlay import FUNCTIONS, function_id
@@ -211,6 +212,32 @@ def test_secrets_have_the_stages_prefix_unless_one_is_given(stage: str, given: d
     found = re.findall(r":(?:secret:|parameter/)([^\"]*)", json.dumps(_of_type(template, "AWS::IAM::Role")))
     assert found
     assert all(text.startswith(f"{wanted}*/") for text in found)
+
+
+@STAGES
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"SecretPrefix": "elsewhere/"},
+        {"Stage": "team-a", "SharedSecrets": "outscaler/shared/exoscale", "AllowedEndpoints": "proxy.example.com:8443"},
+    ],
+    ids=["defaults", "prefix", "lists"],
+)
+def test_stack_publishes_the_settings_of_its_functions(stage: str, given: dict[str, str]) -> None:
+    template = _translated(stage, **given)
+    [output] = _texts(template["Outputs"]["PolicySettings"]["Value"])
+    functions = list(_of_type(template, "AWS::Lambda::Function").values())
+    assert functions
+    for one in functions:
+        variables = {name: _texts(value)[0] for name, value in one["Environment"]["Variables"].items()}
+        assert deployment_published(published_in(output)) == deployment_of(variables | {IN_LAMBDA: "any"})
+
+
+def _texts(value: Any) -> list[str]:
+    """A text as CloudFormation makes it of a substitution without references; other values are not settings."""
+    text = value.get("Fn::Sub", "") if isinstance(value, dict) else value
+    return [text if isinstance(text, str) else ""]
 
 
 @STAGES

@@ -15,6 +15,7 @@ import pytest
 
 from chalicelib.cli.main import main
 from chalicelib.cli.ui_server import AT_ONCE, PageServer
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from infra.emulators.controllers.clock import ManualClock
@@ -28,7 +29,9 @@ PATIENCE = 120.0
 def opened(clock: ManualClock | None = None) -> Iterator[PageServer]:
     """A running server of the example."""
     store = example()
-    server = PageServer(0, lambda request, links: respond(store, request, NOW, links), clock or ManualClock(0.0))
+    server = PageServer(
+        0, lambda request, links: respond(store, request, NOW, links, STRICT), clock or ManualClock(0.0)
+    )
     server.timeout = 0.05
     thread = threading.Thread(target=server.serve_until_idle, args=(1800.0,))
     with server:
@@ -205,15 +208,17 @@ def test_complete_requests_are_bounded_and_the_next_one_waits() -> None:
         busy.release()
         go.wait(PATIENCE)
         running.pop()
-        return respond(store, request, NOW, links)
+        return respond(store, request, NOW, links, STRICT)
 
     store = example()
     with opened() as server, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         cookie = entered(server)
         server.answer = slow
-        answers = [pool.submit(ask, server, "/", Cookie=cookie) for _ in range(AT_ONCE + 1)]
+        answers = []
         for _ in range(AT_ONCE):
+            answers.append(pool.submit(ask, server, "/", Cookie=cookie))
             assert busy.acquire(timeout=PATIENCE)
+        answers.append(pool.submit(ask, server, "/", Cookie=cookie))
         go.set()
         assert [answer.result()[0] for answer in answers] == [200] * (AT_ONCE + 1)
         assert max(most) == AT_ONCE

@@ -50,6 +50,7 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
         read,
         given,
         name,
+        wanted.secret_prefix,
         region=wanted.region,
         cluster_id=wanted.cluster_id,
         credentials_secret=wanted.credentials_secret,
@@ -59,7 +60,7 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
     tell_of_objects(source, provider, draft, inline_priorities=wanted.inline_priorities)
     for setting in read.settings:
         draft.row(setting.place, setting.name, Verdict.NO_EFFECT, "", "not about scaling")
-    secret = wanted.kubeconfig_secret or f"outscaler/{name}/kubeconfig"
+    secret = wanted.kubeconfig_secret or source.secret("kubeconfig")
     text = f"{secret}  {store_command(kubeconfig, secret)}"
     draft.row("", "kubeconfig of the cluster", Verdict.TO_STORE, "spec.kubernetes.kubeconfigSecret", text)
     draft.check()

@@ -8,6 +8,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy_permissions import DEFAULT_PREFIX
 from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.importers.cce_addon import AddonSettings, read_addon
 from chalicelib.policy.importers.hna_rules import read_rules
@@ -20,7 +21,8 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")
 class Wanted(msgspec.Struct, frozen=True):
     """Values that no file contains, from the command line; empty: not given.
 
-    inline_priorities: the ConfigMap of the expander priority becomes priorities of spec.nodeGroups.
+    secret_prefix: of the deployment's secrets. inline_priorities: the ConfigMap of the expander priority becomes
+    priorities of spec.nodeGroups.
     """
 
     name: str = ""
@@ -29,6 +31,7 @@ class Wanted(msgspec.Struct, frozen=True):
     project_id: str = ""
     credentials_secret: str = ""
     kubeconfig_secret: str = ""
+    secret_prefix: str = DEFAULT_PREFIX
     time_zone: str = "UTC"
     inline_priorities: bool = False
 

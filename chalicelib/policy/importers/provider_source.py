@@ -18,11 +18,13 @@ from chalicelib.policy.yaml_document import Sequence as NodeList
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Input of one translation. given: arguments by flag. name: of the cluster."""
+    """Input of one translation. given: arguments by flag. name: of the cluster. secret_prefix: of the deployment's
+    secrets."""
 
     read: AutoscalerInput
     given: Mapping[str, Sequence[Argument]]
     name: str
+    secret_prefix: str
     region: str = ""
     cluster_id: str = ""
     credentials_secret: str = ""
@@ -43,7 +45,7 @@ class Source(msgspec.Struct, frozen=True):
 
     def secret(self, purpose: str) -> str:
         """Return the name of a secret, such as outscaler/shop/alicloud."""
-        return f"outscaler/{self.name}/{purpose}"
+        return f"{self.secret_prefix}{self.name}/{purpose}"
 
     def last(self, flag: str) -> Argument | None:
         """Return the argument that counts."""

@@ -13,7 +13,10 @@ from typing import Any
 import msgspec
 
 from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.model.policy_permissions import IN_LAMBDA, deployment_of, published
 from chalicelib.model.resource_names import queue_name, state_table_of
+from chalicelib.store import Store
+from chalicelib.store.errors import StoreError
 from chalicelib.store.tables import policy_table_of, time_to_live
 from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.chalice_state import mappings_of
@@ -50,12 +53,16 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
+    yield _published(stage, session)
 
 
 def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
     """Return the settings of resources that are created before `chalice deploy` and that it does not change."""
     yield from _tables(stage, session.client("dynamodb"))
     yield from _mappings(stage, graph, in_use, session)
+    first = _published(stage, session)
+    if first.found is None:  # later ones follow the functions, whose variables are changed by `chalice deploy`
+        yield first
 
 
 def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
@@ -107,6 +114,23 @@ def _tables(stage: Stage, client: Any) -> Iterator[Setting]:
         "ENABLED",
         "ENABLED" if expiry in ("ENABLED", "ENABLING") else expiry,
         _call(client.update_time_to_live, TableName=state, TimeToLiveSpecification=time_to_live()),
+    )
+
+
+def _published(stage: Stage, session: Any) -> Setting:
+    """Return what commands judge policies by, in the policy table: the settings that the functions of this stage
+    have."""
+    rows = Store(state_table_of(stage.prefix), clock=time.time, client=session.client("dynamodb")).deployment_settings()
+    wanted = deployment_of(stage.config["environment_variables"] | {IN_LAMBDA: stage.prefix})
+    try:
+        found = rows.read()
+    except StoreError:
+        found = None
+    return Setting(
+        f"table {policy_table_of(state_table_of(stage.prefix))}: what policies may name",
+        msgspec.to_builtins(published(wanted)),
+        msgspec.to_builtins(published(found)) if found is not None else None,
+        lambda: rows.publish(wanted),
     )
 
 

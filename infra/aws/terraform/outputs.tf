@@ -8,6 +8,11 @@ output "policy_table_name" {
   value       = aws_cloudformation_stack.outscaler.outputs["PolicyTableName"]
 }
 
+output "policy_settings" {
+  description = "What policies may name, as JSON, by which the outscaler command judges them."
+  value       = aws_cloudformation_stack.outscaler.outputs["PolicySettings"]
+}
+
 output "endpoint_url" {
   description = "Where the API is."
   value       = aws_cloudformation_stack.outscaler.outputs["EndpointURL"]

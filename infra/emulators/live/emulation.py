@@ -121,6 +121,7 @@ class Emulation:
             cloud.start()
         self.deployment = permitted(self._clouds)
         self.store = Store(TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb"))
+        self.store.deployment_settings().publish(self.deployment)
         self._kubeconfig()
         self._webhook()
         for cloud in self._clouds:

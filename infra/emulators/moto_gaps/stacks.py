@@ -1,6 +1,8 @@
-"""Templates for CloudFormation that are in S3, and SAM templates, as `aws cloudformation deploy` sends them.
+"""Templates for CloudFormation that are in S3, and SAM templates, as `aws cloudformation deploy` sends them, and stacks
+by one of their resources.
 
-moto finds a template only at an address of AWS or of `localhost`, and does not support the SAM transform.
+moto finds a template only at an address of AWS or of `localhost`, does not support the SAM transform, and finds a stack
+by its name only.
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ def install() -> None:
 
     replace(responses, get_stack_from_s3_url=get_stack_from_s3_url)
     _outputs_of_change_sets()
+    _stack_of_a_resource()
     for name in _BODIES:
         replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
 
@@ -65,6 +68,25 @@ def _outputs_of_change_sets() -> None:
                 stack.output_map = stack._create_output_map()
 
     replace(CloudFormationBackend, execute_change_set=execute_change_set)
+
+
+def _stack_of_a_resource() -> None:
+    """Find a stack by the physical id of one of its resources. moto ignores the parameter."""
+    describe = original(responses.CloudFormationResponse, "describe_stack_resources")
+
+    def describe_stack_resources(self: Any) -> Any:
+        wanted = self._get_param("PhysicalResourceId")
+        if wanted and not self._get_param("StackName"):
+            stacks = self.cloudformation_backend.stacks.values()
+            owner = next((one for one in stacks if _has(one, wanted)), None)
+            self.params["StackName"] = owner.stack_id if owner is not None else f"of {wanted}"
+        return describe(self)
+
+    replace(responses.CloudFormationResponse, describe_stack_resources=describe_stack_resources)
+
+
+def _has(stack: Any, wanted: str) -> bool:
+    return any(getattr(one, "physical_resource_id", "") == wanted for one in stack.stack_resources)
 
 
 def _with_template(method: Any) -> Any:
