@@ -57,7 +57,7 @@ class PageServer(ThreadingHTTPServer):
         self._reading: dict[socket.socket, float] = {}  # begun, the oldest first
         self._open: set[socket.socket] = set()
         self._changed = threading.Condition()
-        self._once = threading.Lock()
+        self._once, self._ended = threading.Lock(), threading.Event()
         self.timeout = 1.0
 
     @property
@@ -79,10 +79,14 @@ class PageServer(ThreadingHTTPServer):
             return valid
 
     def serve_until_idle(self, idle: float) -> None:
-        """Answer requests until there was none for `idle` seconds."""
-        while self.clock() - self.last_used < idle:
+        """Answer requests until there was none for `idle` seconds, or until `end`."""
+        while not self._ended.is_set() and self.clock() - self.last_used < idle:
             self.handle_request()
             self._close_slow()
+
+    def end(self) -> None:
+        """Let serve_until_idle return, in at most a second."""
+        self._ended.set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, of which there are AT_ONCE at most; the oldest incomplete request makes room.

@@ -23,5 +23,10 @@ def status_page(store: Store, clock: Callable[[], float], deployment: Deployment
     with PageServer(
         0, lambda request, links: respond(store, request, clock(), links, deployment), time.monotonic
     ) as server:
-        threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True).start()
-        yield server.address
+        thread = threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True)
+        thread.start()
+        try:
+            yield server.address
+        finally:
+            server.end()
+            thread.join()

@@ -86,9 +86,7 @@ def with_policy(providers: str) -> Store:
     return store
 
 
-SHARED = (
-    "exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: 'https://proxy.example'}"
-)
+SHARED = "exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: 'https://proxy.example'}"
 OF_SHARED = Deployment(
     "outscaler/dev/", frozenset({"outscaler/dev/all/exoscale"}), endpoints=frozenset({"proxy.example"})
 )
