@@ -21,7 +21,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.policy_permissions import Deployment
 from chalicelib.policy.admission import Purpose
 from chalicelib.policy.compiled import compiled
-from chalicelib.policy.load import digest, load
+from chalicelib.policy.load import digest
 
 if TYPE_CHECKING:
     from chalicelib.store import Store, StoredPolicy
@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Store the policy. Returns 0 if it is now in force, or already was."""
     text = read_document(args.file)
-    load(text, place=place_of(args.file))  # mistakes of the text alone are reported without AWS
-    store = open_store(args)
-    deployment = settings_of(store).deployment
+    store, deployment = _deployed(args, text)
     policy, warnings = load_document(text, place_of(args.file), Purpose.STORED, deployment)
     for warning in warnings:
         warn(warning)
@@ -56,6 +54,17 @@ def run(args: argparse.Namespace) -> int:
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
     version = _store(args, store, policy, text, current, deployment)
     return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def _deployed(args: argparse.Namespace, text: str) -> tuple[Store, Deployment]:
+    """Return the deployment's tables, and what its functions permit. Where the tables cannot be read, the mistakes of
+    the document that are known without them are raised first."""
+    try:
+        store = open_store(args)
+        return store, settings_of(store).deployment
+    except Exception:
+        load_document(text, place_of(args.file), Purpose.STORED)
+        raise
 
 
 def put_in_force(args: argparse.Namespace, store: Store, text: str, place: str) -> int:
@@ -89,7 +98,7 @@ def _store(
         raise BadInput(
             policy.name,
             f"another version was stored in the meantime ({error})",
-            "review it with outscaler get policy, then apply again",
+            f"review it with outscaler get policy {policy.name}, then apply again",
         ) from None
     facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
     if accepted.reason:

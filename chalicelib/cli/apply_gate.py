@@ -87,7 +87,7 @@ def _context(args: argparse.Namespace, policy: Policy, deployment: Deployment) -
         return msgspec.structs.replace(_deployed(policy, deployment), vpc=args.vpc)
     except OutscalerError as error:
         text = f"{policy.name}: not checked before mode active: {error}"
-        warn(f"{text}; run outscaler doctor, or give --kubeconfig FILE")
+        warn(f"{text}; give --kubeconfig FILE")
         return None
 
 

@@ -46,7 +46,8 @@ def settings_here() -> JudgedBy:
     login = load_login()
     if login is not None and table in ("", login.table):
         return _of_login(login)
-    return _of_names(table, "outscaler login reads its settings")
+    guess = _of_names(table, "outscaler login reads it")
+    return JudgedBy(guess.deployment) if guess.deployment.prefix_known else guess  # a stage's own prefix is no guess
 
 
 def settings_of(store: Store) -> JudgedBy:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -208,8 +209,8 @@ def _blocks(found: Sequence[Finding], file: str) -> list[Block]:
     counts = {each: sum(one.severity is each for one in found) for each in Severity}
     said = ", ".join(_counted(number, _WORDS[word]) for word, number in counts.items() if number) or "no findings"
     errors = counts[Severity.ERROR]
-    next_ = f"outscaler doctor --policy {file} … again" if errors else f"outscaler apply {file}"
-    blocks.append(f"{said}. Next: {'correct the errors, then ' if errors else ''}{next_}")
+    next_ = "correct the errors, and repeat the command" if errors else f"outscaler apply {shlex.quote(file)}"
+    blocks.append(f"{said}. Next: {next_}")
     return blocks
 
 

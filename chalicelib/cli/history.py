@@ -13,7 +13,7 @@ from chalicelib.cli.get import ago, instant
 from chalicelib.cli.journal_lines import JournalFilter, entry_data, entry_row, selected
 from chalicelib.cli.output import emit
 from chalicelib.cli.shadow import add_since_argument, show
-from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.cli.tables import Table
 
 
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
         return show(store, args.name, args)
     stored_policy(store, args.name)
     chosen = JournalFilter(tuple(args.kind), args.group, args.operation, time.time() - args.since)
+    if args.group and not selected(store, args.name, JournalFilter(group=args.group), 1):
+        check_group(store, args.name, args.group)  # a group without a line in the journal may be misspelt
     if args.follow:
         from chalicelib.cli.history_follow import follow
 

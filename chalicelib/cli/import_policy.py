@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 import sys
 
 from chalicelib.cli.deployment_settings import settings_here
@@ -129,7 +130,9 @@ def _texts(files: list[str]) -> dict[str, str]:
             raise BadInput(place_of(file), "is named twice", "name each file once")
         texts[place_of(file)] = read_document(file, MAX_BYTES, "settings")
         if _POLICY.search(texts[place_of(file)]):
-            raise BadInput(place_of(file), "is an Outscaler policy already", f"run outscaler validate {file}")
+            raise BadInput(
+                place_of(file), "is an Outscaler policy already", f"run outscaler validate {shlex.quote(file)}"
+            )
     return texts
 
 

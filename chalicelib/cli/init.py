@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.cli.deployment_settings import settings_here
+from chalicelib.cli.output import warn
 from chalicelib.cli.policy_files import load_document
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.document import API_VERSION, KIND
@@ -83,6 +85,8 @@ def run(args: argparse.Namespace) -> int:
     used, where no terminal can be asked again."""
     if args.file is not None and args.file.exists():
         raise BadInput(str(args.file), "exists already", "name a new file")
+    if args.secret_prefix is None and (notice := settings_here().notice):
+        warn(notice)
     answers = _answers(args, _asker())
     text = document(answers)
     name = answers["name"]
@@ -93,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         with args.file.open("x", encoding="utf-8") as opened:
             opened.write(text)
         file = str(args.file)
+    file = shlex.quote(file)
     sys.stderr.write(f"Next: outscaler validate {file} && outscaler plan --kubeconfig FILE --policy {file}\n")
     return 0
 

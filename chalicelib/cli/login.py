@@ -82,12 +82,7 @@ def _show(args: argparse.Namespace, login: Login | None) -> int:
     }
     if login.settings is None:
         warn(f"{login.stack} has not published what policies may name; outscaler login reads it after make finish")
-    emit(
-        args.output,
-        data,
-        lambda: [
-            f"{login.stack}: table {login.table} in {login.region}, kept in {profile_path()}",
-            *([f"secrets begin with {login.settings.secret_prefix}"] if login.settings is not None else []),
-        ],
-    )
+    prefix = f"; secrets begin with {login.settings.secret_prefix}" if login.settings is not None else ""
+    text = f"{login.stack}: table {login.table} in {login.region}, kept in {profile_path()}{prefix}"
+    emit(args.output, data, lambda: [text])
     return 0

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         BadInput(
             str(one["name"]),
             f"is left as it is: {one['result']}",
-            "compare with outscaler get policy, and store the correct document with outscaler apply",
+            f"compare with outscaler get policy {one['name']}, and store the correct document with outscaler apply",
         )
         for one in data
         if one["conflict"]

@@ -60,6 +60,16 @@ def _release(reason: Reason, cluster: str) -> str:
     return f"see whether so many nodes may really go, then: outscaler release {cluster}"
 
 
+def _siblings(reason: Reason, cluster: str) -> str:
+    del reason
+    return f"see why the group's other nodes stay: outscaler explain group GROUP --cluster {cluster}"
+
+
+def _resume(reason: Reason, cluster: str) -> str:
+    del reason
+    return f"end the pause: outscaler resume {cluster}; it ends by itself, too"
+
+
 def _more(reason: Reason, cluster: str) -> str:
     del reason
     return f"nothing but time; spec.maxDisruption says how many, and outscaler release {cluster} lifts it for a while"
@@ -98,7 +108,7 @@ _ADVICE: Mapping[ReasonCode, _Advice] = MappingProxyType(
         ReasonCode.PARALLELISM: _always(
             "nothing but time; maxDrainParallelism and maxScaleDownParallelism say how many at once"
         ),
-        ReasonCode.ATOMIC_FAILED: _always("see why the group's other nodes stay: outscaler explain group"),
+        ReasonCode.ATOMIC_FAILED: _siblings,
         ReasonCode.NOT_EVALUATED: _always(
             "nothing: the next pass goes on; if it never comes to this node, raise scaleDownSimulationTimeout"
         ),
@@ -107,7 +117,7 @@ _ADVICE: Mapping[ReasonCode, _Advice] = MappingProxyType(
         ReasonCode.DISRUPTION_LIMIT: _more,
         ReasonCode.DISRUPTION_BRAKE: _release,
         ReasonCode.OUTSIDE_WINDOW: _always("nothing but time; spec.maintenanceWindows says when"),
-        ReasonCode.PAUSED: _always("end the pause: outscaler resume; it ends by itself, too"),
+        ReasonCode.PAUSED: _resume,
         ReasonCode.GROUP_GROWING: _always("nothing but a moment: its group is being made larger"),
         ReasonCode.REMOVAL_FAILED: _always(
             "mend what is named; it is tried again later, and the later the more often it failed"

@@ -58,7 +58,7 @@ def _test(store: Store, args: argparse.Namespace) -> int:
         "notifications.test",
         "notifications.test",
         NoticeSeverity.INFO,
-        "a test message of outscaler notify test; nothing is wrong",
+        f"a test message of outscaler notify test {args.name}; nothing is wrong",
         command=f"outscaler notify open {args.name}",
     )
     message = NoticeMessage(f"test-{now:.3f}", now, ONCE, condition, now, settings.destinations)

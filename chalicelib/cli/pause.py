@@ -14,7 +14,7 @@ from chalicelib.aws.caller_identity import caller
 from chalicelib.cli.argument_types import duration
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pause import LONGEST_REASON, Pause, PausedPart
 from chalicelib.model.quantity import format_duration
@@ -29,7 +29,7 @@ _LIMITS = f" from {format_duration(SHORTEST)} to {format_duration(LONGEST)}, suc
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add CLUSTER, --for, --removals, --growth, --group, --reason and --table."""
+    """Add CLUSTER, --for, --removals, --growth, --group, --unseen, --reason and --table."""
     parser.add_argument("name", metavar="CLUSTER", help="the cluster")
     parser.add_argument(
         "--for",
@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long, from 1m to 30d (default: 24h)",
     )
     add_part_arguments(parser, "pause")
+    parser.add_argument("--unseen", action="store_true", help="accept a --group that no pass has seen yet")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why; shown with the pause")
     add_table_argument(parser)
 
@@ -111,20 +112,22 @@ def pause_line(pause: Pause) -> str:
 
 
 def _check_group(store: Store, args: argparse.Namespace) -> None:
-    """Warn about a group that no pass has seen: it may be new, or misspelt."""
+    """Raise BadInput for a group that no pass has seen, unless --unseen accepts it: a misspelt pause would pause
+    nothing."""
     if not args.group:
         return
     if len(args.group) > 512 or not args.group.isprintable():
         raise BadInput(
-            "--group", f"{args.group[:40]!r} is not the id of a node group", "outscaler get groups lists them"
+            "--group",
+            f"{args.group[:40]!r} is not the id of a node group",
+            f"outscaler get groups {args.name} lists them",
         )
-    known = store.memory.look(args.name).groups
-    if args.group not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(args.group, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"outscaler get groups {args.name} lists those that are known"
-        warn(f"{args.name}: no pass has seen a group {args.group!r}; {hint}")
+    try:
+        check_group(store, args.name, args.group, otherwise=" (for a group that is still to come, add --unseen)")
+    except BadInput as error:
+        if not args.unseen:
+            raise
+        warn(f"{error.problem}; the pause is in force for a group that gets this id, and for no other one")
 
 
 def _reason(text: str) -> str:

@@ -19,6 +19,7 @@ import msgspec
 
 from chalicelib.cli.argument_types import duration
 from chalicelib.cli.breaker_view import brake_data
+from chalicelib.cli.name_lookup import near
 from chalicelib.cli.operator_journal import Facts, note
 from chalicelib.cli.output import emit
 from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
@@ -82,6 +83,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _claims_like(claim: str, own: list[str]) -> str:
+    if close := near(claim, own):
+        return f"did you mean {', '.join(close[:3])}?"
+    return f"its claims: {', '.join(own[:5])}; outscaler get claims lists them" if own else "it has no claims"
+
+
 def _give_back(store: Store, args: argparse.Namespace) -> int:
     """Release the claim and return 0. Raises BadInput where there is no claim, or where an open operation depends on
     it."""
@@ -93,7 +100,7 @@ def _give_back(store: Store, args: argparse.Namespace) -> int:
         raise BadInput(
             place,
             f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
-            "outscaler get claims lists them",
+            _claims_like(args.claim, [each.key for each in every if each.owner == args.name]),
         )
     if len(found) > 1:
         raise BadInput(

@@ -13,7 +13,7 @@ from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.pause import add_part_arguments, part_of, pauses_data
 from chalicelib.cli.policy_mode import MODES, with_mode
-from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy
 from chalicelib.cli.stored_decision import load_decision
 from chalicelib.model.pause import Pause, PausedPart
 from chalicelib.model.timestamps import format_time
@@ -36,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     store = open_store(args)
     stored = stored_policy(store, args.name)
     before = store.pauses.current(args.name)
+    if args.group:
+        check_group(store, args.name, args.group, {each.group for each in before if each.group})
     ended = tuple(each for each in before if _is_meant(each, args))
     expected = _expected(args)
     if args.wanted:

@@ -14,9 +14,12 @@ from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from chalicelib.cli.explain_stored import node_names
+from chalicelib.cli.name_lookup import unknown
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy, table_name
+from chalicelib.cli.store_access import add_table_argument, check_group, open_store, stored_policy, table_name
+from chalicelib.cli.stored_decision import load_decision
 from chalicelib.model.errors import BadInput
 from chalicelib.model.timestamps import format_time
 
@@ -64,7 +67,9 @@ def _group(store: Store, args: argparse.Namespace) -> str:
     waiting = {name for name, each in groups.items() if each.backoff is not None and each.backoff.until >= now}
     waiting |= {name for name, each in groups.items() if each.repair_after > now}
     if args.name not in waiting:
-        raise _not_waiting(args, waiting, "is not in back-off" if args.name in groups else "is not a known node group")
+        if args.name not in groups:
+            check_group(store, args.cluster, args.name, place="NAME")
+        raise _not_waiting(args, waiting, "is not in back-off")
     known = groups[args.name]
     store.retries().end_backoff(args.cluster, args.name)
     until = max(known.repair_after, known.backoff.until if known.backoff is not None else 0.0)
@@ -81,6 +86,10 @@ def _node(store: Store, args: argparse.Namespace) -> str:
         if failed.until > now
     }
     if args.name not in waiting:
+        decision, _ = load_decision(store, args.cluster)
+        nodes = node_names(decision.plan) if decision is not None else ()
+        if nodes and args.name not in nodes:
+            raise unknown(args.name, nodes, "NAME", "node of the last decision")
         raise _not_waiting(args, waiting, "has no failed removal that is waited for")
     group, failed = waiting[args.name]
     store.retries().end_failed_removal(args.cluster, group, args.name)

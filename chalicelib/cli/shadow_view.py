@@ -19,8 +19,8 @@ MOST_SHOWN = 20
 HAND_OVER = (
     "1. kubectl -n kube-system scale deployment cluster-autoscaler --replicas=0",
     "2. wait until its lease is over: kubectl -n kube-system get lease cluster-autoscaler (15s after its last renewal)",
-    "3. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply",
-    "Way back: set mode: shadow and run outscaler apply, then scale cluster-autoscaler to 1 replica.",
+    "3. set mode: active in the policy (and nodeDeletionCandidateTtl: 30m for this day), then run outscaler apply FILE",
+    "Way back: set mode: shadow and run outscaler apply FILE, then scale cluster-autoscaler to 1 replica.",
 )
 
 
@@ -123,7 +123,8 @@ def next_step(report: Report, conditions: tuple[Condition, ...], matches: tuple[
         if match.verdict is ShadowVerdict.ONLY_OURS and not is_accepted(match, report.accepted)
     ]
     if waiting:
-        return f"outscaler explain node {waiting[0].node}, then outscaler shadow accept {report.name}/{waiting[0].node}"
+        node, cluster = waiting[0].node, report.name
+        return f"outscaler explain node {node} --cluster {cluster}, then outscaler shadow accept {cluster}/{node}"
     missing = [f"{each.name} {_number(each.value)}, wanted {each.wanted}" for each in conditions if not each.met]
     if missing:
         return f"wait or find the cause: {'; '.join(missing)}"

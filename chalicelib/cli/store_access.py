@@ -1,14 +1,16 @@
-"""Opens the store for commands that need AWS, and finds the clusters in it. The store is imported only by these
-commands."""
+"""Opens the store for commands that need AWS, and finds the clusters and their node groups in it. The store is imported
+only by these commands."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import time
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from chalicelib.cli.name_lookup import unknown
 from chalicelib.model.errors import BadInput
 from chalicelib.model.resource_names import state_table
 
@@ -109,3 +111,50 @@ def stored_policy(store: Store, name: str) -> StoredPolicy:
     else:
         remedy = f"known: {', '.join(names[:10])}" if names else "store one with outscaler apply"
     raise BadInput(name, "no such cluster", remedy)
+
+
+def check_group(
+    store: Store,
+    cluster: str,
+    group: str,
+    further: Collection[str] = (),
+    *,
+    place: str = "--group",
+    otherwise: str = "",
+) -> None:
+    """Raise BadInput with the nearest names for a node group that no pass of the cluster has seen.
+
+    further: names that are accepted, too. place: the argument. otherwise: what to do about a group that is still to
+    come.
+    """
+    known = {*seen_groups(store, cluster), *further}
+    if group in known:
+        return
+    if known:
+        error = unknown(group, known, place, "node group")
+        raise BadInput(error.place, error.problem, f"{error.remedy}{otherwise}")
+    named = ", ".join(_named_in_policy(store, cluster)[:10])
+    raise BadInput(
+        place,
+        f"no pass of {cluster} has seen a node group yet, so that {group!r} cannot be checked",
+        f"{f'its policy names {named}; ' if named else ''}repeat it after the first pass{otherwise}",
+    )
+
+
+def seen_groups(store: Store, cluster: str) -> frozenset[str]:
+    """Return the ids of the node groups that passes have seen; none before the first pass."""
+    from chalicelib.cli.stored_decision import load_decision
+
+    decision, _ = load_decision(store, cluster)
+    planned = {each.group for each in decision.plan.groups} if decision is not None else set()
+    return frozenset(planned | store.memory.look(cluster).groups.keys())
+
+
+def _named_in_policy(store: Store, cluster: str) -> list[str]:
+    from chalicelib.policy.load import load
+
+    try:
+        policy, _ = load(stored_policy(store, cluster).text, place=cluster)
+    except BadInput:
+        return []
+    return [each.id for each in policy.node_groups]

@@ -27,5 +27,5 @@ def required_decision(store: Store, cluster: str) -> LastDecision:
     """Return the last decision. Raises BadInput where there is none."""
     found, problem = load_decision(store, cluster)
     if found is None:
-        raise BadInput(cluster, problem.removeprefix(f"{cluster}: "), "give --kubeconfig FILE to plan now")
+        raise BadInput(cluster, problem.removeprefix(f"{cluster}: "), "outscaler plan --kubeconfig FILE plans now")
     return found

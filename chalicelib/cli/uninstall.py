@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import time
 import uuid
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from chalicelib.cli.deployment_settings import settings_of
 from chalicelib.cli.kubeconfig_files import kubeconfig_of
 from chalicelib.cli.operator_journal import note
 from chalicelib.cli.output import emit, warn
@@ -94,7 +96,7 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
     current = store.policies.current(args.name)
     if current is None and not store.policies.history(args.name, 1):
         raise BadInput(args.name, "no such cluster", "outscaler get clusters lists them")
-    policy = _policy_of(current)
+    policy, prefix = _policy_of(current), settings_of(store).deployment.secret_prefix
     cleanup = None if args.without_cluster else _cleanup(args, policy)
     if not args.yes:
         shown = Uninstalled(
@@ -105,7 +107,7 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
             cluster=cleanup.found() if cleanup else (),
             failures=tuple(cleanup.failures) if cleanup else (),
         )
-        return _print(args, shown, policy)
+        return _print(args, shown, policy, prefix)
     if current is not None:
         current = _switched_off(store, current, policy)
         _wait_for_operations(store, args.name, clock)
@@ -121,7 +123,7 @@ def uninstall(args: argparse.Namespace, clock: UninstallClock) -> int:
         store.leases.release(lease)
     version = current.version if current else 0
     result = Uninstalled(args.name, done=True, version=version, claims=claims, cluster=removed, failures=failures)
-    return _print(args, result, policy)
+    return _print(args, result, policy, prefix)
 
 
 def _policy_of(current: StoredPolicy | None) -> Policy | None:
@@ -244,15 +246,26 @@ def _write_down(store: Store, name: str, now: float, removed: tuple[Leftover, ..
     note(store, name, "uninstalled", {"objects": len(removed)}, at=now)
 
 
-def _print(args: argparse.Namespace, result: Uninstalled, policy: Policy | None) -> int:
-    rest = _remainder(args, policy)
+def _print(args: argparse.Namespace, result: Uninstalled, policy: Policy | None, prefix: str) -> int:
+    rest = _remainder(args, policy, prefix)
     data = msgspec.to_builtins(result) | {"remains": rest}
-    emit(args.output, data, lambda: _blocks(result, rest))
+    emit(args.output, data, lambda: _blocks(result, rest, _repeated(args)))
     return 1 if result.failures else 0
 
 
-def _remainder(args: argparse.Namespace, policy: Policy | None) -> list[str]:
-    """Return what the command may not remove, as commands where there are any."""
+def _repeated(args: argparse.Namespace) -> str:
+    """Return the command line that does what this one has shown: with the same cluster, tables and limits."""
+    words = ["outscaler", "uninstall", args.name, "--yes"]
+    for name in ("kubeconfig", "context", "management_kubeconfig", "table", "policy_table"):
+        if value := getattr(args, name):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    for name in ("without_cluster", "foreign", "keep_soft_taints", "keep_status"):
+        words += [f"--{name.replace('_', '-')}"] if getattr(args, name) else []
+    return shlex.join(words)
+
+
+def _remainder(args: argparse.Namespace, policy: Policy | None, prefix: str) -> list[str]:
+    """Return what the command may not remove, as commands where there are any. prefix: of the deployment's secrets."""
     namespace = policy.options.namespace if policy else "kube-system"
     status = policy.options.status_config_map_name if policy else "cluster-autoscaler-status"
     rest = [
@@ -264,13 +277,13 @@ def _remainder(args: argparse.Namespace, policy: Policy | None) -> list[str]:
         rest.append("kubectl -n kube-system delete secret outscaler-watcher --ignore-not-found")
     if not args.keep_status:
         rest.append(f"kubectl -n {namespace} delete configmap {status} --ignore-not-found")
-    secrets = f"outscaler/{args.name}/"
+    secrets = f"{prefix}{args.name}/"
     rest.append(f"aws secretsmanager list-secrets --filters Key=name,Values={secrets}  # then delete-secret for each")
     rest.append("the deployment, if this was its last cluster: docs/uninstall.md")
     return rest
 
 
-def _blocks(result: Uninstalled, rest: list[str]) -> list[Block]:
+def _blocks(result: Uninstalled, rest: list[str], repeated: str) -> list[Block]:
     title = "Removed from the cluster" if result.done else "Would be removed from the cluster"
     blocks: list[Block] = [
         Table(
@@ -290,14 +303,14 @@ def _blocks(result: Uninstalled, rest: list[str]) -> list[Block]:
                 title="Not removed",
             )
         )
-    blocks.append(_outcome(result))
+    blocks.append(_outcome(result, repeated))
     blocks.append("\n".join(["Remains, for you to delete:", *(f"  {each}" for each in rest)]))
     return blocks
 
 
-def _outcome(result: Uninstalled) -> str:
+def _outcome(result: Uninstalled, repeated: str) -> str:
     if not result.done:
-        return f"{result.name}: nothing is changed. Next: outscaler uninstall {result.name} --yes"
+        return f"{result.name}: nothing is changed. Next: {repeated}"
     if result.failures:
         return f"{result.name}: the mode is off; the policy stays until everything is removed. Repeat the command"
     if not result.version:

@@ -7,6 +7,7 @@ to standard error, the result per file to standard output.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import Any
 
@@ -73,7 +74,9 @@ def _another_form(file: str, text: str) -> tuple[BadInput, ...]:
     form = form_of(place_of(file), text)
     if not form:
         return ()
-    return (BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {file} to make one"),)
+    return (
+        BadInput(place_of(file), f"is {form}, not a policy", f"run outscaler import {shlex.quote(file)} to make one"),
+    )
 
 
 def _names_once(verdicts: list[FileVerdict]) -> list[FileVerdict]:

@@ -67,7 +67,7 @@ def _held(held: Sequence[NodeVerdict], by_rule: Mapping[str, Sequence[NodeVerdic
         severity=Severity.WARNING if len(held) > MANY * nodes else Severity.INFO,
         subject="drain",
         message=f"{len(held)} of {nodes} nodes cannot be drained at present: {words}",
-        fix="\n".join(fixes) or "outscaler explain node NAME says what helps",
+        fix="\n".join(fixes) or "outscaler explain node NAME --kubeconfig FILE --policy FILE says what helps",
         evidence={"nodes": nodes, "held": {rule: [each.node for each in some] for rule, some in counts}},
     )
 

@@ -277,7 +277,7 @@ def check_traces(context: DoctorContext) -> Sequence[Finding]:
     hard = [n.name for n in nodes if n.taint(TO_BE_DELETED) and OPERATION_ANNOTATION not in n.annotations]
     if hard:
         text = f"{len(hard)} nodes have {TO_BE_DELETED} that Outscaler has not set: {_some(hard)}"
-        fix = "wait until the other autoscaler has removed them; outscaler uninstall --foreign removes left ones"
+        fix = "wait until the other autoscaler has removed them; outscaler uninstall NAME --foreign removes left ones"
         found.append(_told("DR07", Severity.WARNING, text, fix, hard))
     foreign = [n.name for n in nodes if any(n.taint(key) for key in _FOREIGN_TAINTS)]
     if foreign:

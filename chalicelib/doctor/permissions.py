@@ -182,7 +182,7 @@ def check_admission(context: DoctorContext) -> Sequence[Finding]:
     """DR04: whether admission accepts a taint, asked by a dry run on one node, which stores nothing."""
     if not context.probe:
         text = "whether admission (Gatekeeper, Kyverno, webhooks) accepts taints was not asked"
-        return (_unasked(text, "outscaler doctor --probe-writes asks with dry runs, which may call webhooks"),)
+        return (_unasked(text, "--probe-writes asks with dry runs, which may call webhooks"),)
     nodes = context.seen.nodes
     if not nodes:
         return (_unasked("there is no node for a dry run of a taint"),)

@@ -78,7 +78,7 @@ def _unasked(check: Check, why: str) -> list[Finding]:
             severity=Severity.UNASKED,
             subject=check.subject,
             message=f"not checked: {why}",
-            fix="outscaler doctor again, when that is corrected",
+            fix="repeat the command when that is corrected",
         )
         for id_ in check.ids
     ]

@@ -15,6 +15,7 @@ import msgspec
 from chalicelib.doctor.context import DoctorContext
 from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.model.errors import MALFORMED, BadInput, OutscalerError
+from chalicelib.model.policy_permissions import DEFAULT_PREFIX
 from chalicelib.net.http_exchange import ExchangeBounds, NoReply, Request, exchange
 from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 from chalicelib.runtime.webhook_secret import read_keys
@@ -39,7 +40,8 @@ def check_webhook(context: DoctorContext) -> Sequence[Finding]:
         return (_finding(Severity.UNASKED, "the webhook was not asked", "give its address with --webhook URL"),)
     if not secret:
         text = f"the policy of {name} has no webhook secret, so the webhook accepts no events"
-        return (_finding(Severity.ERROR, text, f"spec.webhook: {{secret: outscaler/{name}/webhook}}"),)
+        prefix = context.policy.kubernetes.kubeconfig_secret.rpartition(f"{name}/")[0] or DEFAULT_PREFIX
+        return (_finding(Severity.ERROR, text, f"spec.webhook: {{secret: {prefix}{name}/webhook}}"),)
     try:
         keys = read_keys(context.read_secret(secret), secret)
     except OutscalerError as error:

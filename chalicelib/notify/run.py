@@ -106,7 +106,8 @@ def _sent(
     after = delivered(state, results, clock(), attempts=ATTEMPTS, backoff=BACKOFF)
     lost = {message.id for message in after.dead} - {message.id for message in state.dead}
     if lost:
-        logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy="outscaler notify dead")
+        remedy = f"outscaler notify dead {rules.cluster}"
+        logger.error("notifications are lost", cluster=rules.cluster, count=len(lost), remedy=remedy)
     return after, sum(all(done.values()) for done in results.values())
 
 

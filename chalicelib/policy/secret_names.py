@@ -71,7 +71,7 @@ def remedy(cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
     """Return the form that the name must have."""
     return (
         f"name it {deployment.secret_prefix}{cluster}/{uses[0]}, or have the deployment list it in "
-        f"{SHARED_SECRETS} ({SECRET_PREFIX} is {deployment.secret_prefix!r} here)"
+        f"{SHARED_SECRETS} (its {SECRET_PREFIX} is {deployment.secret_prefix!r})"
     )
 
 

@@ -59,7 +59,7 @@ class Pauses:
             before = in_force(_pauses(cluster, row), self._clock()) if row is not None else ()
             after = in_force(change(before), self._clock())
             if len(after) > MOST:
-                raise StoreError(f"{cluster}: more than {MOST} pauses; end some with outscaler resume")
+                raise StoreError(f"{cluster}: more than {MOST} pauses; end some with outscaler resume {cluster}")
             if after == before:
                 return before
             try:
@@ -92,7 +92,8 @@ def _pauses(cluster: str, row: PauseRow) -> tuple[Pause, ...]:
         return msgspec.json.decode(row.text or "[]", type=tuple[Pause, ...])
     except (msgspec.MsgspecError, ValueError) as error:
         raise StoreError(
-            f"{cluster}: its pauses cannot be read ({error}); run the release that wrote them, or outscaler resume"
+            f"{cluster}: its pauses cannot be read ({error}); "
+            f"run the release that wrote them, or outscaler resume {cluster}"
         ) from error
 
 

@@ -151,9 +151,7 @@ class LocalWorld:
         self._account.create()
         for cloud in self._clouds:
             cloud.start()
-        if self._deployment is None:
-            self._account.deployment = permitted(self._clouds)
-        self.store.deployment_settings().publish(self._account.deployment)
+        self.permit(self._deployment or permitted(self._clouds))
         if self._quick:
             self.server.stay_inside()
         else:

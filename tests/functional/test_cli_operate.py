@@ -125,13 +125,70 @@ def test_pause_is_stored_shown_and_written_to_the_journal_with_its_author(store:
 
 def test_parts_of_a_cluster_are_paused_and_resumed_separately(store: Store, capsys: Said) -> None:
     assert main(["pause", NAME, "--removals", "--reason", "a"]) == 0
+    decided(store)
     assert main(["pause", NAME, "--group", "web", "--reason", "b"]) == 0
-    assert "no pass has seen a group 'web'" in capsys.readouterr().err
     assert main(["pause", NAME, "--removals", "--for", "1h", "--reason", "c"]) == 0  # replaces the first
     found = {(each.part, each.group): each.reason for each in store.pauses.current(NAME)}
     assert found == {(PausedPart.REMOVALS, ""): "c", (PausedPart.ALL, "web"): "b"}
     assert [each["group"] for each in answer(capsys, "resume", NAME, "--group", "web")["ended"]] == ["web"]
     assert [each.part for each in store.pauses.current(NAME)] == [PausedPart.REMOVALS]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("pause", NAME, "--group", "wep", "--reason", "b"),
+        ("resume", NAME, "--group", "wep"),
+        ("history", NAME, "--group", "wep"),
+        ("history", NAME, "--follow", "--group", "wep"),
+        ("retry", NAME, "group", "wep"),
+        ("explain", "group", "wep", "--cluster", NAME),
+    ],
+    ids=["pause", "resume", "history", "follow", "retry", "explain"],
+)
+def test_group_that_does_not_exist_is_refused_with_the_nearest_name(
+    store: Store, capsys: Said, command: tuple[str, ...]
+) -> None:
+    decided(store)
+    said = refusal(capsys, *command)
+    assert "no node group is called 'wep'; did you mean web?" in said
+    assert store.pauses.current(NAME) == ()
+    assert last(store).kind != "pause"
+
+
+def test_group_that_does_not_exist_is_refused_with_all_names_where_none_is_near(store: Store, capsys: Said) -> None:
+    decided(store)
+    said = refusal(capsys, "pause", NAME, "--group", "database", "--reason", "b")
+    assert "no node group is called 'database'; there are web (for a group that is still to come, add --unseen)" in said
+
+
+def test_node_that_does_not_exist_is_not_tried_again(store: Store, capsys: Said) -> None:
+    decided(store)
+    said = refusal(capsys, "retry", NAME, "node", "bussy")
+    assert "no node of the last decision is called 'bussy'; did you mean busy?" in said
+    assert "has no failed removal" in refusal(capsys, "retry", NAME, "node", "busy")
+
+
+def test_group_that_is_still_to_come_is_paused_only_if_a_person_says_so(store: Store, capsys: Said) -> None:
+    said = refusal(capsys, "pause", NAME, "--group", "web", "--reason", "b")
+    assert f"no pass of {NAME} has seen a node group yet, so that 'web' cannot be checked" in said
+    assert "add --unseen" in said
+    assert main(["pause", NAME, "--group", "web", "--unseen", "--reason", "b"]) == 0
+    assert "the pause is in force for a group that gets this id, and for no other one" in capsys.readouterr().err
+    assert [each.group for each in store.pauses.current(NAME)] == ["web"]
+    decided(store)
+    assert main(["pause", NAME, "--group", "web2", "--unseen", "--reason", "b"]) == 0
+    assert {each.group for each in store.pauses.current(NAME)} == {"web", "web2"}
+    assert [each["group"] for each in answer(capsys, "resume", NAME, "--group", "web2")["ended"]] == ["web2"]
+
+
+def test_group_that_only_the_memory_or_the_journal_knows_is_no_mistake(store: Store, capsys: Said) -> None:
+    remember(store, Memory(groups={"db": GroupMemory(target=3)}))
+    assert main(["pause", NAME, "--group", "db", "--reason", "b"]) == 0
+    store.journal.append(NAME, JournalEntry(at=NOW - 5, kind="operation", group="gone", facts={}))
+    assert [each["group"] for each in answer(capsys, "history", NAME, "--group", "gone")["journal"]] == ["gone"]
+    assert answer(capsys, "history", NAME, "--group", "db")["journal"][0]["kind"] == "pause"
+    assert "is not in back-off" in refusal(capsys, "retry", NAME, "group", "db")
 
 
 def test_resume_twice_is_harmless_and_says_so(store: Store, capsys: Said) -> None:
@@ -169,11 +226,14 @@ def test_resume_with_a_mode_stores_a_version_that_keeps_the_rest_of_the_text(sto
         ("pause prod-geneva", "outscaler pause: the following arguments are required: --reason"),
         ("pause prod-geneva --reason a --for 31d", "argument --for: '31d' is not a duration from 1m to 720h"),
         ("pause prod-geneva --reason a --removals --growth", "not allowed with argument"),
-        ("retry prod-geneva group web", "group web: is not a known node group; none waits"),
+        ("retry prod-geneva group web", "NAME: no pass of prod-geneva has seen a node group yet"),
         ("retry prod-geneva node w-1", "node w-1: has no failed removal that is waited for"),
         ("retry prod-geneva operation o-1", "operation o-1: is not an open operation"),
         ("explain pod a --cluster nope", "nope: no such cluster"),
-        ("explain pod a --cluster prod-geneva", "prod-geneva: no pass has been made yet; give --kubeconfig FILE"),
+        (
+            "explain pod a --cluster prod-geneva",
+            "prod-geneva: no pass has been made yet; outscaler plan --kubeconfig FILE",
+        ),
         ("get nodes prod-geneva", "prod-geneva: no pass has been made yet"),
     ],
 )

@@ -87,7 +87,9 @@ def test_dangerous_removal_is_shown_first_and_accepted_by_node(store: Store, cap
     assert "only ours 1 -> look at 1" in text
     assert text.index("ONLY OURS") < text.index("FEWER")
     assert "Cluster Autoscaler web +3, Outscaler web +2" in text
-    assert text.endswith(f"Next: outscaler explain node worker-17, then outscaler shadow accept {NAME}/worker-17\n")
+    assert text.endswith(
+        f"Next: outscaler explain node worker-17 --cluster {NAME}, then outscaler shadow accept {NAME}/worker-17\n"
+    )
     assert said(capsys, "shadow", "accept", f"{NAME}/worker-17") == (
         f"{NAME}: worker-17 is accepted; outscaler shadow {NAME} shows what is left\n"
     )

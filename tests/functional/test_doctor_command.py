@@ -73,7 +73,7 @@ def test_doctor_prints_findings_fixes_and_the_next_command(
     text = capsys.readouterr().out
     assert "SEVERITY" in text
     assert "What to do:" in text
-    assert f"Next: correct the errors, then outscaler doctor --policy {file}" in text
+    assert "Next: correct the errors, and repeat the command" in text
 
 
 def test_doctor_without_errors_ends_with_apply(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from chalicelib.cli.uninstall import LONGEST, UninstallClock, add_arguments, uni
 from chalicelib.model.errors import BadInput
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Operation, OperationKind
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.providers.cherryservers.managed_tokens import LABEL, TYPE
 from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP as CAPI
 from chalicelib.providers.clusterapi.annotations import MARK_PREFIX, CapiAnnotations
@@ -146,6 +148,23 @@ def state(server: ApiServer, name: str) -> tuple[list[str], bool, dict[str, str]
     found = next(each for each in server.store.list("nodes") if each["metadata"]["name"] == name)
     taints = [taint["key"] for taint in found["spec"].get("taints") or ()]
     return taints, bool(found["spec"].get("unschedulable")), found["metadata"].get("annotations") or {}
+
+
+def test_printed_next_command_uninstalls_what_was_shown(
+    store: Store, cluster: tuple[ApiServer, Path], capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    store.deployment_settings().publish(Deployment(secret_prefix="outscaler/dev/"))
+    monkeypatch.delenv("OUTSCALER_TABLE")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "another-cluster"))
+    given = ("--kubeconfig", str(cluster[1]), "--table", TABLE, "--keep-soft-taints")
+    assert main(["uninstall", NAME, *given]) == 0
+    shown = capsys.readouterr().out
+    assert f"Key=name,Values=outscaler/dev/{NAME}/" in shown
+    [line] = [line for line in shown.splitlines() if "Next: outscaler " in line]
+    assert main(shlex.split(line.split("Next: outscaler ")[1])) == 0
+    assert "version 2 of the policy is archived" in capsys.readouterr().out
+    assert state(cluster[0], "cordoned-by-us") == ([OTHER["key"]], False, {"node.alpha.test/ttl": "0"})
+    assert DELETION_CANDIDATE in state(cluster[0], "soft")[0], "it was to be kept"
 
 
 def test_without_yes_uninstall_shows_everything_and_changes_nothing(
