@@ -88,11 +88,8 @@ def _page(work: Callable[[str], PageAnswer]) -> Response:
     made: list[PageAnswer] = []
 
     def done() -> HttpResponse:
-        # The stage, or the path of a custom domain, is before the segments of the route.
         context = _request().context
-        parts = str(context.get("path", "")).rstrip("/").split("/")
-        segments = len(str(context.get("resourcePath", "")).strip("/").split("/"))
-        made.append(work("/".join(parts[: max(len(parts) - segments, 1)]) + hosted_page.ROOT))
+        made.append(work(hosted_page.base_of(str(context.get("path", "")), str(context.get("resourcePath", "")))))
         return HttpResponse(200, {})
 
     answer = respond(done, getattr(app.lambda_context, "aws_request_id", ""), f"GET {hosted_page.ROOT}")
@@ -155,7 +152,11 @@ def session() -> Response:
 @app.route("/ui/open/{code}", methods=["GET"])
 def opened(code: str) -> Response:
     """Exchange a link for a session."""
-    return _page(lambda base: hosted_page.open_link(code, base, runtime()))
+    headers, query = _request().headers, dict(_request().query_params or {})
+    asked = hosted_page.LinkRequest(
+        headers.get("cookie", ""), headers.get("sec-fetch-site", ""), str(query.get("replace", ""))
+    )
+    return _page(lambda base: hosted_page.open_link(code, asked, base, runtime()))
 
 
 @app.route("/ui", methods=["GET"])

@@ -19,6 +19,7 @@ import msgspec
 
 from chalicelib.cli.login_profile import Login, load_login
 from chalicelib.cli.output import warn
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy_permissions import Deployment, deployment_of, deployment_published
 from chalicelib.model.resource_names import PREFIX, state_table
 
@@ -64,6 +65,16 @@ def settings_of(store: Store) -> JudgedBy:
     notice = f"table {table} does not say what policies may name; judged by what outscaler login has kept; {_PUBLISH}"
     warn(notice)
     return JudgedBy(guess.deployment, notice)
+
+
+def known_settings(store: Store) -> Deployment | None:
+    """Return what the deployment of a store has published, for commands that only show how policies are; None where it
+    is not known. Warns about settings that cannot be read."""
+    try:
+        return published_by(store)
+    except OutscalerError as error:
+        warn(str(error))
+        return None
 
 
 def on_this_machine(deployment: Deployment) -> Deployment:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli import get_decision
 from chalicelib.cli.breaker_view import brake_data, brake_line
-from chalicelib.cli.deployment_settings import published_by
+from chalicelib.cli.deployment_settings import known_settings
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.pause import pause_line, pauses_data
 from chalicelib.cli.store_access import add_table_argument, not_moved, open_store, stored_policy
 from chalicelib.cli.tables import Table
 from chalicelib.dispatch.mode_guard import permitted
-from chalicelib.model.errors import BadInput, InputErrors, OutscalerError
+from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.timestamps import format_time
 from chalicelib.policy.admission import Admission
@@ -81,7 +81,7 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
     policies = store.policies.all_current()
     if left := not_moved(store):
         warn(left)
-    now, deployment = time.time(), _published(store) if policies else None
+    now, deployment = time.time(), known_settings(store) if policies else None
     passes, pauses = [store.scan_states.due(each.name) for each in policies], store.pauses.all_current()
     health_of = [_health(each, pace, now, deployment) for each, pace in zip(policies, passes, strict=True)]
     data = [
@@ -136,15 +136,6 @@ def _health(stored: StoredPolicy, pace: ScanState, now: float, deployment: Deplo
     except BadInput as error:
         return health(None, pace, now, planned=False), _first_mistake(error)
     return health(policy.scan_interval, pace, now, planned=permitted(policy).plan), ""
-
-
-def _published(store: Store) -> Deployment | None:
-    """Return what the functions permit policies to name; None where it is not known."""
-    try:
-        return published_by(store)
-    except OutscalerError as error:
-        warn(str(error))
-        return None
 
 
 def _first_mistake(error: BadInput) -> str:

@@ -5,7 +5,7 @@
 2    bad input: one line per mistake on standard error; also unreadable files, unreachable AWS or clusters
 3    `plan` could not read the node groups of a provider
 70   an internal error: one line; OUTSCALER_TRACEBACK=1 shows the traceback
-130  Ctrl-C, and 141 when the reader of the output closed the pipe; nothing is printed for both
+130  Ctrl-C or SIGTERM, and 141 when the reader of the output closed the pipe; nothing is printed for both
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -73,8 +74,10 @@ _BY_NAME = {command.name: command for command in COMMANDS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return the exit code. Never raises."""
+    """Run one command line and return the exit code; argv None: that of the process. Never raises."""
     _print_what_the_terminal_cannot()
+    if argv is None:  # SIGTERM ends a command as Ctrl-C does, so that it removes what it has made
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation_document import OperationDocument, from_document, to_document
@@ -51,11 +52,14 @@ def read(path: Path) -> Memory:
 
 
 def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
-    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError."""
+    """Decode a Memory that has at least one known field and no unknown ones; raises msgspec.ValidationError, ValueError
+    for a number beyond the bounds of stored data."""
     unknown = sorted(set(fields) - _KNOWN)
     if unknown or not fields:
         raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
     operations = msgspec.json.decode(data, type=_Operations).operations
     others = msgspec.json.encode({name: value for name, value in fields.items() if name != "operations"})
     memory = msgspec.json.decode(others, type=Memory)
+    if mistake := next(unbounded_numbers(memory, "memory"), ""):
+        raise ValueError(mistake)
     return msgspec.structs.replace(memory, operations=tuple(map(from_document, operations)))

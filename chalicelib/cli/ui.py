@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from chalicelib.cli.deployment_settings import settings_of
+from chalicelib.cli.deployment_settings import known_settings
 from chalicelib.cli.output import warn
 from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
@@ -54,15 +54,14 @@ def run(args: argparse.Namespace) -> int:
             _open(link)
         return 0
     from chalicelib.cli.ui_server import PageServer
-    from chalicelib.page.links import Links
     from chalicelib.page.pages import respond
 
-    store, links = open_store(args), Links()
-    deployment = settings_of(store).deployment
+    store = open_store(args)
+    deployment = known_settings(store)
     store.policies.names()  # a wrong table, region or credential is an error now, and not a page later
     try:
         server = PageServer(
-            args.port, lambda request: respond(store, request, time.time(), links, deployment), time.monotonic
+            args.port, lambda request, links: respond(store, request, time.time(), links, deployment), time.monotonic
         )
     except OSError as error:
         raise BadInput("--port", f"{args.port}: {error.strerror}", "choose another port, or leave it out") from None

@@ -6,8 +6,11 @@ imported when it is first needed, because it is of no use to the webhook.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.http_response import HttpError, HttpResponse, refuse_newer_schema
@@ -31,8 +34,30 @@ if TYPE_CHECKING:
     from chalicelib.page.pages import PageAnswer
 
 ROOT = "/ui"
+_REPLACE = "yes"
+_BASE = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9$_.+!*'()-]+)*\Z")
+"""A stage, or the base path of a custom domain, with the characters that API Gateway permits in both."""
 _OPENED = "page link"  # stands for a cluster's name among the things that are used once
 _LONGEST_COOKIES = 8000
+
+
+class LinkRequest(msgspec.Struct, frozen=True):
+    """What the browser sends when it opens a link. cookies, site: the headers Cookie and Sec-Fetch-Site. replace: the
+    parameter of the query."""
+
+    cookies: str = ""
+    site: str = ""
+    replace: str = ""
+
+
+def base_of(path: str, route: str) -> str:
+    """Return the path of the page as the browser sees it: ROOT, after the stage or the base path of the domain. path:
+    of the request. route: its resource, whose segments end the path. Callers write the path, so one of another shape
+    counts for nothing."""
+    parts = path.rstrip("/").split("/")
+    segments = len(route.strip("/").split("/"))
+    before = "/".join(parts[: max(len(parts) - segments, 1)])
+    return (before if _BASE.match(before) else "") + ROOT
 
 
 def session(name: str, rt: Runtime) -> HttpResponse:
@@ -48,22 +73,51 @@ def session(name: str, rt: Runtime) -> HttpResponse:
     return HttpResponse(200, {"link": f"{ROOT}/open/{code}", "validFor": LINK_FOR})
 
 
-def open_link(code: str, base: str, rt: Runtime) -> PageAnswer:
-    """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. base: the path of the page as
-    the browser sees it."""
-    return _as_page(lambda: _opened(code, base, rt), base, rt)
+def open_link(code: str, request: LinkRequest, base: str, rt: Runtime) -> PageAnswer:
+    """Handle GET /ui/open/{code}: set the cookie, and go to the page. A link works once. It replaces a session that
+    shows other clusters only if the person chose so on the page that this request returns otherwise, because somebody
+    else may have sent the link. base: the path of the page as the browser sees it."""
+    return _as_page(lambda: _opened(code, request, base, rt), base, rt)
 
 
-def _opened(code: str, base: str, rt: Runtime) -> PageAnswer:
+def _opened(code: str, request: LinkRequest, base: str, rt: Runtime) -> PageAnswer:
     keys = _keys(rt)
     link = checked(code, LINK, rt.store.table.name, keys, rt.clock())
-    if link is None or not rt.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
+    if link is None:
+        return _refused(base, rt)
+    current = _grant(request.cookies, rt)
+    chosen = request.replace == _REPLACE and request.site == "same-origin"
+    if current is not None and current.clusters != link.clusters and not chosen:
+        return _choice(current, link, base, rt)
+    if not rt.store.debounce.first_use(_OPENED, link.id, 2 * LINK_FOR):
         return _refused(base, rt)
     grant = new_grant(rt.clock(), SESSION_FOR, link.clusters)
     cookie = written(grant, SESSION, rt.store.table.name, keys[0])
     attributes = f"Secure; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_FOR:.0f}"
-    where = base if link.clusters is None else f"{base}/clusters/{link.clusters[0]}"
-    return _plain(303, {"Location": where, "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
+    return _plain(303, {"Location": _start(link, base), "Set-Cookie": f"{COOKIE}={cookie}; {attributes}"})
+
+
+def _choice(current: PageGrant, link: PageGrant, base: str, rt: Runtime) -> PageAnswer:
+    """Return the page that asks whether a link replaces the session. The link is not used yet."""
+    from chalicelib.page.links import Links
+    from chalicelib.page.pages import page_of
+
+    values = {
+        "title": "Another session is open",
+        "current": _extent(current),
+        "offered": _extent(link),
+        "stay": _start(current, base),
+        "replace": f"?replace={_REPLACE}",
+    }
+    return page_of("replace.html", Links(base), rt.clock(), 409, values)
+
+
+def _start(grant: PageGrant, base: str) -> str:
+    return base if grant.clusters is None else f"{base}/clusters/{grant.clusters[0]}"
+
+
+def _extent(grant: PageGrant) -> str:
+    return "all clusters" if grant.clusters is None else f"cluster {', '.join(grant.clusters)}"
 
 
 def show(path: str, query: Mapping[str, str], cookies: str, base: str, rt: Runtime) -> PageAnswer:

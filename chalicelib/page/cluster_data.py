@@ -15,12 +15,12 @@ from chalicelib.model.gauge_ring import GaugePoint
 from chalicelib.model.memory import Memory
 from chalicelib.model.pause import Pause
 from chalicelib.model.policy import Policy
-from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.record import carry_over
 from chalicelib.record.journal import PLAN
 from chalicelib.record.last_decision import DecisionUnreadable, LastDecision, last_decision
 from chalicelib.record.redaction import without_secrets
-from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.active_policy import in_force, instant
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.scan_state import Passed
 
@@ -59,8 +59,9 @@ class ClusterDetails(msgspec.Struct, frozen=True):
     text: str
 
 
-def summaries(store: Store, now: float, deployment: Deployment = STRICT) -> tuple[ClusterSummary, ...]:
-    """Return every cluster, by name. Raises StoreError."""
+def summaries(store: Store, now: float, deployment: Deployment | None) -> tuple[ClusterSummary, ...]:
+    """Return every cluster, by name. deployment: what the functions permit policies to name; None where it is not
+    known, so that only the text of a policy is judged. Raises StoreError."""
     known = store.policies.all_current()
     if not known:
         return ()
@@ -72,8 +73,8 @@ def summaries(store: Store, now: float, deployment: Deployment = STRICT) -> tupl
     )
 
 
-def details(store: Store, name: str, now: float, deployment: Deployment = STRICT) -> ClusterDetails | None:
-    """Return one cluster; None where it is not known. Raises StoreError."""
+def details(store: Store, name: str, now: float, deployment: Deployment | None) -> ClusterDetails | None:
+    """Return one cluster; None where it is not known. deployment: see summaries. Raises StoreError."""
     stored, pauses = store.pauses.with_policy(name)
     if stored is None:
         return None
@@ -116,11 +117,11 @@ def _decision(
 
 
 def _summary(
-    stored: StoredPolicy, passed: Passed, pauses: tuple[Pause, ...], now: float, deployment: Deployment
+    stored: StoredPolicy, passed: Passed, pauses: tuple[Pause, ...], now: float, deployment: Deployment | None
 ) -> ClusterSummary:
     policy, problem = None, ""
     try:
-        policy = msgspec.structs.replace(in_force(stored, now, deployment), pauses=pauses)
+        policy = msgspec.structs.replace(_policy(stored, now, deployment), pauses=pauses)
     except BadInput as bad:
         problem = f"{bad.place}: cannot be used" if "secret" in bad.place.lower() else str(bad).splitlines()[0]
     permission = permitted(policy) if policy is not None else None
@@ -136,6 +137,15 @@ def _summary(
         permission.plan if permission else False,
         without_secrets(_failure_text(passed), stored.text),
     )
+
+
+def _policy(stored: StoredPolicy, now: float, deployment: Deployment | None) -> Policy:
+    """Return the policy in force. Raises BadInput."""
+    if deployment is not None:
+        return in_force(stored, now, deployment)
+    from chalicelib.policy.load import load
+
+    return instant(load(stored.text, place=f"policy {stored.name}, version {stored.version}")[0], now)
 
 
 def _failure_text(passed: Passed) -> str:

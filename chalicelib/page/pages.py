@@ -17,7 +17,7 @@ import msgspec
 
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.timestamps import format_time, parse_time
 from chalicelib.page import charts, views
 from chalicelib.page.cluster_data import ClusterDetails, details, summaries
@@ -64,17 +64,16 @@ class PageContext(msgspec.Struct, frozen=True):
     request: PageRequest
     links: Links
     now: float
-    deployment: Deployment
+    deployment: Deployment | None
 
     def word(self, name: str) -> str:
         """Return a parameter of the query, "" where it is not given."""
         return self.request.query.get(name, "")[:_LONGEST_QUERY]
 
 
-def respond(
-    store: Store, request: PageRequest, now: float, links: Links, deployment: Deployment = STRICT
-) -> PageAnswer:
-    """Return the page. now: epoch seconds. Raises nothing that a table, a policy or a request can cause."""
+def respond(store: Store, request: PageRequest, now: float, links: Links, deployment: Deployment | None) -> PageAnswer:
+    """Return the page. now: epoch seconds. deployment: what the functions permit policies to name, None where it is not
+    known. Raises nothing that a table, a policy or a request can cause."""
     context = PageContext(store, request, links, now, deployment)
     try:
         template, values = _page(context)
@@ -99,8 +98,12 @@ def _failed(context: PageContext, status: int, line: str) -> PageAnswer:
 
 def failed(links: Links, now: float, status: int, line: str) -> PageAnswer:
     """Return a page that says in one line why there is no other. now: epoch seconds."""
-    values = {"title": f"Error {status}", "line": line, "status": status}
-    body = render("error.html", links, now, values)
+    return page_of("error.html", links, now, status, {"title": f"Error {status}", "line": line, "status": status})
+
+
+def page_of(template: str, links: Links, now: float, status: int, values: dict[str, Any]) -> PageAnswer:
+    """Return a page that shows nothing of a cluster. now: epoch seconds. values: of the template."""
+    body = render(template, links, now, values)
     return PageAnswer(status, body.encode(), security_headers() | {"Content-Type": HTML})
 
 
@@ -144,6 +147,7 @@ def _clusters(context: PageContext) -> tuple[str, dict[str, Any]]:
     return "clusters.html", {
         "title": "Clusters",
         "rows": rows,
+        "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": "outscaler get clusters",
     }
@@ -157,6 +161,7 @@ def _cluster(context: PageContext, name: str) -> tuple[str, dict[str, Any]]:
         "name": name,
         **values,
         "policy_text": found.text,
+        "unjudged": context.deployment is None,
         "refresh": context.word("refresh") != "off",
         "command": f"outscaler get groups {name}",
     }

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import msgspec
 
 import chalicelib
+from chalicelib.model.api_integers import unbounded_numbers
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
@@ -28,6 +30,7 @@ FORMAT = 1
 LARGEST_FILE, LARGEST = 20 * 2**20, 256 * 2**20
 """Bytes of a file, and of what is in it decompressed."""
 _LONGEST_LINE = 2000
+_LATEST = 1e10  # epoch seconds: the year 2286
 _SUFFIX = ".decision"
 _KEY = re.compile(r"(?:.*/)?(?P<cluster>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)/(?P<time>\d{6})-(?P<plan>[^/]+)\.decision\Z")
 
@@ -141,10 +144,26 @@ def decode(data: bytes, place: str) -> tuple[DecisionHeader, RecordedDecision]:
         plain = unpacker.decompress(packed, LARGEST + 1)
         if len(plain) > LARGEST or not unpacker.eof or unpacker.unused_data:
             raise ValueError("its length is wrong")
-        return header, msgspec.msgpack.decode(plain, type=RecordedDecision)
+        decision = msgspec.msgpack.decode(plain, type=RecordedDecision)
+        if mistake := next(_mistakes(decision), ""):
+            raise ValueError(mistake)
+        return header, decision
     except (zlib.error, msgspec.MsgspecError, ValueError, RecursionError) as error:
         if header.form != form_version() or header.format != FORMAT:
             own = chalicelib.__version__
             problem = f"was made by release {header.release}, whose data this release ({own}) cannot read"
             raise BadInput(place, problem, f"install release {header.release} for this replay") from None
         raise BadInput(place, f"is damaged ({str(error)[:100]})", "fetch the file again") from None
+
+
+def _mistakes(decision: RecordedDecision) -> Iterator[str]:
+    """Yield what the planner cannot work with, and no pass records. The types alone permit it."""
+    snapshot = decision.snapshot
+    if not 0.0 <= decision.now < _LATEST:
+        yield f"now is {decision.now:g}"
+    classes = (("pods", [pod.cls for pod in snapshot.pods]), ("daemonsets", [one.cls for one in snapshot.daemonsets]))
+    for kind, numbers in classes:
+        for at, number in enumerate(numbers):
+            if not 0 <= number < len(snapshot.classes):
+                yield f"{kind}[{at}].cls is {number} of {len(snapshot.classes)}"
+    yield from unbounded_numbers(decision, "decision")

@@ -31,6 +31,7 @@ from infra.aws.binaries import foreign
 from infra.aws.template_overlay import finished, merge_template
 from infra.aws.wheels import MACHINES, install, runtime
 from infra.aws.wheels import PackagingFailed as PackagingFailed  # noqa: PLC0414 - callers catch it from here
+from infra.tools.interruptible import run
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -178,4 +179,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.aws.template_check import translate
+from infra.tools.interruptible import run
 
 LARGEST = 1_000_000
 """Maximum size in bytes of a template that CloudFormation reads from S3, with a margin below 1 MB."""
@@ -121,4 +122,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

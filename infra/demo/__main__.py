@@ -1,7 +1,9 @@
 """`make run`: demonstrates Outscaler on the local emulation and prints what happens; it ends by itself.
 
 Exit code 0 if all expectations of the demonstration are met, 1 with the missing ones otherwise, 2 for an invalid
-argument. Time runs faster than wall-clock time, so minutes of timers take seconds; the output shows both.
+argument, 130 if it is interrupted; Ctrl-C is the regular end of --stay. Time runs faster than wall-clock time, so
+minutes of timers take seconds; the output shows both. It never passes the real time: with --stay it reaches it, and is
+the real time from then on.
 """
 
 from __future__ import annotations
@@ -42,10 +44,10 @@ from infra.demo.scenario import (
 from infra.demo.status_page import status_page
 from infra.demo.subscriber import Subscriber
 from infra.demo.summary import figures, verdicts
-from infra.emulators.aws_region import REGION
 from infra.emulators.lambda_events import Json
 from infra.emulators.live.emulation import ROOT, TABLE, Emulation, Setting
 from infra.emulators.live.lambda_processes import Result
+from infra.tools.interruptible import run
 
 SPEED, FASTEST = 25.0, 40.0
 KILLS = 4
@@ -63,18 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    present = time.time()
     setting = Setting(
         fixture.CLUSTER,
-        fixture.start(args.speed),
+        fixture.start(args.speed, present, _wall_limit(args.speed)),
         args.speed,
         args.place,
         warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"),
+        present=present,
     )
     try:
         return tell(console, setting, kills=args.kill_act, stay=args.stay)
-    except KeyboardInterrupt:
-        console.print("stopped")
-        return 130
     except (RuntimeError, OSError) as error:
         console.print(f"The emulation could not be started: {error}. The log is {args.place / 'run.log'}")
         return 1
@@ -131,6 +132,10 @@ def _within(text: str, least: float, most: float) -> float:
     return value
 
 
+def _wall_limit(speed: float) -> float:
+    return WALL_LIMIT * max(1.0, SPEED / speed)
+
+
 def tell(
     console: Console,
     setting: Setting,
@@ -172,7 +177,7 @@ def tell(
                 narrator,
                 elapsed,
                 kills,
-                wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed),
+                wall_limit=_wall_limit(setting.speed),
                 clouds=clouds,
                 passes=passes,
                 subscriber=Subscriber(emulation.aws),
@@ -188,8 +193,11 @@ def tell(
         code = 0 if all(each.met for each in found) else 1
         _say_verdict(console, code, emulation)
         if stay:
-            with status_page(emulation.store, emulation.clock) as page:
-                _stay(console, emulation, page)
+            with status_page(emulation.store, emulation.clock, emulation.deployment) as page:
+                try:
+                    _stay(console, emulation, page)
+                except KeyboardInterrupt:
+                    console.print("ending")
     return code
 
 
@@ -229,22 +237,37 @@ def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
 
 
 def _stay(console: Console, emulation: Emulation, page: str) -> None:
+    """Tell what can be looked at, and wait for Ctrl-C. The commands read the real time, so they are told as soon as it
+    is the time of the emulation."""
     console.print(
         f"""
 Everything stays up; Ctrl-C ends it.
   the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
-  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint} AWS_DEFAULT_REGION={REGION}, any credentials
-  its table       OUTSCALER_TABLE={TABLE}
   the page        {page}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
         soft_wrap=True,
         markup=False,
     )
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        console.print("ending")
+    left = emulation.clock.until_present()
+    if left > 0.0:
+        console.print(
+            f"\nTime in the emulation reaches the present in {left:.0f} s, and is the real time from then on."
+        )
+        threading.Event().wait(left)
+    names = ("AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+    variables = " ".join(f"{name}={emulation.aws.env[name]}" for name in names)
+    console.print(
+        f"""
+Time in the emulation is the real time. In another terminal:
+  export {variables} OUTSCALER_TABLE={TABLE}
+  {_relative(Path(sys.executable).parent)}/outscaler get
+  {_relative(Path(sys.executable).parent)}/outscaler history {fixture.CLUSTER}
+  {_relative(Path(sys.executable).parent)}/outscaler explain group {fixture.WORKERS_ID} --cluster {fixture.CLUSTER}""",
+        soft_wrap=True,
+        markup=False,
+    )
+    threading.Event().wait()
 
 
 def _relative(path: Path) -> str:
@@ -253,4 +276,4 @@ def _relative(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

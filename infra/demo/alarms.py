@@ -23,6 +23,7 @@ from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
 from infra.emulators.local_world import LocalWorld
 from infra.emulators.watched_deployment import WatchedDeployment
+from infra.tools.interruptible import run
 
 _QUIET, _MOST = 10, 45  # minutes before the first failure, and until each alarm goes off or ends
 
@@ -140,4 +141,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -17,6 +17,7 @@ its pods and are 90.6 % used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ from infra.emulators.kube.objects import KubeObject
 
 CLUSTER = "shop"
 SYSTEM, WORKERS = "system", "workers"
+WORKERS_ID = f"MachineDeployment/default/{WORKERS}"
+"""The name of the node group in the policy and in commands."""
 BURST, SPARE = "burst-g7", "burst-c7"
 """The scaling groups: the preferred one and its substitute."""
 SKS, METAL = "render-sks", "render-metal"
@@ -40,9 +43,6 @@ NIGHT_FIRST, NIGHT_SECOND = "night-m7", "night-c7"
 """The flavours of `night`: the preferred one and its substitute."""
 LATER: Mapping[str, str] = {NIGHT_FIRST: NIGHT_SECOND}
 """The preferred flavour of a rule -> its substitute if it is sold out."""
-STRIKE = 1_795_294_020.0
-"""20:47 UTC, when the cron rule is due."""
-
 RULE_OBJECT, CRON_RULE, METRIC_RULE, METRIC_ABOVE = "kube-system/night", "cronrule", "metricrule", 40
 BUSY_RULE, ABOVE = "busy", 60
 THRESHOLDS: Mapping[str, int] = {METRIC_RULE: METRIC_ABOVE, BUSY_RULE: ABOVE}
@@ -117,21 +117,21 @@ def _on(*pools: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def start(speed: float) -> float:
-    """Return the virtual start time, so that 20:47 comes soon after the policy. speed: virtual seconds per wall
-    second."""
-    return STRIKE - _STARTING * speed - _SETTLING
+def start(speed: float, present: float, wall_limit: float) -> float:
+    """Return the virtual start time: so long ago that virtual time reaches the present (epoch seconds) after
+    wall_limit, the longest duration of the demonstration in wall seconds. speed: virtual seconds per wall second."""
+    return present - (speed - 1.0) * wall_limit
 
 
-def strike(now: float, speed: float) -> float:
-    """Return when the cron rule is due: at 20:47, or in a minute or two on a machine so slow that no pass would come
-    before."""
-    ready = now + 2.0 * speed + 10.0
-    return STRIKE if ready <= STRIKE else ready // 60 * 60 + 60
+def strike(now: float, speed: float, began: float) -> float:
+    """Return when the cron rule is due: at the first minute for which a pass is ready, also on a slow machine. began:
+    the virtual start time."""
+    ready = max(began + _STARTING * speed + _SETTLING, now + 2.0 * speed + 10.0)
+    return math.ceil(ready / 60) * 60.0
 
 
 def rules(at: float) -> KubeObject:
-    """Return the vendor's example with its cron rule due at that time; unchanged, it is due at 20:47."""
+    """Return the vendor's example with its cron rule due at that minute of the day; the vendor's is due at 20:47."""
     minute = int(at // 60)
     return dict(yaml.safe_load(_RULES.replace("SCHEDULE", f"{minute % 60} {minute // 60 % 24} * * *")))
 

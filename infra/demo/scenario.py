@@ -132,7 +132,7 @@ def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
             "Outscaler gets a policy",
             "A policy is applied. From now on a pass runs every 20 seconds, and after each call of the webhook. The "
             "cluster also has the HorizontalNodeAutoscaler of the vendor's documentation: it adds one node to night "
-            "every day at 20:47, and two nodes when the pods of night request more than 40 % of its cpu.",
+            "every day at the same minute, and two nodes when the pods of night request more than 40 % of its cpu.",
             _apply,
             _looked,
             900.0,
@@ -202,7 +202,8 @@ def _started(stage: DemoStage) -> bool:
 
 
 def _apply(stage: DemoStage) -> None:
-    emulation, at = stage.emulation, fixture.strike(stage.emulation.clock(), stage.emulation.setting.speed)
+    emulation, setting = stage.emulation, stage.emulation.setting
+    at = fixture.strike(emulation.clock(), setting.speed, setting.start)
     stage.ledger.strike = at
     made = fixture.rules(at)
     crds.load(emulation.kube, crds.OWN)

@@ -12,15 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from chalicelib.cli.ui_server import PageServer
-from chalicelib.page.links import Links
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.page.pages import respond
 from chalicelib.store import Store
 
 
 @contextmanager
-def status_page(store: Store, clock: Callable[[], float]) -> Iterator[str]:
+def status_page(store: Store, clock: Callable[[], float], deployment: Deployment) -> Iterator[str]:
     """Serve the page and yield the address that opens it, once."""
-    links = Links()
-    with PageServer(0, lambda request: respond(store, request, clock(), links), time.monotonic) as server:
-        threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True).start()
-        yield server.address
+    with PageServer(
+        0, lambda request, links: respond(store, request, clock(), links, deployment), time.monotonic
+    ) as server:
+        thread = threading.Thread(target=server.serve_until_idle, args=(math.inf,), daemon=True)
+        thread.start()
+        try:
+            yield server.address
+        finally:
+            server.end()
+            thread.join()

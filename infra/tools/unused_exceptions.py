@@ -21,7 +21,16 @@ EXCEPTIONS = (
     UnusedException("chalicelib/cli/main.py", ("FINDING",), "one exit code of several that are set together"),
     UnusedException(
         "chalicelib/cli/ui_server.py",
-        ("daemon_threads", "handle_error", "server_version", "sys_version", "do_GET", "do_HEAD", "log_message"),
+        (
+            "daemon_threads",
+            "request_queue_size",
+            "handle_error",
+            "server_version",
+            "sys_version",
+            "do_GET",
+            "do_HEAD",
+            "log_message",
+        ),
         "http.server uses these by name",
     ),
     UnusedException("chalicelib/handlers/act.py", ("act_*",), "AWS Lambda enters these by name"),

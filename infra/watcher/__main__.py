@@ -18,7 +18,8 @@ from infra.watcher.watcher import ClusterWatcher
 
 def main() -> int:
     """Run until the container is stopped; return 1 where it cannot go on."""
-    signal.signal(signal.SIGTERM, _end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
     try:
         settings = from_environment(os.environ)
         settings.seal_key()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from chalicelib.store import Store
@@ -33,6 +34,6 @@ def _best(store: Store, path: str) -> tuple[float, PageAnswer]:
     found = []
     for _ in range(5):
         begun = time.perf_counter()
-        answer = respond(store, PageRequest(path, {}), NOW, Links())
+        answer = respond(store, PageRequest(path, {}), NOW, Links(), STRICT)
         found.append((time.perf_counter() - begun, answer))
     return min(found, key=lambda each: each[0])

@@ -8,7 +8,7 @@ it finds itself (stateful.py).
 from __future__ import annotations
 
 import argparse
-import sys
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +18,7 @@ from random import Random
 
 import msgspec
 
+from infra.tools.interruptible import run
 from tests.faults.final_checks import finish
 from tests.faults.run_state import Broken, FaultRun
 from tests.faults.run_steps import any_step
@@ -81,9 +82,9 @@ def _all(seeds: Iterable[int], steps: int, jobs: int) -> Iterator[Played]:
     if jobs == 1:
         yield from map(partial(play, steps=steps), seeds)
         return
-    with ProcessPoolExecutor(jobs) as pool:
+    with ProcessPoolExecutor(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         yield from pool.map(partial(play, steps=steps), seeds, chunksize=5)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

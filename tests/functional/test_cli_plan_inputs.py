@@ -152,6 +152,7 @@ def test_empty_memory_file_is_valid(saved: Path, tmp_path: Path, capsys: Said) -
         '{"nodes": []}',
         '{"kind": "outscaler/memory", "memory": {}, "more": 1}',
         '{"kind": "outscaler/memory", "memory": {"node": {}}}',
+        '{"kind": "outscaler/memory", "memory": {"groups": {"a": {"target": 9223372036854775808}}}}',
         "\udcff",
     ],
 )

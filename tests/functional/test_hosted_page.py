@@ -18,6 +18,7 @@ from urllib3 import HTTPResponse
 from chalicelib.aws import signed_request
 from chalicelib.cli import hosted_ui
 from chalicelib.cli.main import main
+from chalicelib.handlers.hosted_page import base_of
 from chalicelib.handlers.page_session import (
     COOKIE,
     LINK,
@@ -110,6 +111,81 @@ def test_UI_2_link_works_once_and_for_a_minute(page: AppClient) -> None:
     assert page.get(used).status_code == 401
     page.clock.advance(LINK_FOR + 1)
     assert page.get(late).status_code == 401
+
+
+def opened(page: AppClient, path: str, cookie: str, site: str = "none") -> PageResponse:
+    return page.client.http.get(path, headers={"Cookie": cookie, "Sec-Fetch-Site": site})
+
+
+@pytest.mark.parametrize("site", ["none", "cross-site", "same-site", "same-origin", ""])
+def test_UI_2_link_of_somebody_else_does_not_replace_a_session(site: str, page: AppClient) -> None:
+    mine, other = page.cluster(), page.cluster()
+    for cookie, shows, path, offers in (
+        (cookie_of(page), "all clusters", link(page, other), f"cluster {other}"),
+        (cookie_of(page, mine), f"cluster {mine}", link(page, other), f"cluster {other}"),
+        (cookie_of(page, mine), f"cluster {mine}", link(page), "all clusters"),
+    ):
+        answer = opened(page, path, cookie, site)
+        assert (answer.status_code, "Set-Cookie" in answer.headers) == (409, False)
+        assert f"session that shows {shows}." in answer.body.decode()
+        assert f"begins one that shows {offers}." in answer.body.decode()
+        assert seen(page, "/ui", cookie)[0] == 200
+        if site != "same-origin":
+            assert opened(page, f"{path}?replace=yes", cookie, site).status_code == 409
+        assert opened(page, f"{path}?replace=no", cookie, site).status_code == 409
+
+
+def test_UI_2_session_is_replaced_if_the_person_chooses_so(page: AppClient) -> None:
+    mine, other = page.cluster(), page.cluster()
+    cookie, path = cookie_of(page, mine), link(page, other)
+    text = opened(page, path, cookie, "cross-site").body.decode()
+    assert re.findall(r'<li><a href="([^"]*)"', text) == [f"/ui/clusters/{mine}", "?replace=yes"]
+    answer = opened(page, f"{path}?replace=yes", cookie, "same-origin")
+    assert (answer.status_code, answer.headers["Location"]) == (303, f"/ui/clusters/{other}")
+    assert opened(page, f"{path}?replace=yes", cookie, "same-origin").status_code == 401  # works once
+
+
+def test_UI_2_link_to_the_same_clusters_renews_the_session(page: AppClient) -> None:
+    name = page.cluster()
+    for cluster in ("", name):
+        cookie = cookie_of(page, cluster)
+        page.clock.advance(SESSION_FOR - 10)
+        renewed = opened(page, link(page, cluster), cookie)
+        assert renewed.status_code == 303
+        page.clock.advance(20)
+        assert seen(page, "/ui", cookie)[0] == 401
+        assert seen(page, "/ui", renewed.headers["Set-Cookie"].partition(";")[0])[0] == 200
+        assert opened(page, link(page, name), cookie).status_code == 303  # there is no session to keep
+
+
+@pytest.mark.parametrize(
+    ("path", "route", "base"),
+    [
+        ("/ui", "/ui", "/ui"),
+        ("/api/ui", "/ui", "/api/ui"),
+        ("/api/ui/", "/ui", "/api/ui"),
+        ("/scaler/dev-1/ui/clusters/a/nodes", "/ui/clusters/{name}/{page}", "/scaler/dev-1/ui"),
+        ("/api/ui/open/x.y", "/ui/open/{code}", "/api/ui"),
+        ("/a$-_.+!*'()/ui", "/ui", "/a$-_.+!*'()/ui"),
+        ("//evil.example/ui", "/ui", "/ui"),
+        ("///evil.example/ui", "/ui", "/ui"),
+        ("/\\evil.example/ui", "/ui", "/ui"),
+        ("/api//evil.example/ui", "/ui", "/ui"),
+        ("https://evil.example/ui", "/ui", "/ui"),
+        ("evil.example/ui", "/ui", "/ui"),
+        ("/./../ui", "/ui", "/ui"),
+        ("/../ui", "/ui", "/ui"),
+        ("/%2f/ui", "/ui", "/ui"),
+        ("/a:b@c/ui", "/ui", "/ui"),
+        ("/a\r\nSet-Cookie: x/ui", "/ui", "/ui"),
+        ("/a\n/ui", "/ui", "/ui"),
+        ('/"><script>/ui', "/ui", "/ui"),
+        ("", "", "/ui"),
+        ("/" * 5000, "/ui", "/ui"),
+    ],
+)
+def test_base_of_the_page_has_the_shape_of_a_stage(path: str, route: str, base: str) -> None:
+    assert base_of(path, route) == base
 
 
 def test_UI_3_session_ends_and_is_bound_to_key_deployment_and_purpose() -> None:

@@ -45,7 +45,7 @@ def test_make_run_completes_its_story(tmp_path: Path) -> None:
         "will never join the cluster",
         "plan: render-metal: no longer ask for 1 instance",
         "Cherry Servers terminates",
-        "kubectl apply: HorizontalNodeAutoscaler kube-system/night, cron rule at 20:",
+        "kubectl apply: HorizontalNodeAutoscaler kube-system/night, cron rule at ",
         "adds 1 node, of night-m7",
         "another rule acts on the pool in this pass (kube-system/night/cronrule)",
         "The flavor is sold out",

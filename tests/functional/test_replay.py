@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
+import random
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.replay import recorded_decision
 from chalicelib.replay.decision_place import reader, writer
 from chalicelib.replay.planner_inputs import reduced
-from chalicelib.replay.recorded_decision import decode, encode, key_from
+from chalicelib.replay.recorded_decision import RecordedDecision, decode, encode, key_from
 from chalicelib.replay.replayed_plan import replay
 from chalicelib.runtime.runtime import Runtime
 from infra.emulators.controllers import objects
@@ -167,6 +170,82 @@ def test_decompressed_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         decode(data, "file")
     with pytest.raises(recorded_decision.TooLarge):
         encode(recorded(make(3)))
+
+
+def builtin(value: Any) -> Any:
+    """The value with every field, as a file would have it."""
+    if isinstance(value, msgspec.Struct):
+        return {field.encode_name: builtin(getattr(value, field.name)) for field in msgspec.structs.fields(value)}
+    if isinstance(value, dict):
+        return {key: builtin(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [builtin(part) for part in value]
+    return msgspec.to_builtins(value)
+
+
+def numbers_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], int | float]]:
+    """Every number, with the keys and positions that lead to it; of a list the first three parts."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(min(len(value), 3)):
+            yield from numbers_in(value[key], (*path, key))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path, value
+
+
+def file_with(decision: RecordedDecision, path: tuple[Any, ...], number: float) -> bytes:
+    """A file with a valid digest whose number at that path is another one."""
+    whole = builtin(decision)
+    part = whole
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = number
+    packed = zlib.compress(msgspec.msgpack.encode(whole), 1)
+    header = json.loads(encode(decision).partition(b"\n")[0]) | {"digest": hashlib.sha256(packed).hexdigest()}
+    return json.dumps(header).encode() + b"\n" + packed
+
+
+EXTREMES = (2**63 - 1, -(2**63), 2**64 - 1, -1, 10**6, math.nan, math.inf, -math.inf, 1e308, 1e19)
+
+
+@pytest.mark.parametrize("seed", [27, 120])
+def test_extreme_number_is_refused_in_one_line_or_replayed(seed: int) -> None:
+    decision = recorded(make(seed))
+    paths = {
+        tuple("*" if isinstance(key, int) else key for key in path): path for path, _ in numbers_in(builtin(decision))
+    }
+    dice = random.Random(seed)
+    ends = {"refused": 0, "replayed": 0}
+    for path in dice.sample(sorted(paths.values(), key=str), 40):
+        number = dice.choice(EXTREMES)
+        try:
+            header, changed = decode(file_with(decision, path, number), "file")
+        except BadInput as bad:
+            ends["refused"] += str(bad).startswith("file: is damaged (")
+        else:
+            assert isinstance(replay(header, changed).same, bool)
+            ends["replayed"] += 1
+    assert (sum(ends.values()), min(ends.values()) >= 5) == (40, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "number", "says"),
+    [
+        (("snapshot", "pods", 0, "cls"), 2**63 - 1, "pods[0].cls is 9223372036854775807 of "),
+        (("snapshot", "pods", 0, "cls"), -1, "pods[0].cls is -1 of "),
+        (("snapshot", "daemonsets", 0, "cls"), 10**6, "daemonsets[0].cls is 1000000 of "),
+        (("snapshot", "nodes", 0, "allocatable", "cpu"), 2**63, "decision.snapshot.nodes[0].allocatable.cpu is out of"),
+        (("snapshot", "nodes", 0, "allocatable", "cpu"), -(2**63), "decision.snapshot.nodes[0].allocatable.cpu is out"),
+        (("snapshot", "nodes", 0, "created"), math.nan, "decision.snapshot.nodes[0].created is not finite"),
+        (("memory", "first_seen"), math.inf, "decision.memory.first_seen is not finite"),
+        (("policy", "maxDisruption", "share"), math.nan, "decision.policy.max_disruption.share is not finite"),
+        (("now",), 1e19, "now is 1e+19"),
+        (("now",), -1.0, "now is -1"),
+    ],
+)
+def test_number_that_no_pass_records_is_named(path: tuple[Any, ...], number: float, says: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        decode(file_with(recorded(make(3)), path, number), "file")
+    assert f"is damaged ({says}" in str(refused.value)
 
 
 def test_span_sums_up_days_and_one_bad_file_stops_nothing(

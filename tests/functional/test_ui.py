@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import html
 import http.client
+import re
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from chalicelib.cli import ui_server
 from chalicelib.cli.main import main
-from chalicelib.cli.ui_server import PageServer
+from chalicelib.cli.ui_server import AT_ONCE, PageServer
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.page.links import Links
-from chalicelib.page.pages import PageRequest, respond
+from chalicelib.page.pages import PageAnswer, PageRequest, respond
 from infra.emulators.controllers.clock import ManualClock
 from infra.emulators.example_clusters import NOW, example
+
+PATIENCE = 120.0
+"""Seconds that nothing takes, on a machine however busy."""
 
 
 @contextmanager
 def opened(clock: ManualClock | None = None) -> Iterator[PageServer]:
     """A running server of the example."""
-    store, links = example(), Links()
-    server = PageServer(0, lambda request: respond(store, request, NOW, links), clock or ManualClock(0.0))
+    store = example()
+    server = PageServer(
+        0, lambda request, links: respond(store, request, NOW, links, STRICT), clock or ManualClock(0.0)
+    )
     server.timeout = 0.05
     thread = threading.Thread(target=server.serve_until_idle, args=(1800.0,))
     with server:
@@ -32,13 +41,18 @@ def opened(clock: ManualClock | None = None) -> Iterator[PageServer]:
         finally:
             if isinstance(server.clock, ManualClock):
                 server.clock.advance(10_000.0)
-            thread.join(10)
+            thread.join(PATIENCE)
             assert not thread.is_alive()
 
 
 def ask(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    """Status, headers and body; headers with _ for -."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=10)
+    """Status, headers and body; path: below the random one; headers with _ for -."""
+    return ask_whole(server, server.links.base + path, method, **headers)
+
+
+def ask_whole(server: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    """Status, headers and body; path: as the browser sends it."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
     try:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.putrequest(method, path, skip_host="Host" in given)
@@ -60,14 +74,15 @@ def entered(server: PageServer) -> str:
 def test_token_of_the_address_is_exchanged_once_for_a_cookie() -> None:
     with opened() as server:
         token = server.token
-        assert server.address == f"http://{server.host}/open/{token}"
+        base = server.links.base
+        assert server.address == f"http://{server.host}{base}/open/{token}"
         status, headers, body = ask(server, f"/open/{token}", Sec_Fetch_Site="none")
-        assert (status, headers["Location"], body) == (303, "/", b"")
-        assert headers["Set-Cookie"].endswith("; HttpOnly; SameSite=Strict; Path=/")
+        assert (status, headers["Location"], body) == (303, base, b"")
+        assert headers["Set-Cookie"].endswith(f"; HttpOnly; SameSite=Strict; Path={base}")
         assert token not in headers["Set-Cookie"]
         assert ask(server, f"/open/{token}")[0] == 403
         assert ask(server, "/open/")[0] == 403
-        status, headers, body = ask(server, "/", Cookie=headers["Set-Cookie"].partition(";")[0])
+        status, headers, body = ask_whole(server, base, Cookie=headers["Set-Cookie"].partition(";")[0])
         assert (status, b"<h1>Clusters</h1>" in body) == (200, True)
         assert "Access-Control-Allow-Origin" not in headers
 
@@ -115,33 +130,98 @@ def test_query_of_any_kind_is_answered() -> None:
         assert ask(server, "/clusters/%2e%2e/x", Cookie=cookie)[0] == 404
 
 
-def test_connections_at_the_same_time_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ui_server, "AT_ONCE", 2)
-    busy, go = threading.Semaphore(0), threading.Event()
+def test_servers_on_other_ports_do_not_receive_the_cookie() -> None:
+    with opened() as server, opened() as other:
+        cookie = entered(server)
+        assert len(server.links.base) > 30
+        assert server.links.base != other.links.base
+        assert ask(server, "/", Cookie=cookie)[0] == 200
+        assert ask(other, "/", Cookie=cookie)[0] == 401
+        assert ask(server, "/", Cookie=f"outscaler=x; =; {cookie}; outscaler=\xe9")[0] == 200  # set by other servers
 
-    def slow(request: PageRequest) -> object:
+
+def test_nothing_is_outside_the_random_path() -> None:
+    with opened() as server:
+        cookie, base = entered(server), server.links.base
+        outside = ("/", "//", "/clusters/prod", "/open/x", f"{base}x", base[:-1], base.upper(), f"/x{base}")
+        for path in outside:
+            status, _, body = ask_whole(server, path, Cookie=cookie)
+            assert (path, status, body) == (path, 404, b"")
+
+
+def test_every_link_of_a_page_is_below_the_random_path() -> None:
+    with opened() as server:
+        cookie, base = entered(server), server.links.base
+        pages, seen = [base], set[str]()
+        while pages:
+            page = pages.pop()
+            seen.add(page)
+            status, _, body = ask_whole(server, page, Cookie=cookie)
+            assert (page, status) == (page, 200)
+            found = {html.unescape(link) for link in re.findall(r'(?:href|action|url)="?(/[^"]*)"', body.decode())}
+            assert all(link == base or link.startswith((f"{base}/", f"{base}?")) for link in found)
+            pages += [link for link in found - seen if link not in pages and "?" not in link]
+        assert len(seen) > 10
+
+
+def dripping(server: PageServer) -> socket.socket:
+    """A connection that has sent a part of its request."""
+    connection = socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=PATIENCE)
+    connection.sendall(f"GET {server.links.base} HTTP/1.1\r\nHost:".encode())
+    return connection
+
+
+def test_new_connection_closes_the_oldest_incomplete_request() -> None:
+    with opened() as server, ExitStack() as stack:
+        cookie = entered(server)
+        held = [stack.enter_context(dripping(server)) for _ in range(3 * AT_ONCE)]
+        assert ask(server, "/", Cookie=cookie)[0] == 200
+        closed = held[: 2 * AT_ONCE + 1]
+        assert [connection.recv(1) for connection in closed] == [b""] * len(closed)
+        for connection in held[2 * AT_ONCE + 1 :]:  # the others were left alone
+            connection.sendall(f"{server.host}\r\n\r\n".encode())
+            assert connection.recv(12) == b"HTTP/1.0 401"
+
+
+def test_request_must_be_complete_within_ten_seconds() -> None:
+    clock = ManualClock(0.0)
+    with opened(clock) as server, dripping(server) as slow:
+        cookie = entered(server)  # connections are accepted in order, so `slow` was before
+        clock.advance(9.0)
+        slow.sendall(b" ")
+        with dripping(server) as later:
+            assert ask(server, "/", Cookie=cookie)[0] == 200
+            clock.advance(1.0)
+            assert slow.recv(1) == b""
+            later.sendall(f"{server.host}\r\n\r\n".encode())
+            assert later.recv(12) == b"HTTP/1.0 401"
+
+
+def test_complete_requests_are_bounded_and_the_next_one_waits() -> None:
+    busy, go = threading.Semaphore(0), threading.Event()
+    most: list[int] = []
+    running: list[PageRequest] = []
+
+    def slow(request: PageRequest, links: Links) -> PageAnswer:
+        running.append(request)
+        most.append(len(running))
         busy.release()
-        go.wait(10)
-        return respond(store, request, NOW, Links())
+        go.wait(PATIENCE)
+        running.pop()
+        return respond(store, request, NOW, links, STRICT)
 
     store = example()
-    with opened() as server:
+    with opened() as server, ThreadPoolExecutor(AT_ONCE + 1) as pool:
         cookie = entered(server)
-        server.answer = slow  # type: ignore[assignment]
-        results: list[int] = []
-        threads = [
-            threading.Thread(target=lambda: results.append(ask(server, "/", Cookie=cookie)[0])) for _ in range(2)
-        ]
-        for thread in threads:
-            thread.start()
-        for _ in threads:
-            assert busy.acquire(timeout=10)
-        with pytest.raises((http.client.HTTPException, OSError)):
-            ask(server, "/", Cookie=cookie)
+        server.answer = slow
+        answers = []
+        for _ in range(AT_ONCE):
+            answers.append(pool.submit(ask, server, "/", Cookie=cookie))
+            assert busy.acquire(timeout=PATIENCE)
+        answers.append(pool.submit(ask, server, "/", Cookie=cookie))
         go.set()
-        for thread in threads:
-            thread.join(10)
-        assert results == [200, 200]
+        assert [answer.result()[0] for answer in answers] == [200] * (AT_ONCE + 1)
+        assert max(most) == AT_ONCE
 
 
 def test_command_ends_after_half_an_hour_without_a_request() -> None:

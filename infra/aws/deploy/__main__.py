@@ -19,6 +19,7 @@ from infra.aws.deploy.gateway import readers_key
 from infra.aws.deploy.stage import Stage, load, locate
 from infra.aws.deploy.steps import Deployment, graph_only
 from infra.aws.package import PackagingFailed
+from infra.tools.interruptible import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -134,4 +135,4 @@ _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] 
 }
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from chalicelib.runtime.log import logger
 from infra.demo.drains.drain_runner import tell
+from infra.tools.interruptible import run
 
 NODES, MOST_NODES, SEED = 20, 60, 7
 BEGIN, END = "<!-- recorded: begin -->\n```text\n", "```\n<!-- recorded: end -->"
@@ -92,4 +93,4 @@ def recorded(document: str, lines: Sequence[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import secrets
 import threading
@@ -54,7 +55,8 @@ CONTROLLERS_EVERY = 0.1  # wall seconds
 
 class Setting(msgspec.Struct, frozen=True):
     """cluster: its name. start: virtual epoch seconds. speed: virtual seconds per wall second. place: the directory for
-    its files. warm: functions that are started first."""
+    its files. warm: functions that are started first. present: the real time at the start, which virtual time does not
+    pass; both are epoch seconds."""
 
     cluster: str
     start: float
@@ -62,6 +64,7 @@ class Setting(msgspec.Struct, frozen=True):
     place: Path
     pace: Pace = Pace()
     warm: tuple[str, ...] = ("tick", "reconcile", API)
+    present: float = math.inf
 
 
 class Emulation:
@@ -80,7 +83,7 @@ class Emulation:
         clouds: Sequence[CloudBeside] = (),
     ) -> None:
         self.setting, self._clouds = setting, tuple(clouds)
-        self._pact = Pact(setting.start, wall(), setting.speed)
+        self._pact = Pact(setting.start, wall(), setting.speed, setting.present)
         self.clock = self._pact.clock(wall)
         self.kube = ObjectStore(self.clock)
         apply_shipped(self.kube)

@@ -5,6 +5,7 @@ It is based on the monotonic clock, which counts from the machine's start and is
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -16,29 +17,23 @@ CLOCK = "OUTSCALER_LOCAL_CLOCK"
 
 
 class Pact(msgspec.Struct, frozen=True):
-    """Virtual time is `start` when the wall clock shows `began`, and advances `speed` times as fast."""
+    """Virtual time is `start` when the wall clock shows `began`, and advances `speed` times as fast, until it reaches
+    the real time, which is `present` (epoch seconds) when the wall clock shows `began`."""
 
     start: float
     began: float
     speed: float
+    present: float = math.inf
 
     def text(self) -> str:
         """Return the text for another process's environment."""
-        return f"{self.start!r} {self.began!r} {self.speed!r}"
+        return " ".join(repr(part) for part in msgspec.structs.astuple(self))
 
     def clock(self, wall: Callable[[], float] = time.monotonic) -> Clock:
-        """Return a clock that follows it. A Clock counts from its creation, so this one starts at that time."""
-        first = wall()
-        return Clock(self.start + (first - self.began) * self.speed, self.speed, _since(first, wall))
-
-
-def _since(first: float, wall: Callable[[], float]) -> Callable[[], float]:
-    """Return the wall clock with `first` as its first reading, because time between two readings would be lost."""
-    readings = iter((first,))
-    return lambda: next(readings, None) or wall()
+        """Return a clock that follows it."""
+        return Clock(self.start, self.speed, wall, began=self.began, present=self.present)
 
 
 def clock_from(text: str) -> Clock:
     """Return the clock for a Pact's text."""
-    start, began, speed = (float(part) for part in text.split())
-    return Pact(start, began, speed).clock()
+    return Pact(*(float(part) for part in text.split())).clock()

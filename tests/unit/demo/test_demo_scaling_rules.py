@@ -17,7 +17,7 @@ from infra.demo.counters import Ledger
 from infra.demo.delayed_passes import Passes
 from infra.demo.huaweicloud_observer import CceWatcher
 from infra.demo.rule_narrator import Rulings, clock_time
-from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.clock import Clock, ManualClock
 from infra.emulators.huaweicloud.account import PROJECT
 from infra.emulators.huaweicloud.attached_account import HuaweiAccount
 from infra.emulators.huaweicloud.models import CceDurations
@@ -27,6 +27,7 @@ from infra.emulators.live.lambda_processes import Functions, Result
 from infra.emulators.vendor_common.http_messages import Incoming
 
 POOL = fixture.NIGHT_UID
+AT_2047 = 1_795_294_020.0
 
 
 class Heard:
@@ -48,7 +49,7 @@ def _rulings(ledger: Ledger, heard: Heard) -> Rulings:
 
 
 def test_demo_rule_object_is_the_vendors_example_at_2047() -> None:
-    found = read_object(fixture.rules(fixture.STRIKE))
+    found = read_object(fixture.rules(AT_2047))
     assert (found.key, found.problems, found.warnings) == (fixture.RULE_OBJECT, (), ())
     cron, metric = found.rules
     assert (cron.name, cron.cron, cron.add, cron.groups) == ("cronrule", "47 20 * * *", 1, (POOL,))
@@ -56,14 +57,25 @@ def test_demo_rule_object_is_the_vendors_example_at_2047() -> None:
 
 
 @pytest.mark.parametrize("speed", [1.0, 25.0, 40.0])
-def test_demo_rule_is_due_at_2047_if_a_pass_fits_before(speed: float) -> None:
-    assert fixture.start(speed) < fixture.STRIKE
-    assert fixture.strike(fixture.STRIKE - 200.0, speed) == fixture.STRIKE
-    late = fixture.strike(fixture.STRIKE - 5.0, speed)
-    assert late % 60 == 0
-    assert fixture.STRIKE < late <= fixture.STRIKE + 180.0
-    (cron, _) = read_object(fixture.rules(late)).rules
-    assert cron.cron == f"{int(clock_time(late)[3:])} 20 * * *"
+@pytest.mark.parametrize("waited", [0.0, 5.0, 60.0])
+def test_demo_rule_is_due_at_the_first_minute_for_which_a_pass_is_ready(speed: float, waited: float) -> None:
+    began = fixture.start(speed, AT_2047 + 5.0, 150.0)
+    now = began + waited * speed
+    at = fixture.strike(now, speed, began)
+    assert at % 60 == 0
+    assert 0.0 <= at - max(began + 10.0 * speed + 155.0, now + 2.0 * speed + 10.0) < 60.0
+    (cron, _) = read_object(fixture.rules(at)).rules
+    hour, minute = clock_time(at).split(":")
+    assert cron.cron == f"{int(minute)} {int(hour)} * * *"
+
+
+@pytest.mark.parametrize("speed", [1.0, 1.5, 5.0, 25.0, 40.0])
+def test_demo_clock_reaches_the_present_at_the_wall_limit_and_not_before(speed: float) -> None:
+    wall = ManualClock(0.0)
+    clock = Clock(fixture.start(speed, AT_2047, 150.0), speed, wall, present=AT_2047)
+    assert clock.until_present() == pytest.approx(150.0 if speed > 1.0 else 0.0)
+    wall.advance(151.0)
+    assert clock() == pytest.approx(AT_2047 + 151.0)
 
 
 def test_demo_node_group_is_its_pool_or_in_night_its_flavour() -> None:
@@ -74,16 +86,16 @@ def test_demo_node_group_is_its_pool_or_in_night_its_flavour() -> None:
 
 
 def test_demo_cron_rule_action_and_result_are_reported_once_each() -> None:
-    ledger, heard = Ledger(strike=fixture.STRIKE), Heard()
+    ledger, heard = Ledger(strike=AT_2047), Heard()
     rulings = _rulings(ledger, heard)
     key = f"{fixture.RULE_OBJECT}/cronrule"
-    due = RuleVerdict("cronrule", POOL, fixture.RULE_OBJECT, nodes=1, due=fixture.STRIKE)
+    due = RuleVerdict("cronrule", POOL, fixture.RULE_OBJECT, nodes=1, due=AT_2047)
     silent = RuleVerdict(
         "metricrule", POOL, fixture.RULE_OBJECT, rate=42.09, reason=Reason.of(ReasonCode.RULE_SUPERSEDED, by=key)
     )
     for at, group in ((4.0, "m7"), (60.0, "c7")):
         up = ScaleUp(f"{POOL}/{group}", "huaweicloud", 0, 1, 4, rules=(key,))
-        rulings.tell(Plan("p", "shop", fixture.STRIKE + at, scale_ups=(up,), rules=(due, silent)))
+        rulings.tell(Plan("p", "shop", AT_2047 + at, scale_ups=(up,), rules=(due, silent)))
     assert [each.groups for each in ledger.acted] == [("m7",), ("c7",)]
     assert ledger.beside == {"metricrule": 42.09}
     assert ledger.rules_seen == {key, f"{fixture.RULE_OBJECT}/metricrule"}
@@ -120,7 +132,7 @@ class DemoRulesRecorder:
     """A project with a pool of two flavours, the preferred one sold out, and its observer."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock(fixture.STRIKE)
+        self.clock = ManualClock(AT_2047)
         self.account = HuaweiAccount(times=CceDurations(order=10.0, build=20.0, install=20.0, delete=20.0))
         self.account.attach(self.clock, ObjectStore(self.clock))
         cloud = self.account.cloud

@@ -135,7 +135,8 @@ def test_event_source_schedule_fires_every_virtual_minute() -> None:
 
 def test_event_source_clock_continues_in_another_process() -> None:
     pact = Pact(start=5000.0, began=100.0, speed=20.0)
-    wall = iter((110.0, 110.0, 112.0))
+    wall = iter((110.0, 112.0))
     clock = pact.clock(lambda: next(wall))
     assert [clock(), clock()] == [5200.0, 5240.0]
     assert abs(clock_from(Pact(0.0, time.monotonic(), 1.0).text())()) < PATIENCE
+    assert clock_from(Pact(0.0, time.monotonic() - 9.0, 1e6, present=5.0).text())() < 14.0 + PATIENCE

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, UnschedulablePods
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.page.links import Links
 from chalicelib.page.pages import PageAnswer, PageRequest, respond
@@ -54,7 +55,14 @@ HOSTILE = (
 
 
 def get(store: Store, path: str, permitted: frozenset[str] | None = None, **query: str) -> PageAnswer:
-    return respond(store, PageRequest(path, query, permitted), NOW, Links())
+    return seen_with(STRICT, store, path, permitted, **query)
+
+
+def seen_with(
+    deployment: Deployment | None, store: Store, path: str, permitted: frozenset[str] | None = None, **query: str
+) -> PageAnswer:
+    """The page of a deployment with these settings; None: they are not known."""
+    return respond(store, PageRequest(path, query, permitted), NOW, Links(), deployment)
 
 
 def text(answer: PageAnswer) -> str:
@@ -64,6 +72,41 @@ def text(answer: PageAnswer) -> str:
 @pytest.fixture(scope="module")
 def store() -> Store:
     return example()
+
+
+def with_policy(providers: str) -> Store:
+    """A deployment with one cluster whose policy names a secret outside the cluster's own names."""
+    store = MemoryAccount().store("example", clock=lambda: NOW)
+    document = (
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: mine}\nspec:\n  mode: active\n"
+        "  kubernetes: {kubeconfigSecret: outscaler/dev/mine/kubeconfig}\n"
+        f"  providers: {{{providers}}}\n"
+    )
+    store.policies.put("mine", document, digest(document), None)
+    return store
+
+
+SHARED = "exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/all/exoscale, endpoint: 'https://proxy.example'}"
+OF_SHARED = Deployment(
+    "outscaler/dev/", frozenset({"outscaler/dev/all/exoscale"}), endpoints=frozenset({"proxy.example"})
+)
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters/mine"])
+def test_policy_is_judged_by_the_settings_of_the_deployment(path: str) -> None:
+    store = with_policy(SHARED)
+    permitted, strict = (text(seen_with(one, store, path)) for one in (OF_SHARED, STRICT))
+    assert ("WAITING" in permitted, "UNREADABLE" in permitted) == (True, False)
+    assert ("WAITING" in strict, "UNREADABLE" in strict) == (False, True)
+    assert "Not judged here" not in permitted + strict
+
+
+@pytest.mark.parametrize("path", ["/", "/clusters/mine"])
+def test_what_the_functions_permit_is_not_judged_where_it_is_not_known(path: str) -> None:
+    unknown = text(seen_with(None, with_policy(SHARED), path))
+    assert ("WAITING" in unknown, "UNREADABLE" in unknown, "Not judged here" in unknown) == (True, False, True)
+    broken = text(seen_with(None, with_policy("exoscale: {zone: nowhere}, nosuch: {}"), path))
+    assert ("WAITING" in broken, "UNREADABLE" in broken) == (False, True)
 
 
 def test_every_page_is_well_formed_labelled_and_free_of_scripts(store: Store) -> None:

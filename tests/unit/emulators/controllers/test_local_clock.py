@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from infra.emulators.controllers.clock import Clock, ManualClock
@@ -11,6 +13,34 @@ def test_local_fast_clock_advances_by_its_factor() -> None:
     wall.advance(2.0)
     assert clock() == clock.now() == 1120.0
     assert clock.wall_seconds(30.0) == 0.5
+
+
+def test_local_fast_clock_becomes_the_real_time_when_it_reaches_it() -> None:
+    wall = ManualClock(50.0)
+    clock = Clock(1000.0, 25.0, wall, present=1240.0)
+    seen = []
+    for _ in range(4):
+        seen.append((clock(), 1240.0 + wall() - 50.0, clock.until_present()))
+        wall.advance(4.0)
+    assert seen == [(1000.0, 1240.0, 10.0), (1100.0, 1244.0, 6.0), (1200.0, 1248.0, 2.0), (1252.0, 1252.0, 0.0)]
+
+
+def test_local_fast_clock_knows_how_long_a_duration_takes_across_that_instant() -> None:
+    wall = ManualClock(0.0)
+    clock = Clock(0.0, 25.0, wall, present=240.0)
+    for virtual in (0.0, 100.0, 250.0, 300.0):  # it is the real time from 250 on, after 10 seconds
+        due, began = clock() + virtual, wall()
+        wall.advance(clock.wall_seconds(virtual))
+        assert clock() == pytest.approx(due)
+        wall.advance(0.0 if virtual else 1.0)
+        assert wall() - began <= virtual + 1.0
+    assert clock() == pytest.approx(240.0 + wall())
+
+
+@pytest.mark.parametrize(("speed", "start", "left"), [(1.0, 5.0, 0.0), (1.0, 0.0, math.inf), (25.0, 9.0, 0.0)])
+def test_local_clock_without_a_gap_shows_the_real_time_at_once(speed: float, start: float, left: float) -> None:
+    clock = Clock(start, speed, ManualClock(0.0), present=5.0)
+    assert (clock(), clock.until_present()) == (min(start, 5.0), left)
 
 
 def test_local_clock_always_advances() -> None:
