@@ -63,7 +63,7 @@ def test_demo_rule_is_due_at_the_first_minute_for_which_a_pass_is_ready(speed: f
     now = began + waited * speed
     at = fixture.strike(now, speed, began)
     assert at % 60 == 0
-    assert 0.0 <= at - max(began + 10.0 * speed + 155.0, now + 2.0 * speed + 10.0) < 60.0
+    assert 0.0 <= at - max(began + 10.0 * speed + 155.0, now + 6.0 * speed + 10.0) < 60.0
     (cron, _) = read_object(fixture.rules(at)).rules
     hour, minute = clock_time(at).split(":")
     assert cron.cron == f"{int(minute)} {int(hour)} * * *"
