@@ -140,7 +140,11 @@ def _exoscale(source: Source, draft: Draft) -> None:
     draft.provider["scaleFromZero"] = False
     text = "so that the same groups exist: Cluster Autoscaler sees pools with a node only; the first setting to change"
     draft.row("", "scaleFromZero: false", Verdict.WRITTEN_OUT, "spec.providers.exoscale.scaleFromZero", text)
-    if "nodes" not in draft.provider:
+    if "nodes" in draft.provider:
+        draft.provider["autoDiscovery"] = True
+        text = "so that the other pools with a node are groups, too: --nodes only bounds one in Cluster Autoscaler"
+        draft.row("", "autoDiscovery: true", Verdict.WRITTEN_OUT, "spec.providers.exoscale.autoDiscovery", text)
+    else:
         text = "any pool with a node is scaled, from 1 to the account's quota; name pools under nodes to bound them"
         draft.row("", "no --nodes", Verdict.TOLD, "", text)
 
