@@ -28,7 +28,7 @@ def read_script(file: str, text: str, given: Mapping[str, str], image_version: s
     if len(found) > 1:
         places = ", ".join(each.place for each in found[:_MOST_NAMED])
         raise BadInput(
-            file, f"runs the autoscaler more than once ({places})", "give one command, for example with --command"
+            file, f"runs the autoscaler {len(found)} times ({places})", "give one command, for example with --command"
         )
     return input_of(found[0], "command line", given, image_version)
 

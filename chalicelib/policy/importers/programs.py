@@ -21,7 +21,7 @@ _SWITCHES = frozenset({"-d", "--detach", "--rm", "-i", "-t", "--init", "--privil
 _CLUSTERED = re.compile(r"-[dit]{2,3}\Z")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
 _DEEPEST = 3  # shells inside shells
-_MOST_RUNS = 10  # of one script; a second one is a mistake already
+_MOST_RUNS = 100  # of one script; a second one is a mistake already
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def is_autoscaler(word: str) -> bool:
 def invocations_of_script(
     text: str, file: str, first_line: int, environment: Mapping[str, str], depth: int = 0
 ) -> list[Invocation]:
-    """Return the runs of the autoscaler in a shell script or a bare command line, at most ten."""
+    """Return the runs of the autoscaler in a shell script or a bare command line, at most a hundred."""
     found: list[Invocation] = []
     assigned: list[tuple[str, Word]] = []
     for command in split_script(text, file, first_line, environment):
