@@ -154,7 +154,7 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
         option = FLAGS[flag]
         counting = _list_items(flag, found, draft) if flag in _LISTS else [_last(found, draft)]
         if flag == "expander":
-            counting = [_told_of_ties(counting[0], draft)]
+            counting = [_expander_chain(counting[0], draft)]
         if not counting:
             continue
         if option.status is not Status.IN_FORCE and counting[-1].value == default_text(option) == "":
@@ -174,7 +174,7 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
     return in_force
 
 
-def _told_of_ties(argument: Argument, draft: Draft) -> Argument:
+def _expander_chain(argument: Argument, draft: Draft) -> Argument:
     """Return a chain of expanders without what follows `random`, and with a text on ties if it has no `random`."""
     names = [name.strip() for name in (argument.value or "").split(",")]
     if "random" not in names:
