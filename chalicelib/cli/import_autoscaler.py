@@ -16,7 +16,7 @@ from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.policy.importers.autoscaler_input import AutoscalerInput
 from chalicelib.policy.importers.autoscaler_policy import Converted, convert
 from chalicelib.policy.importers.build_policy import Wanted
-from chalicelib.policy.importers.report import Row, Verdict
+from chalicelib.policy.importers.report import Row, Verdict, incomplete
 
 _LACKING = 1
 _WIDEST = 60
@@ -38,7 +38,7 @@ def import_autoscaler(read: AutoscalerInput, wanted: Wanted, printed: Printed) -
 
     found = convert(read, wanted, skip_unknown=printed.skip_unknown)
     document = yaml.safe_dump(found.document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
-    table = [*_table(found.rows), _counts(found, _lacking(document))]
+    table = [*_table(found.rows), *_summary(found, _lacking(document))]
     print("\n".join(table), file=sys.stderr)
     if printed.report:
         _write(printed.report, table)
@@ -47,8 +47,7 @@ def import_autoscaler(read: AutoscalerInput, wanted: Wanted, printed: Printed) -
         sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     else:
         sys.stdout.write("".join(f"# {line}\n" for line in table) + document)
-    missing = any(row.verdict in (Verdict.NOT_HERE, Verdict.UNKNOWN) for row in found.rows)
-    return _LACKING if printed.strict and missing else 0
+    return _LACKING if printed.strict and incomplete(found.rows) else 0
 
 
 def environment_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -74,13 +73,21 @@ def _table(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _counts(found: Converted, lacking: Sequence[str]) -> str:
+def _summary(found: Converted, lacking: Sequence[str]) -> list[str]:
+    """Return the number of rows by verdict, a line for all that is missing with its remedy, and the next command."""
     counted: Counter[Verdict] = Counter(row.verdict for row in found.rows)
     del counted[Verdict.READ]
     counts = ", ".join(f"{counted[verdict]} {verdict}" for verdict in Verdict if counted[verdict])
-    missing = f"missing: {'; '.join(lacking)}" if lacking else "nothing is missing"
+    rows = incomplete(found.rows)
+    missing = [*lacking, *(": ".join(filter(None, (row.verdict, row.word, row.text))) for row in rows)]
+    if found.secrets:
+        missing.append(f"create the secrets {', '.join(found.secrets)}: rows `{Verdict.TO_STORE}` have the commands")
     file = f"{found.name}.yaml"
-    return f"{counts}; {missing}. Next: outscaler validate {file} && outscaler doctor --policy {file} --kubeconfig FILE"
+    return [
+        f"{counts}; {'missing:' if missing else 'nothing is missing.'}",
+        *(f"- {one_line(text)}" for text in missing),
+        f"Next: outscaler validate {file} && outscaler doctor --policy {file} --kubeconfig FILE",
+    ]
 
 
 def _lacking(document: str) -> tuple[str, ...]:

@@ -18,6 +18,11 @@ _PLACES = {
     "huaweicloud": ("region", "clusterId"),
 }
 """Settings that tell accounts and places of a provider apart. A value that one policy lacks matches any."""
+_RIGHTS = {
+    "alicloud": ": ess:RemoveInstances and ess:ScaleWithAdjustment, which the RAM policy of Cluster Autoscaler's "
+    "documentation lacks; with ess:ModifyScalingGroup in its place, groups need an expected number of instances"
+}
+"""The rights that a key of that vendor often lacks."""
 
 
 def check_claims(context: DoctorContext) -> Sequence[Finding]:
@@ -174,7 +179,7 @@ def check_permissions(context: DoctorContext) -> Sequence[Finding]:
             severity=Severity.UNASKED,
             subject="vendor",
             message=f"{name}: rights to change groups cannot be asked for without a change",
-            fix=f"compare the key's rights with docs/providers/{name}.md",
+            fix=f"compare the key's rights with docs/providers/{name}.md{_RIGHTS.get(name, '')}",
         )
         for name in vendors
     ]

@@ -49,7 +49,8 @@ EXOSCALE = Section(
             bounds_of("name", "1:10:web"),
             "nodes",
             "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others "
-            "may be in nodeGroups. An unnamed group has min 1 and the account's quota as max.",
+            "may be in nodeGroups. Pools that are not named are groups only with sksCluster or autoDiscovery, with "
+            "min 1 and the account's quota as max.",
         ),
         Field(
             "sksCluster",
@@ -68,6 +69,14 @@ EXOSCALE = Section(
             "scaleFromZero",
             "Nodepools without nodes are groups too, if their SKS cluster has other nodes of this cluster.",
             default="true",
+        ),
+        Field(
+            "autoDiscovery",
+            YES_OR_NO,
+            "autoDiscovery",
+            "Pools that neither nodes nor nodeGroups name are groups, too, as in Cluster Autoscaler. Without named "
+            "pools they always are.",
+            default="false",
         ),
         Field(
             "unlimitedMax",

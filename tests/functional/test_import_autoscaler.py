@@ -86,6 +86,47 @@ def test_strict_import_ends_with_1_where_something_is_not_here(tmp_path: Path, c
     assert "kubeClientQps: 50" in capsys.readouterr().out
 
 
+def last_lines(said: str) -> list[str]:
+    """Return the lines from the counts to the next command."""
+    lines = said.splitlines()
+    first = next(at for at, line in enumerate(lines) if line.endswith(("missing:", "nothing is missing.")))
+    return lines[first:]
+
+
+def test_what_is_missing_is_listed_with_its_remedy(tmp_path: Path, capsys: Said) -> None:
+    file = file_of(tmp_path, manifest(*ALICLOUD, "--kube-client-qps=50", "--nonsense=1"))
+    assert main(["import", file, *ARGUMENTS, "--skip-unknown"]) == 0
+    said = capsys.readouterr()
+    counts, *missing, following = last_lines(said.err)
+    assert "1 not here" in counts
+    assert "1 unknown" in counts
+    assert "nothing is missing" not in said.err + said.out
+    assert missing == [
+        "- unknown: --nonsense=1",
+        "- not here: --kube-client-qps=50: this version does not use it: Requests per second to the cluster's API.",
+        "- create the secrets outscaler/shop/kubeconfig, outscaler/shop/alicloud: rows `secret` have the commands",
+    ]
+    assert following.startswith("Next: outscaler validate shop.yaml")
+    assert [f"# {line}" for line in missing] == [line for line in said.out.splitlines() if line.startswith("# - ")]
+
+
+def test_the_role_of_a_node_is_missing_a_key_that_must_be_created(capsys: Said) -> None:
+    command = f"REGION_ID=cn-hangzhou cluster-autoscaler {' '.join(ALICLOUD)}"
+    assert main(["import", "--command", command, "--name", "shop"]) == 0
+    missing = "\n".join(last_lines(capsys.readouterr().err))
+    assert "create an access key of a RAM user with infra/alicloud/ram-policy.json" in missing
+    assert "outscaler/shop/alicloud" in missing
+
+
+def test_strict_import_ends_with_1_where_a_value_is_missing(capsys: Said) -> None:
+    command = "CHERRY_AUTH_TOKEN=x cluster-autoscaler --cloud-provider=cherryservers --nodes=0:3:a --cloud-config=/c"
+    assert main(["import", "--command", command, "--name", "shop", "--strict"]) == 1
+    missing = "\n".join(last_lines(capsys.readouterr().err))
+    assert "missing: no --cluster-name" in missing
+    assert "add clusterName" in missing
+    assert main(["import", "--command", f"{command} --cluster-name=a", "--name", "shop", "--strict"]) == 0
+
+
 def test_import_refuses_all_unknown_flags_at_once(tmp_path: Path, capsys: Said) -> None:
     file = file_of(tmp_path, manifest(*ALICLOUD, "--expanders=random", "--nonsense=1"))
     assert main(["import", file, *ARGUMENTS]) == 2

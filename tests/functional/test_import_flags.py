@@ -77,8 +77,10 @@ def test_IMP_13_a_scan_interval_out_of_range_is_refused(interval: str, tmp_path:
     assert "from 5s to 1h" in found.err
 
 
-def test_IMP_14_a_chain_that_does_not_start_is_refused(tmp_path: Path, capsys: Said) -> None:
-    assert import_flags(capsys, tmp_path, "--expander=random,least-waste").code == 2
+def test_IMP_14_what_follows_random_in_a_chain_is_left_out(tmp_path: Path, capsys: Said) -> None:
+    found = import_flags(capsys, tmp_path, "--expander=random,least-waste")
+    assert (found.code, found.options["expander"]) == (0, ["random"])
+    assert found.rows_of("--expander: least-waste") == [("no effect", "nothing is left to choose after random")]
 
 
 def test_IMP_15_the_last_of_two_scalars_counts_and_the_first_is_told(tmp_path: Path, capsys: Said) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from chalicelib.cli.main import main
+from chalicelib.policy.load import load
+from chalicelib.providers.exoscale.provider import Exoscale
+from chalicelib.providers.exoscale.settings import read_settings
 from tests.functional.import_pages import commands, deployments, scaling_rules, secret
 from tests.functional.import_runs import Said, container, imported, manifest, workload, written
 from tests.reference_data import needs_shared
+from tests.unit.providers.exoscale.fake_api import NP_B, A, B, FakeApiPool, FakeExoscaleApi
 
 PLACEHOLDER, GROUP = "[min]:[max]:[ASG_ID]", "1:10:asg-bp18p2yfxow2dloq0001"
 KEY = "not-a-real-key"
@@ -261,7 +265,20 @@ def test_IMP_34_exoscale_with_its_zone_in_the_secret(tmp_path: Path, capsys: Sai
 def test_IMP_34_exoscale_with_a_named_pool(tmp_path: Path, capsys: Said) -> None:
     text = EXOSCALE_MANIFEST.replace("# - --nodes=1:10:web", "- --nodes=1:10:web")
     found = imported(capsys, written(tmp_path, text), "--name", "shop")
-    assert found.document["spec"]["providers"]["exoscale"]["nodes"] == ["1:10:web"]
+    settings = found.document["spec"]["providers"]["exoscale"]
+    assert (settings["nodes"], settings["autoDiscovery"]) == (["1:10:web"], True)
+
+
+def test_exoscale_import_with_a_named_pool_makes_groups_of_all_pools(capsys: Said) -> None:
+    command = "EXOSCALE_ZONE=ch-gva-2 cluster-autoscaler --cloud-provider=exoscale --nodes=1:3:web"
+    policy, warnings = load(printed(capsys, "--command", command, "--name", "shop"), place="shop.yaml")
+    assert warnings == ()
+    api = FakeExoscaleApi(FakeApiPool(size=2), FakeApiPool(B, "gpu", owner=NP_B, size=1))
+    provider = Exoscale(api, read_settings(policy.providers["exoscale"], policy.node_groups))
+    groups = {group.id: group for group in provider.observe([*api.nodes(A), *api.nodes(B)]).groups}
+    assert set(groups) == {A, B}
+    assert (groups[A].min, groups[A].max) == (1, 3)
+    assert groups[B].max > 3
 
 
 @needs_shared

@@ -28,11 +28,12 @@ _DISCOVERED = re.compile(r"(?:^clusterapi:|,)clusterName=([^,]*)")
 
 
 class Converted(msgspec.Struct, frozen=True):
-    """The result. document: as data, in the order of its keys."""
+    """The result. document: as data, in the order of its keys. secrets: names of those that it refers to."""
 
     name: str
     document: dict[str, Any]
     rows: tuple[Row, ...]
+    secrets: tuple[str, ...] = ()
 
 
 def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False) -> Converted:
@@ -73,7 +74,8 @@ def convert(read: AutoscalerInput, wanted: Wanted, *, skip_unknown: bool = False
     if draft.options:
         spec["options"] = draft.options
     document = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
-    return Converted(name, document, tuple(draft.rows))
+    named = (value for key, value in draft.provider.items() if key.endswith("Secret"))
+    return Converted(name, document, tuple(draft.rows), tuple(dict.fromkeys((secret, *named))))
 
 
 def _title(read: AutoscalerInput) -> str:

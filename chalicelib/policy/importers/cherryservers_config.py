@@ -20,6 +20,7 @@ from chalicelib.policy.importers.report import Verdict
 DEFAULT = "default"
 _HEADER = re.compile(r'\s*\[\s*([A-Za-z]{1,40})\s*(?:"([^"\n]{1,100})")?\s*\]\s*\Z')
 _SETTING = re.compile(r"\s*([A-Za-z][A-Za-z0-9-]{0,60})\s*=\s*(.{0,200})\Z")
+_FIELD = re.compile(r"\{\{-?\s*\.(?:ClusterName|NodeGroup|RandString8)\s*-?\}\}")  # of a hostname, filled in per server
 _SHOWN = (
     "cluster-name",
     "project-id",
@@ -69,6 +70,14 @@ def describe_cloud_config(source: Source, path: str, draft: Draft) -> None:
             draft.row(mount.place, f"pool {group}", Verdict.TOLD, "", text)
 
 
+def names_cluster(source: Source, path: str) -> bool:
+    """Return whether each section of the cloud-config that is mounted at a path names the cluster."""
+    mount = _mounted(source, path)
+    pools, common = _sections(mount.text) if mount is not None and mount.text is not None else ({}, None)
+    sections = [*pools.values(), *([common] if common is not None and DEFAULT not in pools else [])]
+    return bool(sections) and all("cluster-name" in section.settings for section in sections)
+
+
 def _mounted(source: Source, path: str) -> FileMount | None:
     fits = [each for each in source.read.mounts if each.text is not None and each.path == path]
     return fits[-1] if fits else None
@@ -103,7 +112,7 @@ def _describe(pool: Pool, place: str, draft: Draft) -> None:
             known = _SPELLINGS.get(key) or closest(key, _SHOWN)
             text = f"is not a key of a cloud-config{f': write {known}' if known else ''}"
             draft.row(place, word, Verdict.TOLD, "", text)
-        elif remedy_for(value):
+        elif remedy_for(_FIELD.sub("", value) if key == "hostname-pattern" else value):
             draft.row(place, word, Verdict.TOLD, "", f"{key} is {value}: a placeholder; write the real value")
     asked = ", ".join(f"{key} {pool.settings[key][0]}" for key in _INHERITED if key in pool.settings)
     if asked:

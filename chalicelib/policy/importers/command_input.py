@@ -51,7 +51,7 @@ def input_of(
     problems = [*line.problems, *placeholder_problems(line.arguments, known, of_shell=invocation.of_shell)]
     if problems:
         raise InputErrors(tuple(problems))
-    told = (Remark(place, "\\", Verdict.TOLD, text) for place, text in invocation.remarks)
+    told = (Remark(place, word, Verdict.TOLD, text) for place, word, text in invocation.remarks)
     return AutoscalerInput(
         invocation.place,
         kind,

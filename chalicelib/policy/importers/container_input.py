@@ -17,7 +17,7 @@ from chalicelib.policy.importers.report import Verdict
 
 ENV = "--env"
 _REFERENCE = re.compile(r"\$(?:\$|\(([A-Za-z_.-][A-Za-z0-9_.-]{0,252})\))")
-_MOST_REPLACED = 100_000  # characters of one text: a variable may hold another one many times
+_MOST_REPLACED = 1_000_000  # characters of values in one container: a variable may hold another one many times
 _MOST_SOURCES, _MOST_VARIABLES, _MOST_MOUNTS, _MOST_FILES = 100, 5_000, 200, 1_000
 _ORIGINS = {SECRET: VariableOrigin.OF_SECRETS, CONFIG_MAP: VariableOrigin.OF_CONFIG_MAP}
 _REFERENCES = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
@@ -33,6 +33,7 @@ class Environment:
         self.variables: dict[str, Variable] = {}
         self.remarks: list[Remark] = []
         self.problems: list[BadInput] = []
+        self._left = _MOST_REPLACED
 
     def add(self, variable: Variable) -> None:
         """Add a variable, or replace one of the same name. A value of --env counts; a secret one is left out."""
@@ -59,10 +60,8 @@ class Environment:
 
     def expanded(self, text: str, place: str) -> str:
         """Return a text with `$(NAME)` replaced as the kubelet does; `$$` is a literal `$`, unknown names stay."""
-        left = _MOST_REPLACED
 
         def value_of(found: re.Match[str]) -> str:
-            nonlocal left
             if not found[1]:
                 return "$"
             variable = self.variables.get(found[1])
@@ -74,8 +73,8 @@ class Environment:
                     BadInput(place, f"$({found[1]}) {source}", f"give --env {found[1]}=VALUE if it is not secret")
                 )
                 return found[0]
-            left -= len(variable.value)
-            return variable.value if left > 0 else found[0]
+            self._left -= len(variable.value)
+            return variable.value if self._left > 0 else found[0]
 
         return _REFERENCE.sub(value_of, text)
 

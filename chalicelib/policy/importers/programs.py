@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -20,6 +21,7 @@ _SWITCHES = frozenset({"-d", "--detach", "--rm", "-i", "-t", "--init", "--privil
 _CLUSTERED = re.compile(r"-[dit]{2,3}\Z")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
 _DEEPEST = 3  # shells inside shells
+_MOST_RUNS = 100  # of one script; a second one is a mistake already
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class Invocation(msgspec.Struct, frozen=True):
     words: tuple[Word, ...]
     assigned: tuple[tuple[str, Word], ...] = ()
     image: str = ""
-    remarks: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[tuple[str, str, str], ...] = ()
     of_shell: bool = False
 
 
@@ -45,19 +47,20 @@ def is_autoscaler(word: str) -> bool:
 def invocations_of_script(
     text: str, file: str, first_line: int, environment: Mapping[str, str], depth: int = 0
 ) -> list[Invocation]:
-    """Return all runs of the autoscaler in a shell script or a bare command line."""
+    """Return the runs of the autoscaler in a shell script or a bare command line, at most a hundred."""
     found: list[Invocation] = []
     assigned: list[tuple[str, Word]] = []
     for command in split_script(text, file, first_line, environment):
         assigned += command.assigned
-        each = _invocation_of_words(command.words, file, environment, depth, strict=True)
         found += [
             msgspec.structs.replace(
                 one, assigned=(*assigned, *one.assigned), remarks=command.remarks + one.remarks, of_shell=True
             )
-            for one in each
+            for one in _invocation_of_words(command.words, file, environment, depth, strict=True)
         ]
-    return found
+        if len(found) >= _MOST_RUNS:
+            break
+    return found[:_MOST_RUNS]
 
 
 def invocations_of_words(words: Sequence[Word], file: str, environment: Mapping[str, str]) -> list[Invocation]:
@@ -73,16 +76,15 @@ def _invocation_of_words(
         return [Invocation(words[0].place, tuple(words))]
     for at, word in enumerate(words):
         base = word.text.rsplit("/", 1)[-1]
-        following = words[at + 1 :]
-        runs = bool(following) and following[0].text == "run"
+        runs = at + 1 < len(words) and words[at + 1].text == "run"
         if is_autoscaler(word.text):
-            return [Invocation(word.place, tuple(following))]
+            return [Invocation(word.place, tuple(words[at + 1 :]))]
         if base in _SHELLS and depth < _DEEPEST:
-            return _of_shell(following, file, environment, depth)
+            return _of_shell(words[at + 1 :], file, environment, depth)
         if base in _RUNNERS and runs:
-            return _of_runner(word.place, following[1:])
+            return _of_runner(word.place, words[at + 2 :])
         if base == "go" and runs:
-            return [Invocation(word.place, _after_go_run(following[1:]))]
+            return [Invocation(word.place, _after_go_run(words[at + 2 :]))]
         if strict and base not in _BEFORE and not word.text.startswith("-"):
             break
     return []
@@ -107,21 +109,21 @@ def _of_shell(words: Sequence[Word], file: str, environment: Mapping[str, str], 
 
 def _of_runner(place: str, words: Sequence[Word]) -> list[Invocation]:
     """Read `docker run [OPTIONS] IMAGE [PROGRAM] [FLAGS]`."""
-    left = list(words)
+    left = deque(words)
     assigned: list[tuple[str, Word]] = []
     while left and left[0].text.startswith("-"):
-        option = left.pop(0)
+        option = left.popleft()
         name, equals, value = option.text.partition("=")
         if not equals and option.text not in _SWITCHES and not _CLUSTERED.match(option.text) and left:
-            value = left.pop(0).text
+            value = left.popleft().text
         pair = _ASSIGNED.match(value)
         if name in ("-e", "--env") and pair:
             assigned.append((pair[1], Word(option.place, pair[2])))
     if not left:
         return []
-    image = left.pop(0).text
+    image = left.popleft().text
     if left and is_autoscaler(left[0].text):
-        left.pop(0)
+        left.popleft()
     elif not is_autoscaler(image) and not remedy_for(image):
         return []
     return [Invocation(place, tuple(left), tuple(assigned), image)]

@@ -14,7 +14,6 @@ from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.importers.secret_commands import store_command
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.yaml_document import Scalar
-from chalicelib.policy.yaml_document import Sequence as NodeList
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -94,24 +93,33 @@ def store(source: Source, draft: Draft, key: str, purpose: str, found: Sequence[
 def read_nodes(source: Source, draft: Draft, provider: str) -> None:
     """Copy --nodes as they are; those that the provider's own reader refuses are mistakes."""
     found = source.given.get("nodes", ())
-    if not found:
-        return
-    section = PROVIDERS[provider].section
-    field = next(each for each in section.fields if each.key == "nodes") if section is not None else None
-    for argument in found:
+    for index, argument in enumerate(found):
         draft.row(argument.place, argument.word, Verdict.TRANSLATED, f"spec.providers.{provider}.nodes")
-        report = Diagnostics(f"{argument.place}: --nodes")
-        item = Scalar(argument.value or "", plain=False, line=1, column=1)
-        if "," in item.text:
-            draft.problem(report.place, f"{quote(item.text)} is one group in Cluster Autoscaler", "give the flag twice")
+        if "," in (argument.value or ""):
+            text = f"{quote(argument.value or '')} is one group in Cluster Autoscaler"
+            draft.problem(f"{argument.place}: --nodes: [{index}]", text, "give the flag twice")
             continue
-        if field is not None:
-            field.kind.read(NodeList((item,), line=1, column=1, size=1), (), report)
-        try:
-            report.check()
-        except BadInput as error:
-            draft.add(error)
-    draft.provider["nodes"] = [argument.value or "" for argument in found]
+        check_setting(provider, "nodes", argument, draft, index=index)
+    if found:
+        draft.provider["nodes"] = [argument.value or "" for argument in found]
+
+
+def check_setting(provider: str, key: str, argument: Argument, draft: Draft, *, index: int) -> None:
+    """Report a value that the provider's own reader of a setting refuses. index: of the flag's occurrence, from 0."""
+    try:
+        read_setting(provider, key, argument.value or "", f"{argument.place}: --{argument.flag}", (index,))
+    except BadInput as error:
+        draft.add(error)
+
+
+def read_setting(provider: str, key: str, value: str, place: str, path: tuple[int, ...] = ()) -> None:
+    """Read one value of a setting as the provider's section of a policy does. Raises BadInput."""
+    section = PROVIDERS[provider].section
+    report = Diagnostics(place)
+    for field in section.fields if section is not None else ():
+        if field.key == key:
+            field.kind.read(Scalar(value, plain=False, line=1, column=1), path, report)
+    report.check()
 
 
 def present(source: Source, *names: str) -> list[Variable]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 
 class Verdict(StrEnum):
-    """What became of a word. UNKNOWN refuses the import."""
+    """What became of a word. UNKNOWN refuses the import. MISSING: the policy needs it, and the input lacks it."""
 
     READ = "read"
     KEPT = "kept"
@@ -18,6 +19,7 @@ class Verdict(StrEnum):
     READ_LIVE = "read live"
     NO_EFFECT = "no effect"
     NOT_HERE = "not here"
+    MISSING = "missing"
     TOLD = "told"
     UNKNOWN = "unknown"
 
@@ -34,3 +36,11 @@ class Row(msgspec.Struct, frozen=True, rename="camel"):
     verdict: Verdict
     path: str = ""
     text: str = ""
+
+
+_INCOMPLETE = (Verdict.MISSING, Verdict.NOT_HERE, Verdict.UNKNOWN)
+
+
+def incomplete(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Return the rows of words that the policy does not follow, or lacks."""
+    return tuple(row for row in rows if row.verdict in _INCOMPLETE)

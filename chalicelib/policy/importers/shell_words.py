@@ -16,20 +16,22 @@ from chalicelib.policy.importers.public_values import is_secret_name
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_BLANKS_THEN_NEWLINE = re.compile(r"[ \t\r]*\n")
-_BLANKS_WITH_CONTENT = re.compile(r"[ \t]+\r?\n")
+_BLANKS_THEN_NEWLINE = re.compile(r"[^\S\n]*\n")
+_BLANKS_OF_A_SHELL = frozenset(" \t\r")  # \r: of a file with Windows line ends
 _OPERATORS = frozenset("|&;()<>")
 _LONGEST_VALUE = 10_000
 _MOST_REPLACED = 1_000_000  # characters of values in one script: a variable may hold another one many times
 BLANKS = "a backslash with blanks after it ends the command in a shell; it is read as a continued line"
+FOREIGN_BLANK = "separates no words in a shell; it is read as a blank"
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command. assigned: names and values before its first word. remarks: (place, text) on how it was read."""
+    """One command. assigned: names and values before its first word. remarks: (place, characters, text) on how it was
+    read."""
 
     words: tuple[Word, ...]
     assigned: tuple[tuple[str, Word], ...] = ()
-    remarks: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[tuple[str, str, str], ...] = ()
 
 
 def split_script(text: str, file: str, first_line: int, environment: Mapping[str, str]) -> list[Command]:
@@ -49,30 +51,37 @@ class _Splitter:
         self.found: list[Command] = []
         self.words: list[Word] = []
         self.assigned: list[tuple[str, Word]] = []
-        self.remarks: list[tuple[str, str]] = []
+        self.remarks: list[tuple[str, str, str]] = []
         self.left = _MOST_REPLACED
+        self.foreign = False  # a remark says that the command has a blank that is none in a shell
         self.skip = False  # the next word is the file of a redirection
 
     def commands(self) -> list[Command]:
         """Read the whole text."""
         while self.at < len(self.text):
-            char = self.text[self.at]
-            if char == "\n":
-                self._advance(1)
-                self._end()
-            elif char in " \t\r":
-                self._advance(1)
-            elif char == "\\" and self._continued():
-                continue
-            elif char == "#":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
-            elif char in _OPERATORS:
-                self._operator()
-            else:
-                self._word()
+            start = self.at
+            self._step(self.text[start])
+            if self.at <= start:
+                raise RuntimeError(f"the splitter of scripts stays at character {start}")
         self._end()
         return self.found
+
+    def _step(self, char: str) -> None:
+        """Pass over the part of the text that begins with this character."""
+        if char == "\n":
+            self._advance(1)
+            self._end()
+        elif _is_blank(char):
+            self._blank(char)
+        elif char == "\\" and self._continued():
+            return
+        elif char == "#":
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+        elif char in _OPERATORS:
+            self._operator()
+        else:
+            self._word()
 
     def _place(self) -> str:
         return f"{self.file}:{self.line}" if self.numbered else self.file
@@ -81,13 +90,20 @@ class _Splitter:
         self.line += self.text.count("\n", self.at, self.at + count)
         self.at += count
 
+    def _blank(self, char: str) -> None:
+        """Pass over a blank, also one that a shell takes for a part of a word, such as a no-break space."""
+        if char not in _BLANKS_OF_A_SHELL and not self.foreign:
+            self.foreign = True
+            self.remarks.append((self._place(), f"U+{ord(char):04X}", FOREIGN_BLANK))
+        self._advance(1)
+
     def _continued(self) -> bool:
         """Pass over a continued line, also one whose backslash has blanks after it."""
         found = _BLANKS_THEN_NEWLINE.match(self.text, self.at + 1)
         if found is None:
             return False
-        if _BLANKS_WITH_CONTENT.match(self.text, self.at + 1):
-            self.remarks.append((self._place(), BLANKS))
+        if found[0].strip("\r\n"):
+            self.remarks.append((self._place(), "\\", BLANKS))
         self._advance(found.end() - self.at)
         return True
 
@@ -129,7 +145,7 @@ class _Splitter:
             if char == '"':
                 quoted = not quoted
                 self._advance(1)
-            elif not quoted and (char.isspace() or char in _OPERATORS):
+            elif not quoted and (char == "\n" or _is_blank(char) or char in _OPERATORS):
                 break
             elif char == "'" and not quoted:
                 end = self.text.find("'", self.at + 1)
@@ -191,5 +207,11 @@ class _Splitter:
     def _end(self) -> None:
         if self.words:
             self.found.append(Command(tuple(self.words), tuple(self.assigned), tuple(self.remarks)))
-            self.assigned, self.remarks = [], []
+            self.assigned, self.remarks, self.foreign = [], [], False
         self.words, self.skip = [], False
+
+
+def _is_blank(char: str) -> bool:
+    """Return whether a character separates words. Every part of the splitter asks here, so that a character that ends a
+    word is also passed over between words."""
+    return char != "\n" and char.isspace()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.policy.importers.cherryservers_config import describe_cloud_config
+from chalicelib.policy.importers.cherryservers_config import describe_cloud_config, names_cluster
 from chalicelib.policy.importers.draft import Draft
 from chalicelib.policy.importers.provider_source import Source, object_at, present, read_nodes, store, take
 from chalicelib.policy.importers.report import Verdict
@@ -13,12 +13,17 @@ _TRIAL_TIMES = ("scale-down-unneeded-time", "scale-down-delay-after-add", "scale
 
 def translate_cherryservers(source: Source, draft: Draft) -> None:
     """Write the provider's settings and their rows into the draft."""
-    cluster = source.last("cluster-name")
+    cluster, config = source.last("cluster-name"), source.last("cloud-config")
     if cluster is not None and cluster.value:
         draft.provider["clusterName"] = cluster.value
+    elif config is None or not names_cluster(source, config.value or ""):
+        text = (
+            "neither a flag nor a cloud-config in the input says it: add clusterName, the value of the servers' tag "
+            "k8s-cluster, or import the cloud-config, too"
+        )
+        draft.row("", "no --cluster-name", Verdict.MISSING, "spec.providers.cherryservers.clusterName", text)
     keys = present(source, "CHERRY_AUTH_TOKEN")
     store(source, draft, "credentialsSecret", "cherryservers", keys, "cherryservers")
-    config = source.last("cloud-config")
     if config is not None:
         name = source.secret("cherryservers-cloud-config")
         draft.provider["cloudConfigSecret"] = name

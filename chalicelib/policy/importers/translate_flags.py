@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from chalicelib.model.errors import BadInput, InputErrors
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration, parse_duration
@@ -47,6 +49,8 @@ _LISTS = frozenset(
         "node-group-auto-discovery",
     }
 )
+_TIED = frozenset({"most-pods", "least-waste", "least-nodes", "price", "priority"})  # may leave several options
+_TIES = "Cluster Autoscaler draws between equal groups, here the first id is taken; {},random draws"
 _SPLIT = frozenset({"bypassed-scheduler-names", "allowed-scheduler-names"})
 _NEVER_BEFORE = (1, 25)  # the last releases that read max-empty-bulk-delete alone
 
@@ -149,6 +153,8 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
     for flag, found in sources.items():
         option = FLAGS[flag]
         counting = _list_items(flag, found, draft) if flag in _LISTS else [_last(found, draft)]
+        if flag == "expander":
+            counting = [_expander_chain(counting[0], draft)]
         if not counting:
             continue
         if option.status is not Status.IN_FORCE and counting[-1].value == default_text(option) == "":
@@ -166,6 +172,19 @@ def _read_all(sources: Mapping[str, list[Argument]], version: Version, draft: Dr
         else:
             _keep_for_later(option, shown, counting, draft)
     return in_force
+
+
+def _expander_chain(argument: Argument, draft: Draft) -> Argument:
+    """Return a chain of expanders without what follows `random`, and with a text on ties if it has no `random`."""
+    names = [name.strip() for name in (argument.value or "").split(",")]
+    if "random" not in names:
+        tied = all(name in _TIED for name in names)
+        return msgspec.structs.replace(argument, read_as=_TIES.format(argument.value)) if tied else argument
+    end = names.index("random") + 1
+    for name in names[end:]:
+        text = "nothing is left to choose after random"
+        draft.row(argument.place, f"--expander: {name[:60]}", Verdict.NO_EFFECT, "", text)
+    return msgspec.structs.replace(argument, value=",".join(names[:end]))
 
 
 def _list_items(flag: str, found: Sequence[Argument], draft: Draft) -> list[Argument]:
@@ -205,7 +224,7 @@ def _keep_for_later(option: OptionDefinition, shown: Any, found: Sequence[Argume
         draft.options[option.name] = shown
     for argument in found:
         verdict = Verdict.NO_EFFECT if same else Verdict.NOT_HERE
-        text = "the default" if same else option.meaning
+        text = "the default" if same else f"this version does not use it: {option.meaning}"
         draft.row(argument.place, argument.word, verdict, "" if same else f"spec.options.{option.name}", text)
 
 
@@ -354,6 +373,9 @@ def _write_old_defaults(
         draft.options[row.option] = value
         shown = str(value).lower() if isinstance(value, bool) else value
         draft.row("", f"{row.option}: {shown}", Verdict.WRITTEN_OUT, f"spec.options.{row.option}", row.text)
+    if "expander" not in sources and "expander" not in draft.options:
+        text = _TIES.format("least-waste")
+        draft.row("", "no --expander", Verdict.TOLD, "spec.options.expander", text)
     first = dict(sorted(draft.options.items(), key=lambda entry: order_of(entry[0])))
     draft.options.clear()
     draft.options.update(first)

@@ -9,20 +9,43 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
-from chalicelib.model.errors import BadInput
-from chalicelib.policy.diagnostics import Diagnostics, quote
+from chalicelib.model.errors import BadInput, InputErrors
+from chalicelib.policy.diagnostics import quote
 from chalicelib.policy.importers.autoscaler_input import Argument
 from chalicelib.policy.importers.draft import Draft
 from chalicelib.policy.importers.flag_table import DEFAULT_ARCH
-from chalicelib.policy.importers.provider_source import Source, object_at, present, read_nodes, store, take
+from chalicelib.policy.importers.provider_source import (
+    Source,
+    check_setting,
+    object_at,
+    present,
+    read_nodes,
+    read_setting,
+    store,
+    take,
+)
 from chalicelib.policy.importers.report import Verdict
 from chalicelib.policy.importers.secret_commands import store_command
 from chalicelib.policy.importers.translate_cherryservers import translate_cherryservers
 from chalicelib.policy.importers.translate_flags import read_boolean
-from chalicelib.policy.providers import PROVIDERS
-from chalicelib.policy.yaml_document import Scalar
-from chalicelib.policy.yaml_document import Sequence as NodeList
 
+_ALICLOUD_REMARKS = (
+    (
+        "rights of the key",
+        (
+            "infra/alicloud/ram-policy.json; the RAM policy in Cluster Autoscaler's documentation lacks "
+            "ess:ScaleWithAdjustment, without which only scaling groups with an expected number of instances grow, and "
+            "ecs:DescribeLaunchTemplateVersions"
+        ),
+    ),
+    (
+        "FPGA instance types",
+        (
+            "not supported: a template of their nodes has no FPGA, unless a tag of the scaling group, "
+            "k8s.io/cluster-autoscaler/node-template/resources/NAME, states it"
+        ),
+    ),
+)
 PROVIDER_NAMES = ("alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 _ENDPOINT_REGION = re.compile(r"(?:https://)?(?:as|ecs)\.([a-z]{2,4}(?:-[a-z]+)+-[0-9]{1,4})\.")
 _RRSA = (("oidcProviderArn", "OIDC_PROVIDER_ARN"), ("roleArn", "ROLE_ARN"), ("sessionName", "SESSION_NAME"))
@@ -121,10 +144,15 @@ def _alicloud(source: Source, draft: Draft) -> None:
         place = token.place if token is not None else source.read.place
         draft.row(place, token.name if token is not None else "OIDC token", Verdict.NOT_HERE, "", text)
     elif not keys and not source.credentials_secret:
-        text = "RAM role of the node: a Lambda function has no such metadata service; use roleArn by key or OIDC"
+        text = (
+            "RAM role of the node: a Lambda function has no such metadata service; create an access key of a RAM user "
+            "with infra/alicloud/ram-policy.json, or a role by key or OIDC (docs/providers/alicloud.md)"
+        )
         draft.row(source.read.place, "no credentials", Verdict.NOT_HERE, "", text)
         store(source, draft, "credentialsSecret", "alicloud", (), "alicloud")
     read_nodes(source, draft, "alicloud")
+    for word, text in _ALICLOUD_REMARKS:
+        draft.row("", word, Verdict.TOLD, "", text)
 
 
 def _exoscale(source: Source, draft: Draft) -> None:
@@ -140,15 +168,19 @@ def _exoscale(source: Source, draft: Draft) -> None:
     draft.provider["scaleFromZero"] = False
     text = "so that the same groups exist: Cluster Autoscaler sees pools with a node only; the first setting to change"
     draft.row("", "scaleFromZero: false", Verdict.WRITTEN_OUT, "spec.providers.exoscale.scaleFromZero", text)
-    if "nodes" not in draft.provider:
+    if "nodes" in draft.provider:
+        draft.provider["autoDiscovery"] = True
+        text = "so that the other pools with a node are groups, too: --nodes only bounds one in Cluster Autoscaler"
+        draft.row("", "autoDiscovery: true", Verdict.WRITTEN_OUT, "spec.providers.exoscale.autoDiscovery", text)
+    else:
         text = "any pool with a node is scaled, from 1 to the account's quota; name pools under nodes to bound them"
         draft.row("", "no --nodes", Verdict.TOLD, "", text)
 
 
 def _clusterapi(source: Source, draft: Draft) -> None:
     found = source.given.get("node-group-auto-discovery", ())
-    for argument in found:
-        _check_discovery(argument, draft)
+    for index, argument in enumerate(found):
+        check_setting("clusterapi", "autoDiscovery", argument, draft, index=index)
         path = "spec.providers.clusterapi.autoDiscovery"
         draft.row(argument.place, argument.word, Verdict.TRANSLATED, path)
     if found:
@@ -161,26 +193,29 @@ def _clusterapi(source: Source, draft: Draft) -> None:
         draft.row(argument.place, argument.word, Verdict.NO_EFFECT, "", text)
     take(source, draft, "clusterapi", "group", "CAPI_GROUP")
     take(source, draft, "clusterapi", "version", "CAPI_VERSION")
-    take(source, draft, "clusterapi", "scaleZeroDefaultArch", "CAPI_SCALE_ZERO_DEFAULT_ARCH")
-    arch = source.last(DEFAULT_ARCH)
-    if arch is not None:
-        draft.provider["scaleZeroDefaultArch"] = arch.value or ""
-        path = "spec.providers.clusterapi.scaleZeroDefaultArch"
-        draft.row(arch.place, arch.word, Verdict.TRANSLATED, path)
+    _architecture(source, draft)
     _management(source, draft)
 
 
-def _check_discovery(argument: Argument, draft: Draft) -> None:
-    section = PROVIDERS["clusterapi"].section
-    report = Diagnostics(f"{argument.place}: --node-group-auto-discovery")
-    item = Scalar(argument.value or "", plain=False, line=1, column=1)
-    if section is not None:
-        field = next(each for each in section.fields if each.key == "autoDiscovery")
-        field.kind.read(NodeList((item,), line=1, column=1, size=1), (), report)
-    try:
-        report.check()
-    except BadInput as error:
-        draft.add(error)
+def _architecture(source: Source, draft: Draft) -> None:
+    """Copy the architecture of new nodes. Cluster Autoscaler takes the default for one that it does not know."""
+    variable, argument = source.variable("CAPI_SCALE_ZERO_DEFAULT_ARCH"), source.last(DEFAULT_ARCH)
+    path = "spec.providers.clusterapi.scaleZeroDefaultArch"
+    for given, word in ((variable, variable.name if variable else ""), (argument, argument.word if argument else "")):
+        if given is None:
+            continue
+        if given.value is None:
+            take(source, draft, "clusterapi", "scaleZeroDefaultArch", "CAPI_SCALE_ZERO_DEFAULT_ARCH")
+            continue
+        try:
+            read_setting("clusterapi", "scaleZeroDefaultArch", given.value, given.place)
+        except BadInput as error:
+            draft.provider.pop("scaleZeroDefaultArch", None)
+            text = f"{error.problems[0].problem if isinstance(error, InputErrors) else error.problem}: "
+            draft.row(given.place, word, Verdict.TOLD, path, f"{text}amd64 counts, as in Cluster Autoscaler")
+        else:
+            draft.provider["scaleZeroDefaultArch"] = given.value
+            draft.row(given.place, word, Verdict.TRANSLATED, path)
 
 
 def _management(source: Source, draft: Draft) -> None:
@@ -207,6 +242,10 @@ def _management(source: Source, draft: Draft) -> None:
         path = "spec.providers.clusterapi.kubeconfigSecret"
         text = f"{name}  {store_command(at, name)}"
         draft.row(cloud_config.place, cloud_config.word, Verdict.TO_STORE, path, text)
+    elif authoritative is not None:
+        path = "spec.providers.clusterapi.kubeconfigSecret"
+        text = f"{name}  {store_command('', name)}  (a kubeconfig of the cluster that Cluster Autoscaler runs in)"
+        draft.row(authoritative.place, "kubeconfig of the management cluster", Verdict.TO_STORE, path, text)
 
 
 def _huaweicloud(source: Source, draft: Draft) -> None:

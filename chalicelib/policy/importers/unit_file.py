@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0
 _SPECIFIER = re.compile(r"%(.)?", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "s": " "}
 _HEX = re.compile(r"x([0-9a-fA-F]{2})")
-_MOST_REPLACED = 100_000
+_MOST_REPLACED = 1_000_000  # characters of values in one unit: a variable may hold another one many times
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -68,11 +68,12 @@ def read_unit(
             starts = [*starts, line] if line.value.strip() else []
     values = {name: word.text for name, word in assigned.items()} | dict(given)
     known = {name: value for name, value in values.items() if not is_secret_name(name)}
+    replace = _Replacement(known)
     for start in starts:
         words = [
             Word(word.place, field)
             for word in _command_words(start, file, problems)
-            for field in _fields(word.text, known)
+            for field in replace.fields(word.text)
         ]
         found = invocations_of_words(words, file, known)
         if found:
@@ -160,21 +161,25 @@ def _word(file: str, number: int, text: str, problems: list[BadInput]) -> Word:
     return Word(place, text.replace("%%", "%"))
 
 
-def _fields(text: str, known: Mapping[str, str]) -> list[str]:
-    """Replace variables. `$NAME` as a word of its own is split at blanks; unknown ones stay as text."""
-    if text.startswith("$") and text[1:] in known:
-        return known[text[1:]].split()
-    left = _MOST_REPLACED
+class _Replacement:
+    """Replaces variables in the words of a unit. known: values by name."""
 
-    def value_of(found: re.Match[str]) -> str:
-        nonlocal left
-        if found[0] == "$$":
-            return "$"
-        value = known.get(found[1] or found[2], found[0])
-        left -= len(value)
-        return value if left > 0 else found[0]
+    def __init__(self, known: Mapping[str, str]) -> None:
+        self._known, self._left = known, _MOST_REPLACED
 
-    return [_VARIABLE.sub(value_of, text)]
+    def fields(self, text: str) -> list[str]:
+        """Return the words of a word. `$NAME` as a word of its own is split at blanks; unknown ones stay as text."""
+        if text.startswith("$") and text[1:] in self._known:
+            return self._value(text[1:], text).split()
+        return [_VARIABLE.sub(self._replaced, text)]
+
+    def _replaced(self, found: re.Match[str]) -> str:
+        return "$" if found[0] == "$$" else self._value(found[1] or found[2], found[0])
+
+    def _value(self, name: str, otherwise: str) -> str:
+        value = self._known.get(name, otherwise)
+        self._left -= len(value)
+        return value if self._left > 0 else otherwise
 
 
 def _read_environment_file(

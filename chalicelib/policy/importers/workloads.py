@@ -260,4 +260,4 @@ def _unused(mounts: Sequence[FileMount], arguments: Sequence[Argument]) -> Itera
 
 
 def _script_remarks(invocation: Invocation) -> tuple[Remark, ...]:
-    return tuple(Remark(place, "\\", Verdict.TOLD, text) for place, text in invocation.remarks)
+    return tuple(Remark(place, word, Verdict.TOLD, text) for place, word, text in invocation.remarks)

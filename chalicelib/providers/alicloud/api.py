@@ -203,6 +203,15 @@ class AlicloudApi:
             Accepted,
         )
 
+    def set_desired(self, group: str, size: int) -> None:
+        """Call ModifyScalingGroup for the desired capacity alone. The number is absolute: a repeated call changes
+        nothing. ESS takes no ClientToken and no metadata here, and answers without an activity."""
+        self._ess.call(
+            "ModifyScalingGroup",
+            {"RegionId": self._region, "ScalingGroupId": group, "DesiredCapacity": str(size)},
+            Accepted,
+        )
+
     def remove(self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True) -> Accepted:
         """Call RemoveInstances for at most 20 instances, with IgnoreInvalidInstance."""
         if not 1 <= len(instances) <= IDS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Outcome, Succeeded
 from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.error_mapping import is_no_change
+from chalicelib.providers.alicloud.error_mapping import is_denied, is_no_change
 from chalicelib.providers.alicloud.models import ScalingGroup
 from chalicelib.providers.alicloud.scaling_activities import metadata
 from chalicelib.providers.alicloud.size_bounds import occupied, target_of
@@ -62,7 +62,9 @@ def lower(context: AlicloudContext, operation: Operation, group: ScalingGroup, s
             operation.spec.group, TOTAL_CAPACITY, size, token=token, at_once=False, metadata=metadata(operation.spec.id)
         )
     except ProviderError as error:
-        if not is_no_change(error):
+        if is_denied(error):
+            context.api.set_desired(operation.spec.group, size)
+        elif not is_no_change(error):
             raise
 
 

@@ -14,21 +14,29 @@
 For groups with a desired capacity the request is an absolute number. A failure leaves it in place, and placeholders
 show the difference until the planner lowers it. For groups without one the request is the difference, so no count of
 ours can reduce such a group.
+
+A key with the rights that Cluster Autoscaler's documentation lists may not call ScaleWithAdjustment. The desired
+capacity is then set by ModifyScalingGroup, which starts an activity without metadata: it is recognised as the first one
+after the newest that existed before the change. As no later pass can recognise it, a failure takes the number back
+here. A group without a desired capacity cannot grow with such a key.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, InProgress, Outcome, Succeeded
 from chalicelib.providers.alicloud.context import AlicloudContext, client_token
-from chalicelib.providers.alicloud.decrease_target import TOTAL_CAPACITY, other_size, succeeded
-from chalicelib.providers.alicloud.error_mapping import is_no_change
+from chalicelib.providers.alicloud.decrease_target import TOTAL_CAPACITY, lower, other_size, succeeded
+from chalicelib.providers.alicloud.error_mapping import is_denied, is_no_change
 from chalicelib.providers.alicloud.models import ScalingActivity, ScalingGroup
-from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation
-from chalicelib.providers.alicloud.size_bounds import off, present, target_of
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
+from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation, running
+from chalicelib.providers.alicloud.size_bounds import occupied, off, present, target_of
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Unauthorized
 
 ACTIVITY, POLLS = "activity", "polls"
+BEFORE = "before"  # the newest activity before ModifyScalingGroup, "" if there was none
 STEP = "activity"
 _FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
 _CHANGE = "QuantityChangeInCapacity"
@@ -60,11 +68,20 @@ def poll_growth(context: AlicloudContext, operation: Operation) -> Outcome:
     """Report the activity's progress; raises ProviderError.
 
     If the activity is unknown, the scale-up is called again and finds it."""
-    name = operation.status.data.get(ACTIVITY, "")
-    if not name:
+    name, before = operation.status.data.get(ACTIVITY, ""), operation.status.data.get(BEFORE)
+    if not name and before is None:
         return scale_up(context, operation)
-    found = context.api.activities(operation.spec.group, ids=[name])
-    return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
+    if name:
+        found = context.api.activities(operation.spec.group, ids=[name])
+    else:
+        known = context.api.activities(operation.spec.group)
+        found = list(takewhile(lambda each: each.scaling_activity_id != before, known))[-1:]
+        if not found and present(context.group(operation.spec.group)) >= operation.spec.to_size:
+            return succeeded(operation)
+    outcome = _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
+    if before is not None and isinstance(outcome, Failed):
+        _take_back(context, operation)
+    return outcome
 
 
 def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
@@ -108,6 +125,8 @@ def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) ->
             metadata=metadata(operation.spec.id),
         )
     except ProviderError as error:
+        if is_denied(error):
+            return _set_desired(context, operation, group, error)
         if not is_no_change(error):
             raise
         if target_of(context.group(operation.spec.group)) == operation.spec.to_size:
@@ -115,6 +134,34 @@ def _ask(context: AlicloudContext, operation: Operation, group: ScalingGroup) ->
         raise Conflict(f"{operation.spec.group} is still shrinking", code=error.code) from None
     known = {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {}
     return InProgress(_FIRST, STEP, known)
+
+
+def _set_desired(
+    context: AlicloudContext, operation: Operation, group: ScalingGroup, denied: ProviderError
+) -> InProgress:
+    """Ask for the size with a right that Cluster Autoscaler's documentation lists. Raises Unauthorized for a group that
+    has no desired capacity, and Conflict while an activity runs."""
+    name, size = operation.spec.group, operation.spec.to_size
+    if not group.enable_desired_capacity:
+        text = "grant ess:ScaleWithAdjustment: without it a group that has no expected number of instances cannot grow"
+        raise Unauthorized(f"{denied.message}; {text}", code=denied.code, request_id=denied.request_id)
+    before = context.api.activities(name)
+    if running(before):
+        raise Conflict(f"{name}: a scaling activity is under way", code="ScalingActivityInProgress")
+    context.api.set_desired(name, size)
+    return InProgress(_FIRST, STEP, {BEFORE: before[0].scaling_activity_id if before else ""})
+
+
+def _take_back(context: AlicloudContext, operation: Operation) -> None:
+    """Lower the desired capacity to what exists, if it is still the one that the operation has set. Raises
+    ProviderError, Conflict while an activity runs."""
+    group = context.group(operation.spec.group)
+    if group.desired_capacity != operation.spec.to_size:
+        return
+    there = occupied(group, context.api.instances(operation.spec.group))
+    goal = max(operation.spec.from_size, there, group.min_size)
+    if goal < operation.spec.to_size:
+        lower(context, operation, group, goal)
 
 
 def _follow(context: AlicloudContext, operation: Operation, activity: ScalingActivity) -> Outcome:

@@ -41,7 +41,8 @@ def suffices(capacity: Capacity) -> bool:
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
     """Return the capacity in the annotations, with a problem if one of them cannot be read.
 
-    Absent, empty and zero all mean "not given"; a negative amount is skipped with a warning.
+    Absent, empty and zero all mean "not given"; a negative amount is skipped with a warning. Blanks around a value do
+    not count.
     """
     amounts: dict[str, int] = {}
     warnings: list[str] = []
@@ -73,7 +74,7 @@ def merged(annotated: Capacity, infrastructure: Mapping[str, int], hint: str = "
 
 
 def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
-    text = annotations.get(CAPACITY + name, "")
+    text = annotations.get(CAPACITY + name, "").strip()
     if not text:
         return 0
     try:
@@ -83,7 +84,7 @@ def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
 
 
 def _whole(annotations: Mapping[str, str], name: str) -> int:
-    text = annotations.get(CAPACITY + name, "")
+    text = annotations.get(CAPACITY + name, "").strip()
     if not text:
         return 0
     if not _INTEGER.match(text):
@@ -92,7 +93,7 @@ def _whole(annotations: Mapping[str, str], name: str) -> int:
 
 
 def _gpu_type(annotations: Mapping[str, str]) -> str:
-    kind = annotations.get(CAPACITY + "gpu-type", "")
+    kind = annotations.get(CAPACITY + "gpu-type", "").strip()
     if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
         place, remedy = f"annotation {CAPACITY}gpu-type", "name the resource that pods ask for, such as nvidia.com/gpu"
         raise BadInput(place, f"{kind!r} is not a device", remedy)

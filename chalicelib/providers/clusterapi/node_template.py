@@ -39,6 +39,7 @@ _COPIED = (
     "failure-domain.beta.kubernetes.io/zone",
 )
 _MOST_LABELS, _LONGEST_KEY = 1_000, 317  # maximum labels of a template; maximum characters of a qualified name
+_SHOWN = 80  # characters of an invalid entry that a warning repeats
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
@@ -74,7 +75,8 @@ def make_template(
     volumes, odd_volumes = read_volumes(resource.annotations)
     devices, odd_devices = read_devices(resource.annotations, annotated.devices)
     taints, odd_taints = template_taints(resource)
-    warnings = capacity.warnings + reported.warnings + odd_volumes + odd_devices + odd_taints
+    odd_labels = _annotated_labels(resource)[1]
+    warnings = capacity.warnings + reported.warnings + odd_volumes + odd_devices + odd_labels + odd_taints
     if capacity.problem:
         return CapiTemplate(None, capacity.problem, warnings, volumes, devices)
     node_name = f"template-node-for-{name}"
@@ -108,13 +110,23 @@ def template_labels(
         labels[_ZONE] = zone
     labels.update({key: value for key, value in ((_ARCH, reported.architecture), (_OS, reported.system)) if value})
     labels.update(_handed_down(resource, settings.managed_labels))
-    for pair in resource.annotations.get(CAPACITY + "labels", "").split(","):
-        key, equals, value = pair.partition("=")
-        if equals and key:
-            labels[key] = value
+    labels.update(_annotated_labels(resource)[0])
     if real is not None:
         labels.update({key: real.labels[key] for key in _COPIED if real.labels.get(key)})
     return labels
+
+
+def _annotated_labels(resource: CapiResource) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the labels of the annotation `labels`, and a warning about each entry that cannot be a Node's label."""
+    labels: dict[str, str] = {}
+    warnings = []
+    for text in _entries(resource.annotations.get(CAPACITY + "labels", "")):
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if equals and is_qualified_name(key) and is_label_value(value):
+            labels[key] = value
+        else:
+            warnings.append(f"annotation {CAPACITY}labels: {text[:_SHOWN]!r} is not a label; write key=value")
+    return labels, tuple(warnings)
 
 
 def failure_domain(kind: str, resource: CapiResource) -> str:
@@ -166,20 +178,23 @@ def template_taints(resource: CapiResource) -> tuple[tuple[Taint, ...], tuple[st
     for text in _entries(resource.annotations.get(CAPACITY + "taints", "")):
         taint = parse_taint(text)
         if taint is None:
-            warnings.append(f"annotation {CAPACITY}taints: {text!r} is not a taint; write key=value:NoSchedule")
+            warnings.append(
+                f"annotation {CAPACITY}taints: {text[:_SHOWN]!r} is not a taint; write key=value:NoSchedule"
+            )
         else:
             taints[taint.key, taint.effect] = taint
     return tuple(taints.values()), tuple(warnings)
 
 
 def _entries(text: str) -> Iterator[str]:
-    return (entry for entry in text.split(",") if entry)
+    """Return the entries of a list that is separated by commas, without blanks around them."""
+    return (entry for part in text.split(",") if (entry := part.strip()))
 
 
 def parse_taint(text: str) -> Taint | None:
     """Parse `key=value:Effect`, `key=:Effect` or `key:Effect`; None for anything else, including an unknown effect."""
-    body, _, effect = text.partition(":")
-    key, _, value = body.partition("=")
+    body, _, effect = (part.strip() for part in text.partition(":"))
+    key, _, value = (part.strip() for part in body.partition("="))
     if ":" in effect or "=" in value or effect not in _EFFECTS:
         return None
     return Taint(key, effect, value) if is_qualified_name(key) and is_label_value(value) else None

@@ -34,7 +34,7 @@ def read_devices(annotations: Mapping[str, str], count: int) -> tuple[dict[str, 
 
     They are in one ResourceSlice of the node's own pool, which is complete from the start.
     """
-    driver = annotations.get(CAPACITY + "dra-driver", "")
+    driver = annotations.get(CAPACITY + "dra-driver", "").strip()
     if not driver or count <= 0:
         return {}, ()
     if not is_domain(driver):

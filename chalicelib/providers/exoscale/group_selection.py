@@ -3,6 +3,7 @@
     the policy names                groups are
     pools (nodeGroups, nodes)       only these
     its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and named pools
+    pools, and autoDiscovery        these, and those of the next line
     neither                         the Nodepools of the SKS cluster with most nodes, and standalone pools with a
                                     node; all of them only discovered (NodeGroup.discovered), unless most machines of
                                     the SKS cluster are nodes of this cluster
@@ -68,6 +69,7 @@ class _Chooser:
         self._doubtful: dict[str, str] = {}
         self.chosen: dict[str, ExoscaleSelection] = {}
         self.warned: list[Warned] = []
+        self._discovers = settings.auto_discovery or not settings.groups
         self._listed = False  # the policy names the SKS cluster, and nothing contradicts it
         self._home = self._cluster_of_ours()
         self._known = self._home or frozenset(
@@ -154,11 +156,11 @@ class _Chooser:
 
         A Nodepool whose cluster could not be read is kept with an error, so that it does not count as deleted."""
         if site.is_sks and site.cluster is None:
-            return count > 0 and not (self._settings.groups and not self._settings.sks_cluster)
+            return count > 0 and (self._discovers or bool(self._settings.sks_cluster))
         of_home = site.cluster is not None and site.cluster.id in self._home
         if self._listed:
             return of_home and (count > 0 or self._settings.scale_from_zero)
-        if self._settings.groups:
+        if not self._discovers:
             return False
         return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
 
@@ -173,12 +175,13 @@ class _Chooser:
 
     def _left_alone(self, site: ExoscalePool, count: int) -> str:
         nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
-        if self._listed or (site.is_sks and not self._settings.groups):
+        if self._listed or (site.is_sks and self._discovers):
             return (
                 f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
                 "these nodes come from, or name the pool in nodeGroups"
             )
-        return f"{nodes}, and the policy names other pools, so it is left alone; name it, or set sksCluster"
+        remedy = "name it, or set sksCluster or autoDiscovery"
+        return f"{nodes}, and the policy names other pools, so it is left alone; {remedy}"
 
     def _meant(self, name: str) -> Sequence[ExoscalePool]:
         if name in self._exact:

@@ -56,7 +56,8 @@ class ExoscaleBounds(msgspec.Struct, frozen=True):
 
 class ExoscaleSettings(msgspec.Struct, frozen=True):
     """root: URL of the API, `…/v2`. sks_cluster: id or name of the SKS cluster whose Nodepools are groups even while it
-    has no nodes. unlimited: the maximum size if the quota is -1. reserve: subtracted from a template's capacity."""
+    has no nodes. auto_discovery: pools that no entry names are groups, too. unlimited: the maximum size if the quota is
+    -1. reserve: subtracted from a template's capacity."""
 
     zone: str
     root: str
@@ -64,6 +65,7 @@ class ExoscaleSettings(msgspec.Struct, frozen=True):
     groups: tuple[ExoscaleBounds, ...] = ()
     sks_cluster: str = ""
     scale_from_zero: bool = True
+    auto_discovery: bool = False
     unlimited: int = UNLIMITED
     reserve: dict[str, int] = {}
     calls_per_second: float = CALLS_PER_SECOND
@@ -73,9 +75,9 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     """Return the policy's text values and group entries as Settings; raises BadInput, or BadInputs for several errors.
 
     Keys: zone; environment or endpoint; credentialsSecret; nodes (upstream's `--nodes=min:max:name`, one per line);
-    sksCluster; scaleFromZero; unlimitedMax; callsPerSecond; reservedCpu, reservedMemory, reservedEphemeralStorage. Each
-    group comes either from `nodes` or from the policy's nodeGroups; none at all is valid, because groups are
-    discovered. Blanks around a value are ignored.
+    sksCluster; scaleFromZero; autoDiscovery; unlimitedMax; callsPerSecond; reservedCpu, reservedMemory,
+    reservedEphemeralStorage. Each group comes either from `nodes` or from the policy's nodeGroups; none at all is
+    valid, because groups are discovered. Blanks around a value are ignored.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
     readers = _READERS | {"groups": lambda given: named_groups(given, groups, _GROUPS)}
@@ -177,6 +179,7 @@ _READERS: dict[str, Callable[[Texts], object]] = {
     "credentials_secret": _credentials_secret,
     "sks_cluster": lambda settings: _name(settings.get("sksCluster", "")),
     "scale_from_zero": flag(PLACE, "scaleFromZero", default=True),
+    "auto_discovery": flag(PLACE, "autoDiscovery", default=False),
     "unlimited": _unlimited,
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
@@ -191,6 +194,7 @@ KNOWN = frozenset(
         "nodes",
         "sksCluster",
         "scaleFromZero",
+        "autoDiscovery",
         "unlimitedMax",
         "callsPerSecond",
         *RESERVE,

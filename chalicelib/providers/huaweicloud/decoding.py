@@ -29,7 +29,7 @@ _LONGEST = 300
 _LONGEST_TEXT = 1000  # maximum characters of a node's name, flavour or address
 _POOL_ANNOTATION = "kubernetes.io/node-pool.id"
 _STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
-_ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
+_ALIAS = re.compile(r"\s*([A-Za-z0-9._-]+):([0-9]{1,3})\s*\Z", re.ASCII)
 _ASCEND = "ascend"
 
 

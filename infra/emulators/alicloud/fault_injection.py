@@ -9,7 +9,7 @@ from __future__ import annotations
 from infra.emulators.vendor_common.errors import VendorRefusal
 from infra.emulators.vendor_common.fault_injection import VendorFault
 
-WRITES = frozenset({"ScaleWithAdjustment", "RemoveInstances"})
+WRITES = frozenset({"ScaleWithAdjustment", "ModifyScalingGroup", "RemoveInstances"})
 RETRY_MILLISECONDS = 7000
 REFUSALS = {
     VendorFault.UNAUTHORIZED: VendorRefusal(404, code="InvalidAccessKeyId.NotFound"),

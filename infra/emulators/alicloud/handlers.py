@@ -97,6 +97,7 @@ class AlicloudHandlers:
             "DescribeScalingConfigurations": self._configurations,
             "DescribeScalingActivities": self._activities,
             "ScaleWithAdjustment": self._adjust,
+            "ModifyScalingGroup": self._modify,
             "RemoveInstances": self._remove,
         }
         self._table: Mapping[str, Mapping[str, Callable[[Sent], Json]]] = MappingProxyType(
@@ -176,6 +177,10 @@ class AlicloudHandlers:
             mode == "PlanOnly",
         )
         return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.adjust(order))
+
+    def _modify(self, sent: Sent) -> Json:
+        sent.must("DesiredCapacity")  # the only attribute that is emulated
+        return self._orders.modify(sent.must("ScalingGroupId"), sent.number("DesiredCapacity", 0))
 
     def _remove(self, sent: Sent) -> Json:
         order = Removal(

@@ -1,4 +1,4 @@
-"""The two requests that change a scaling group, with all checks of ESS before it accepts them.
+"""The requests that change a scaling group, with all checks of ESS before it accepts them.
 
 An accepted request may still fail; its activity reports that (simulation.py). A repeated request with the same
 ClientToken and parameters gets the same response and has no effect.
@@ -118,6 +118,17 @@ class AlicloudMutations:
             made = simulation.shrink(self._cloud, group, chosen, now, cause, metadata=metadata)
         return {"ScalingActivityId": made.id, "ActivityType": "ScalingActivity"}
 
+    def modify(self, id_: str, desired: int) -> Json:
+        """Execute ModifyScalingGroup for the desired capacity. ESS then compares the group with it, and the activity
+        that follows is its own; without a token, a repeated request is a new one. An activity may be running."""
+        group = self._group(id_)
+        if group.state not in ("Active", "Inactive"):
+            raise AlicloudRefusedError("IncorrectScalingGroupStatus", f"the scaling group {id_} is {group.state}")
+        if group.desired is None or not group.min <= desired <= group.max:
+            raise AlicloudRefusedError("InvalidParameter", f"DesiredCapacity {desired}")
+        group.desired, group.check_at = desired, self._cloud.clock()
+        return {}
+
     def remove(self, order: Removal) -> Json:
         """Execute RemoveInstances."""
         if not 1 <= len(order.instances) <= MOST_REMOVED:
@@ -145,10 +156,14 @@ class AlicloudMutations:
         )
         return {"ScalingActivityId": made.id, **({"IgnoredInstances": bad} if bad else {})}
 
-    def _ready(self, id_: str) -> AlicloudGroup:
+    def _group(self, id_: str) -> AlicloudGroup:
         group = self._cloud.groups.get(id_)
         if group is None:
             raise AlicloudRefusedError("InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist")
+        return group
+
+    def _ready(self, id_: str) -> AlicloudGroup:
+        group = self._group(id_)
         if group.state != "Active" or group.system_suspended:
             raise AlicloudRefusedError("IncorrectScalingGroupStatus", f"the scaling group {id_} is not active")
         if group.running is not None:

@@ -364,3 +364,25 @@ def test_ess_emulator_refuses_unsigned_calls_in_the_vendor_format() -> None:
     body = json.loads(answer.body)
     assert (answer.status, body["Code"], body["HostId"]) == (400, "IncompleteSignature", "ess.local")
     assert {"RequestId", "Message", "Recommend"} <= body.keys()
+
+
+def test_ess_emulator_grows_a_group_whose_desired_number_was_modified(bed: AliEmulatorFixture) -> None:
+    group = bed.cloud.add_group("g", size=1, most=5)
+    for _ in range(2):  # a repeated request changes nothing
+        bed.call("ModifyScalingGroup", ScalingGroupId=group.id, DesiredCapacity=3)
+        bed.after(1.0)
+    assert [(each.trigger, each.wanted, each.metadata) for each in group.activities] == [("Ess", 2, "")]
+    bed.after(40.0)
+    assert (group.desired, group.total) == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "code"), [(6, "InvalidParameter"), ("x", "InvalidParameter"), ("", "MissingDesiredCapacity")]
+)
+def test_ess_emulator_refuses_a_desired_number_outside_the_bounds(size: object, code: str) -> None:
+    bed = AliEmulatorFixture()
+    group = bed.cloud.add_group("g", size=1, most=5)
+    assert bed.refusal("ModifyScalingGroup", ScalingGroupId=group.id, DesiredCapacity=size) == code
+    without = bed.cloud.add_group("without", size=1, most=5, desired=False)
+    assert bed.refusal("ModifyScalingGroup", ScalingGroupId=without.id, DesiredCapacity=2) == "InvalidParameter"
+    assert (group.desired, without.desired) == (1, None)

@@ -10,18 +10,47 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from chalicelib.doctor.context import DoctorContext
+from chalicelib.doctor.vendor_checks import check_permissions
 from chalicelib.model.operation import OperationKind
-from chalicelib.model.outcome import Failed, Succeeded
+from chalicelib.model.outcome import Failed, InProgress, Succeeded
+from chalicelib.model.policy import Policy as OutscalerPolicy
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import Unauthorized
 from infra.emulators.alicloud.dispatcher import AlicloudLoggedRequest
 from infra.emulators.alicloud.iam import Policy, Role, read_policy
-from infra.emulators.alicloud.models import NO_STOCK
-from tests.contract.alicloud.fixtures import drive, order, seen
+from infra.emulators.alicloud.models import NO_STOCK, AlicloudDurations
+from infra.emulators.vendor_common.fault_injection import VendorFault
+from tests.contract.alicloud.fixtures import ask, drive, order, seen
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 FOLDER = Path(__file__).parents[3] / "infra" / "alicloud"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"
+
+
+UPSTREAM = json.dumps(
+    {
+        "Version": "1",
+        "Statement": [
+            {
+                "Action": [
+                    "ess:Describe*",
+                    "ess:CreateScalingRule",
+                    "ess:ModifyScalingGroup",
+                    "ess:RemoveInstances",
+                    "ess:ExecuteScalingRule",
+                    "ess:ModifyScalingRule",
+                    "ess:DeleteScalingRule",
+                    "ess:DetachInstances",
+                    "ecs:DescribeInstanceTypes",
+                ],
+                "Resource": ["*"],
+                "Effect": "Allow",
+            }
+        ],
+    }
+)
+"""The RAM policy in the documentation of Cluster Autoscaler for this provider."""
 
 
 def policy(name: str) -> Policy:
@@ -119,3 +148,120 @@ def test_alicloud_trust_policy_examples_name_exactly_one_principal(name: str, ki
     assert principal.startswith("acs:ram::1000000000000001:")
     if kind == "Federated":
         assert set(statement["Condition"]["StringEquals"]) == {"oidc:aud", "oidc:iss", "oidc:sub"}
+
+
+@pytest.fixture
+def upstream(bench: AlicloudBench) -> AlicloudBench:
+    """A bench whose key has the rights that Cluster Autoscaler's documentation lists, and no others."""
+    bench.server.ring.keys[bench.key_id].permissions = read_policy(UPSTREAM)
+    return bench
+
+
+def changes(bench: AlicloudBench) -> list[str]:
+    """Returns the changes that were accepted, in order."""
+    return [call.action for call in bench.server.log if call.writes and not call.code]
+
+
+def test_alicloud_upstreams_ram_policy_suffices_to_grow_and_to_shrink_a_group(upstream: AlicloudBench) -> None:
+    bench = upstream
+    group = bench.add_group("g", size=1)
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4)), Succeeded)
+    assert (bench.target(group), len(bench.machines(group))) == (4, 4)
+    first = bench.machines(group)[0]
+    operation = order(bench, OperationKind.DELETE_NODES, group, 4, 3, first, op="d-0123456789abcdef")
+    assert bench.provider().release(operation)
+    assert isinstance(drive(bench, operation), Succeeded)
+    assert (bench.target(group), len(bench.machines(group))) == (3, 3)
+    bench.cloud.groups[group].desired = 5
+    lowered = order(bench, OperationKind.DECREASE_TARGET, group, 5, 3, op="e-0123456789abcdef")
+    assert isinstance(drive(bench, lowered), Succeeded)
+    assert changes(bench) == ["ModifyScalingGroup", "RemoveInstances", "ModifyScalingGroup"]
+    bench.settle(100_000.0)
+    assert (bench.target(group), len(bench.machines(group))) == (3, 3)
+
+
+def test_alicloud_growth_without_ids_is_not_repeated_by_killed_functions(upstream: AlicloudBench) -> None:
+    bench = upstream
+    group = bench.add_group("g", size=1)
+    operation = order(bench, OperationKind.SCALE_UP, group, 1, 3)
+    first = ask(bench.provider(), operation)
+    assert isinstance(first, InProgress)
+    assert isinstance(ask(bench.provider(), operation), Succeeded)  # the first answer was lost with its function
+    bench.settle(5.0)
+    for _ in range(3):  # each message twice, with the data of the first attempt or without them
+        ask(bench.provider(), operation.with_status(step=first.step, data=first.data))
+        ask(bench.provider(), operation)
+        bench.settle(20.0)
+    assert isinstance(drive(bench, operation.with_status(step=first.step, data=first.data)), Succeeded)
+    bench.settle(100_000.0)
+    assert (bench.target(group), len(bench.machines(group))) == (3, 3)
+    assert [each.wanted for each in bench.cloud.groups[group].activities] == [2]
+
+
+def test_alicloud_lost_answer_of_a_changed_number_buys_nothing_twice(upstream: AlicloudBench) -> None:
+    bench = upstream
+    group = bench.add_group("g", size=0)
+    bench.server.faults.next(VendorFault.LOST_ANSWER, on="ModifyScalingGroup")
+    assert isinstance(drive(bench, order(bench, OperationKind.SCALE_UP, group, 0, 2)), Succeeded)
+    assert changes(bench) == ["ModifyScalingGroup", "ModifyScalingGroup"]
+    bench.settle(100_000.0)
+    assert (bench.target(group), len(bench.machines(group))) == (2, 2)
+
+
+@pytest.mark.parametrize("check", [1.0, 30.0, 7200.0])
+def test_alicloud_failed_growth_with_upstreams_rights_takes_its_number_back(check: float) -> None:
+    with AlicloudBench(times=AlicloudDurations(check=check)) as bench:
+        bench.server.ring.keys[bench.key_id].permissions = read_policy(UPSTREAM)
+        group = bench.add_group("g", size=1)
+        bench.cloud.spoil(group, NO_STOCK, 1000)
+        outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
+        assert isinstance(outcome, Failed)
+        assert outcome.error_class == "OutOfStock"
+        bench.calm()
+        bench.settle(100_000.0)
+        assert (bench.target(group), len(bench.machines(group))) == (1, 1)
+
+
+def test_alicloud_partly_failed_growth_with_upstreams_rights_keeps_what_came(upstream: AlicloudBench) -> None:
+    bench = upstream
+    group = bench.add_group("g", size=1)
+    bench.cloud.spoil(group, NO_STOCK, 1)
+    outcome = drive(bench, order(bench, OperationKind.SCALE_UP, group, 1, 4))
+    assert isinstance(outcome, Failed)
+    assert outcome.facts["created"] == 2
+    bench.settle(100_000.0)
+    assert (bench.target(group), len(bench.machines(group))) == (3, 3)
+
+
+def test_alicloud_number_of_somebody_else_is_not_taken_back(upstream: AlicloudBench) -> None:
+    bench = upstream
+    group = bench.add_group("g", size=1)
+    bench.cloud.spoil(group, NO_STOCK, 2)
+    operation = order(bench, OperationKind.SCALE_UP, group, 1, 3)
+    first = ask(bench.provider(), operation)
+    assert isinstance(first, InProgress)
+    bench.settle(60.0)
+    bench.cloud.groups[group].desired = 6
+    assert isinstance(drive(bench, operation.with_status(step=first.step, data=first.data)), Failed)
+    assert bench.target(group) == 6
+
+
+def test_alicloud_group_without_a_desired_number_names_the_right_that_it_needs() -> None:
+    with AlicloudBench(desired=False) as bench:
+        bench.server.ring.keys[bench.key_id].permissions = read_policy(UPSTREAM)
+        group = bench.add_group("g", size=1)
+        outcome = ask(bench.provider(), order(bench, OperationKind.SCALE_UP, group, 1, 2))
+        assert isinstance(outcome, Failed)
+        assert outcome.error_class == "Unauthorized"
+        assert "grant ess:ScaleWithAdjustment" in outcome.message
+        assert "expected number of instances" in outcome.message
+        assert changes(bench) == []
+
+
+def test_doctor_names_the_rights_that_a_key_of_upstream_lacks(bench: AlicloudBench) -> None:
+    context = DoctorContext(
+        policy=OutscalerPolicy(name="prod", providers={"alicloud": {}}), clock=bench.now, read_secret=lambda name: name
+    )
+    (finding,) = check_permissions(context)
+    assert "ess:ScaleWithAdjustment" in finding.fix
+    assert "docs/providers/alicloud.md" in finding.fix

@@ -14,9 +14,11 @@ import pytest
 from chalicelib.model.operation import Operation, OperationKind
 from chalicelib.model.outcome import InProgress, Outcome, Succeeded
 from chalicelib.providers.errors import Conflict, Throttled, Transient
+from infra.emulators.alicloud.iam import read_policy
 from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, AlicloudDurations
 from infra.emulators.vendor_common.fault_injection import VendorFault
 from tests.contract.alicloud.fixtures import ask, order, seen
+from tests.contract.alicloud.test_ali_permissions import UPSTREAM
 from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 _FAULTS = (
@@ -37,14 +39,17 @@ _MOST = 12
 class Life:
     """A group, a second group that must not change, and the operations planned so far."""
 
-    def __init__(self, seed: int, lag: float = 0.0) -> None:
+    def __init__(self, seed: int, lag: float = 0.0, rights: str = "") -> None:
+        """rights: the RAM policy of the key; all rights without one. With one every group has a desired capacity."""
         self.dice = random.Random(seed)
         check = self.dice.choice((7200.0, 7200.0, 45.0))
         self.bench = AlicloudBench(
-            desired=self.dice.random() < 0.5,
+            desired=self.dice.random() < 0.5 or bool(rights),
             prefix=self.dice.choice(("", "alicloud://")),
             times=AlicloudDurations(check=check),
         )
+        if rights:
+            self.bench.server.ring.keys[self.bench.key_id].permissions = read_policy(rights)
         self.bench.cloud.takes_empty_removals = self.dice.random() < 0.5
         self.group = self.bench.add_group("g", size=self.dice.randint(0, 3), most=_MOST)
         self.other = self.bench.add_group("other", size=2)
@@ -82,6 +87,8 @@ class Life:
         ours = [each for each in self.held.activities if f'"{operation.spec.id}"' in each.metadata]
         assert len(ours) <= 1
         assert sum(len(each.machines) for each in ours) <= asked
+        if self.held.desired is not None:
+            assert self.held.total <= max(before, operation.spec.to_size)
         self.bench.calm()
         self._catch_up()
         if isinstance(outcome, Succeeded) and before == start:
@@ -160,3 +167,15 @@ def test_alicloud_random_faults_buy_nothing_twice_and_remove_only_named_nodes(se
 @pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])  # the last four runs meet a client without tokens
 def test_alicloud_random_faults_with_ten_second_old_lists_never_buy_twice(seed: int) -> None:
     Life(seed, lag=10.0).live(8)
+
+
+@pytest.mark.parametrize("seed", range(200, 212))
+def test_alicloud_random_faults_with_upstreams_rights_buy_nothing_twice(seed: int) -> None:
+    life = Life(seed, rights=UPSTREAM)
+    life.live(8)
+    assert not [each for each in life.held.activities if each.metadata]  # ScaleWithAdjustment gives it
+
+
+@pytest.mark.parametrize("seed", range(300, 306))
+def test_alicloud_random_faults_with_upstreams_rights_and_old_lists_never_buy_twice(seed: int) -> None:
+    Life(seed, lag=10.0, rights=UPSTREAM).live(8)

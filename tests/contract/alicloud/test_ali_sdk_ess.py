@@ -130,6 +130,18 @@ def test_alicloud_sdk_scales_and_polls_the_activity_to_its_end(bed: AliSdkEssFix
     assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].active_capacity == 3
 
 
+def test_alicloud_sdk_modifies_the_desired_number_without_a_token(bed: AliSdkEssFixture) -> None:
+    group = bed.cloud.add_group("modified", size=1)
+    request = bed.models.ModifyScalingGroupRequest(scaling_group_id=group.id, desired_capacity=2)
+    assert not {"ClientToken", "ActivityMetadata"} & set(request.to_map())
+    assert not hasattr(request, "client_token")
+    bed.ess.modify_scaling_group(request)
+    bed.pass_(40.0)
+    bed.groups(scaling_group_ids=[group.id])
+    bed.pass_(40.0)
+    assert bed.groups(scaling_group_ids=[group.id]).scaling_groups[0].active_capacity == 2
+
+
 def test_alicloud_sdk_reads_a_stockout_and_a_partial_success_as_warning(bed: AliSdkEssFixture) -> None:
     group = bed.cloud.add_group("dry", size=0)
     bed.cloud.spoil(group.id, NO_STOCK, 2)

@@ -23,6 +23,7 @@ WHOLE = f"""\
       nodes: ["0:5:web", "1:3:0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"]
       sksCluster: prod
       scaleFromZero: false
+      autoDiscovery: true
       unlimitedMax: 200
       endpoint: http://127.0.0.1:8080/v2
       callsPerSecond: 2.5
@@ -46,6 +47,7 @@ def test_exoscale_settings_reach_the_provider() -> None:
     )
     assert settings.root == "http://127.0.0.1:8080/v2"
     assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited) == ("prod", False, 200)
+    assert settings.auto_discovery is True
     assert settings.calls_per_second == 2.5
     assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
 
@@ -53,7 +55,9 @@ def test_exoscale_settings_reach_the_provider() -> None:
 def test_exoscale_minimal_settings_suffice() -> None:
     policy, warnings = load(with_providers(f"{{exoscale: {{{SMALL}, environment: ppapi}}}}"), place="p.yaml")
     assert warnings == ()
-    assert read_settings(policy.providers["exoscale"]).root == "https://ppapi-ch-gva-2.exoscale.com/v2"
+    settings = read_settings(policy.providers["exoscale"])
+    assert settings.root == "https://ppapi-ch-gva-2.exoscale.com/v2"
+    assert settings.auto_discovery is False
 
 
 def test_exoscale_settings_round_trip_through_a_dump() -> None:

@@ -201,7 +201,47 @@ def test_capi_template_default_labels_and_labels_by_annotation() -> None:
     assert labels({}) == base
     assert labels({}, settings=read_settings({"scaleZeroDefaultArch": "arm64"}))["kubernetes.io/arch"] == "arm64"
     given = labels({CAPACITY + "labels": "a=1,b=x=y,plain,=z,kubernetes.io/arch=s390x"})
-    assert given == {**base, "a": "1", "b": "x=y", "kubernetes.io/arch": "s390x"}
+    assert given == {**base, "a": "1", "kubernetes.io/arch": "s390x"}
+
+
+def test_capi_template_lists_in_annotations_may_have_blanks_after_commas() -> None:
+    found = template(
+        {
+            CAPACITY + "labels": "key1=value1, key2=value2 ,\tkey3 = value3",
+            CAPACITY + "taints": "key1=value1:NoSchedule, key2=value2 : NoExecute",
+            CAPACITY + "csi-driver": "a.example=5, b.example = 6",
+            CAPACITY + "cpu": " 16",
+            CAPACITY + "memory": "128G ",
+            CAPACITY + "gpu-type": " nvidia.com/gpu",
+            CAPACITY + "gpu-count": " 2 ",
+            CAPACITY + "maxPods": "200 ",
+        }
+    )
+    assert found.node is not None
+    assert {key: found.node.labels[key] for key in ("key1", "key2", "key3")} == {
+        "key1": "value1",
+        "key2": "value2",
+        "key3": "value3",
+    }
+    assert found.node.taints == (Taint("key1", "NoSchedule", "value1"), Taint("key2", "NoExecute", "value2"))
+    assert found.volumes == {"a.example": 5, "b.example": 6}
+    assert {key: found.node.capacity[key] for key in ("cpu", "memory", "nvidia.com/gpu", "pods")} == {
+        "cpu": 16_000,
+        "memory": 128 * 10**9,
+        "nvidia.com/gpu": 2,
+        "pods": 200,
+    }
+    assert found.warnings == ()
+
+
+def test_capi_template_warns_of_entries_that_no_node_can_have_as_labels() -> None:
+    found = template({CAPACITY + "labels": "a=1,plain,=z,b=x=y,two words=1", **capacity(cpu="1", memory="1Gi")})
+    assert found.node is not None
+    assert found.node.labels["a"] == "1"
+    assert len(found.warnings) == 4
+    for entry, warning in zip(("plain", "=z", "b=x=y", "two words=1"), found.warnings, strict=True):
+        assert repr(entry) in warning
+        assert f"{CAPACITY}labels" in warning
 
 
 def test_capi_template_labels_that_cluster_api_propagates() -> None:
@@ -308,7 +348,8 @@ def test_capi_template_annotation_node_and_setting_override_the_zone() -> None:
         ("k:Bad", None),
         ("a:b:c", None),
         ("a=b=c:NoSchedule", None),
-        (" k=v:NoSchedule", None),
+        (" k=v:NoSchedule", Taint("k", "NoSchedule", "v")),
+        ("k=v w:NoSchedule", None),
         ("k=v/w:NoSchedule", None),
         (":NoSchedule", None),
     ],

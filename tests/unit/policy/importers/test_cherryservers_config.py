@@ -58,6 +58,33 @@ def test_IMP_33_sections_of_a_cloud_config_are_described(text: str | None, row: 
     assert row in rows(imported(text))
 
 
+def test_the_vendors_hostname_pattern_is_no_placeholder() -> None:
+    pattern = "hostname-pattern=k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}\n"
+    assert "a placeholder" not in rows(imported(DEFAULT + pattern))
+    assert "hostname-pattern is k8s-{{.Values.a}}: a placeholder" in rows(
+        imported(DEFAULT + "hostname-pattern=k8s-{{.Values.a}}\n")
+    )
+    assert "plan is {{.NodeGroup}}: a placeholder" in rows(imported(DEFAULT + "plan={{.NodeGroup}}\n"))
+
+
+@each_row(
+    "text, missing",
+    [
+        (None, True),
+        (DEFAULT, True),
+        (DEFAULT + "cluster-name=a\n", False),
+        (DEFAULT + 'cluster-name=a\n[nodegroupdef "pool1"]\nplan=x\n', True),
+        (DEFAULT + 'cluster-name=a\n[nodegroupdef "pool1"]\ncluster-name=b\n', False),
+        ("[Global]\ncluster-name=a\n", False),
+    ],
+)
+def test_a_cluster_without_a_name_is_missing_unless_each_section_names_it(text: str | None, missing: bool) -> None:
+    read = autoscaler("--cloud-provider=cherryservers", "--cloud-config=/config/cloud-config", "--nodes=0:10:pool1")
+    mount = FileMount("deploy.yaml:40", "/config/cloud-config", "kube-system/cherry", "cloud-config", text=text)
+    found = convert(msgspec.structs.replace(read, mounts=(mount,)), Wanted(name="shop"))
+    assert ("missing | no --cluster-name" in rows(found)) is missing
+
+
 def test_pools_with_their_own_sections_inherit_without_a_remark() -> None:
     own = DEFAULT.replace("default", "pool1")
     found = rows(imported(DEFAULT + own))

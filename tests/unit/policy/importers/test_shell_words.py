@@ -44,7 +44,7 @@ def test_each_word_has_the_line_that_it_begins_in() -> None:
 def test_a_backslash_before_blanks_continues_the_command_with_a_remark() -> None:
     (command,) = split_script("a b \\   \n  c", "run.sh", 1, {})
     assert [word.text for word in command.words] == ["a", "b", "c"]
-    assert command.remarks == (("run.sh:1", BLANKS),)
+    assert command.remarks == (("run.sh:1", "\\", BLANKS),)
 
 
 def test_values_of_secret_variables_are_not_repeated() -> None:

@@ -49,6 +49,53 @@ def test_values_are_written_as_a_policy_writes_them(words: tuple[str, ...], opti
     assert translated(*words).options == options
 
 
+@each_row(
+    "word, chain",
+    [
+        ("--expander=least-waste", None),
+        ("--expander=priority,most-pods", ["priority", "most-pods"]),
+        ("--expander=price", ["price"]),
+    ],
+)
+def test_a_chain_that_may_leave_equal_groups_says_how_to_draw(word: str, chain: list[str] | None) -> None:
+    draft = translated(word)
+    assert draft.options.get("expander") == chain
+    (row,) = [row for row in draft.rows if row.word == word]
+    assert row.verdict is Verdict.KEPT
+    assert f"here the first id is taken; {word.partition('=')[2]},random draws" in row.text
+
+
+def test_the_default_expander_says_how_to_draw() -> None:
+    (row,) = [row for row in translated().rows if row.word == "no --expander"]
+    assert (row.verdict, "least-waste,random draws" in row.text) == (Verdict.TOLD, True)
+    assert not verdicts(translated(version=(1, 29)), "no --expander")  # whose default is random
+
+
+@each_row(
+    "word, chain",
+    [
+        ("--expander=random", ["random"]),
+        ("--expander=most-pods,random", ["most-pods", "random"]),
+        ("--expander=random,least-waste", ["random"]),
+        ("--expander=priority, random, most-pods", ["priority", "random"]),
+    ],
+)
+def test_a_chain_with_random_draws_and_ends_there(word: str, chain: list[str]) -> None:
+    draft = translated(word)
+    assert draft.options == {"expander": chain}
+    assert not [row for row in draft.rows if "first id" in row.text]
+
+
+def test_expanders_after_random_are_left_out_with_a_row_each() -> None:
+    draft = translated("--expander=random,least-waste,price")
+    rows = [(row.word, row.verdict, row.text) for row in draft.rows if row.word.startswith("--expander: ")]
+    text = "nothing is left to choose after random"
+    assert rows == [
+        ("--expander: least-waste", Verdict.NO_EFFECT, text),
+        ("--expander: price", Verdict.NO_EFFECT, text),
+    ]
+
+
 def test_IMP_7_max_empty_bulk_delete_counts_in_old_releases_without_the_newer_flag() -> None:
     old = ("--max-empty-bulk-delete=100",)
     assert translated(*old, version=(1, 24)).options["maxScaleDownParallelism"] == 100
@@ -67,7 +114,7 @@ def test_the_last_of_two_scalars_counts_and_the_first_is_told() -> None:
     [
         ("--scan-interval=1s", "from 5s to 1h"),
         ("--scan-interval=2h", "from 5s to 1h"),
-        ("--expander=random,least-waste", "after random"),
+        ("--expander=cheapest", "is unknown; write random"),
         ("--expander=grpc", "grpc asks a server"),
         ("--balancing-ignore-label=a,b", "one name in Cluster Autoscaler"),
         ("--leader-elections=true", "is not a flag of any release; did you mean --leader-elect?"),

@@ -87,6 +87,58 @@ def test_IMP_26_clusterapi_topologies_need_one_kubeconfig_or_two(flags: tuple[st
     assert provider(found) == ({"kubeconfigSecret": "outscaler/shop/clusterapi"} if management else {})
 
 
+def test_the_management_cluster_without_a_cloud_config_has_a_row_with_its_command() -> None:
+    found = converted("--cloud-provider=clusterapi", "--kubeconfig=/m/a", "--clusterapi-cloud-config-authoritative")
+    (row,) = [row for row in found.rows if row.path == "spec.providers.clusterapi.kubeconfigSecret" and row.text]
+    assert (row.word, row.verdict) == ("kubeconfig of the management cluster", Verdict.TO_STORE)
+    assert row.text.startswith("outscaler/shop/clusterapi  aws secretsmanager create-secret --name")
+    assert "of the cluster that Cluster Autoscaler runs in" in row.text
+    assert found.secrets == ("outscaler/shop/kubeconfig", "outscaler/shop/clusterapi")
+
+
+@each_row(
+    "given, written, verdict",
+    [
+        ("arm64", "arm64", Verdict.TRANSLATED),
+        ("sparc", None, Verdict.TOLD),
+        ("ARM64", None, Verdict.TOLD),
+        ("", None, Verdict.TOLD),
+    ],
+)
+def test_an_unknown_architecture_is_amd64_with_a_warning(given: str, written: str | None, verdict: Verdict) -> None:
+    variable = converted("--cloud-provider=clusterapi", variables=(literal("CAPI_SCALE_ZERO_DEFAULT_ARCH", given),))
+    flag = converted("--cloud-provider=clusterapi", f"--scale-up-from-zero-default-arch={given}")
+    for found in (variable, flag):
+        assert provider(found).get("scaleZeroDefaultArch") == written
+        (row,) = [row for row in found.rows if row.path == "spec.providers.clusterapi.scaleZeroDefaultArch"]
+        assert row.verdict is verdict
+        assert ("amd64 counts" in row.text) is (written is None)
+
+
+def test_alicloud_names_rights_that_upstream_lacks_and_that_fpgas_are_unsupported() -> None:
+    found = converted("--cloud-provider=alicloud", region="cn-hangzhou")
+    assert "ess:ScaleWithAdjustment" in words_of(found, Verdict.TOLD)
+    assert "FPGA instance types  not supported" in words_of(found, Verdict.TOLD)
+
+
+@each_row(
+    "flags, place",
+    [
+        (("--cloud-provider=exoscale", "--nodes=1:3:a", "--nodes=3:1:b"), "--nodes: [1]"),
+        (("--cloud-provider=exoscale", "--nodes=1:3:a", "--nodes=1:3:b", "--nodes=1:2:c,d"), "--nodes: [2]"),
+        (
+            ("--cloud-provider=clusterapi", f"{AUTO}a", "--node-group-auto-discovery=x"),
+            "--node-group-auto-discovery: [1]",
+        ),
+        (("--cloud-provider=clusterapi", "--gpu-total=a:1:2", "--gpu-total=b"), "--gpu-total: [1]"),
+    ],
+)
+def test_a_mistake_names_the_occurrence_of_its_flag(flags: tuple[str, ...], place: str) -> None:
+    with pytest.raises(InputErrors) as refused:
+        converted(*flags, region="ch-gva-2")
+    assert [problem.place for problem in refused.value.problems] == [f"deploy.yaml:3: {place}"]
+
+
 def test_IMP_27_several_namespaces_are_kept_and_told() -> None:
     found = converted("--cloud-provider=clusterapi", f"{AUTO}a", f"{AUTO}b")
     assert provider(found)["autoDiscovery"] == ["clusterapi:namespace=a", "clusterapi:namespace=b"]
@@ -120,6 +172,12 @@ def test_cherryservers_settings_are_secrets_and_names() -> None:
         ("bootstrapTokenSecret", "outscaler/shop/cherryservers-bootstrap-token"),
         ("nodes", ["0:10:pool1", "0:10:pool2"]),
     ]
+
+
+def test_exoscale_named_pools_leave_the_others_to_discovery() -> None:
+    found = converted("--cloud-provider=exoscale", "--nodes=1:3:web", region="ch-gva-2")
+    assert provider(found)["autoDiscovery"] is True
+    assert "autoDiscovery: true spec.providers.exoscale.autoDiscovery" in words_of(found, Verdict.WRITTEN_OUT)
 
 
 def test_exoscale_keeps_the_groups_that_have_a_node() -> None:

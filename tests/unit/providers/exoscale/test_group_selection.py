@@ -130,6 +130,33 @@ def test_exoscale_selection_empty_nodepool_is_a_group_with_scale_from_zero() -> 
     assert set(seen(api, "0:3:gpu", scaleFromZero="false", sksCluster="prod")) == {A, B}
 
 
+def test_exoscale_selection_with_discovery_an_entry_only_bounds_its_pool() -> None:
+    api = FakeExoscaleApi(
+        FakeApiPool(size=2),
+        FakeApiPool(B, "gpu", owner=NP_B, size=1),
+        FakeApiPool(C, "db", "", NP_C, size=2),
+        FakeApiPool("0000dddd-0000-4000-8000-000000000000", "theirs", THEIRS, "", size=2),
+    )
+    nodes = [*api.nodes(A), *api.nodes(B), *api.nodes(C)]
+    assert set(seen(api, "1:3:web", nodes=nodes)) == {A}
+    groups = seen(api, "1:3:web", nodes=nodes, autoDiscovery="true", scaleFromZero="false")
+    assert set(groups) == {A, B, C}
+    assert (groups[A].min, groups[A].max) == (1, 3)
+    assert groups[B].min == groups[C].min == 1
+    assert groups[B].max > 3
+    assert not groups[B].discovered  # most machines of the SKS cluster are nodes
+    assert groups[C].discovered
+    assert "left alone" not in warnings(api, "1:3:web", nodes=nodes, autoDiscovery="true", scaleFromZero="false")
+
+
+def test_exoscale_selection_with_discovery_pools_of_another_cluster_stay_alone() -> None:
+    api = zone()
+    nodes = [*api.nodes(A), *api.nodes(B)[:1]]
+    groups = seen(api, "1:3:web", nodes=nodes, autoDiscovery="true")
+    assert set(groups) == {A}
+    assert "left alone" in warnings(api, "1:3:web", nodes=nodes, autoDiscovery="true")
+
+
 @each_row("name", ["prod", OURS])
 def test_exoscale_selection_our_cluster_may_be_named_before_it_has_a_node(name: str) -> None:
     assert set(seen(zone(), sksCluster=name, nodes=[])) == {A}

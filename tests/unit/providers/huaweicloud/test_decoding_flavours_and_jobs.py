@@ -95,6 +95,10 @@ def test_huawei_api_flavours_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"ecs:instance_architecture": "arm64"}, {"arch": "arm64"}),
         ({"pci_passthrough:alias": "nvidia-p100:1"}, {"gpu": ("nvidia-p100", 1)}),
+        (
+            {"pci_passthrough:alias": "nvidia-p100:1, ascend-snt9:8 "},
+            {"gpu": ("nvidia-p100", 1), "accelerators": (("ascend-snt9", 8),)},
+        ),
         ({"info:gpus": '[{"name": "nvidia-t4", "count": "2", "memory_mb": 16384}]'}, {"gpu": ("nvidia-t4", 2)}),
         ({"info:asic_accelerators": '[{"name": "ascend-310", "count": 1}]'}, {"accelerators": (("ascend-310", 1),)}),
         ({"pci_passthrough:alias": "ascend-snt9:8"}, {"accelerators": (("ascend-snt9", 8),)}),
