@@ -15,6 +15,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import CSINode, Storage
 from chalicelib.plan.state.node_templates import Template, learn, templates
 from chalicelib.plan.state.pods_by_node import Occupancy
+from chalicelib.plan.state.readiness import lacks_device
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 
@@ -31,6 +32,7 @@ def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **opti
         msgspec.structs.replace(Options(), **options),
         NOW,
         Occupancy(snapshot).on,
+        {n.name for n in snapshot.nodes if lacks_device(n)},
     )
     return found.get("g")
 
@@ -333,18 +335,18 @@ def test_learnt_template_has_no_data_of_a_single_node() -> None:
         resource_version="7",
         taints=[Taint("dedicated", "NoSchedule"), Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")],
     )
-    known = learn([first], None, NOW, Options())
+    known = learn(first, None, NOW, Options())
     assert known is not None
-    assert learn([second], known, NOW + 60, Options()) is known, "nothing to write"
+    assert learn(second, known, NOW + 60, Options()) is known, "nothing to write"
 
 
 def test_unchanged_learnt_template_is_renewed_before_it_expires() -> None:
     options = msgspec.structs.replace(Options(), node_info_cache_expire_time=3600)
-    known = learn([node("a")], None, NOW, options)
+    known = learn(node("a"), None, NOW, options)
     assert known is not None
-    assert learn([node("a")], known, NOW + 300, options) is known
-    assert learn([node("a")], known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
-    assert learn([], known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
+    assert learn(node("a"), known, NOW + 300, options) is known
+    assert learn(node("a"), known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
+    assert learn(None, known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
 
 
 def test_learnt_templates_do_not_depend_on_input_order() -> None:
