@@ -3,10 +3,11 @@
 The first available source of a group is used: a real node that has been ready for over a minute; the template learned
 from one earlier (memory), until it expires; the provider's own; a real node that is not ready. A node that lacks an
 announced device, or has fewer than a sibling, is no source: a new node has the devices of its type, each of them
-healthy. The result is a node
-with its own name, without temporary taints, with the pods that run on it from the start and with its drivers' attach
-limits. Labels that its group does not guarantee (GroupOptions.unpromised_labels) count for its DaemonSets, because the
-kubelet will set them, and are removed from the result. See docs/reference/scale-up.md "Node templates".
+healthy. The result is a node with its own name, without temporary taints, with the pods that run on it from the start
+and with its drivers' attach limits. A pod of the copied node is among them only if it verifiably runs on every such
+node, so that no tenant can reserve a part of all new nodes. Labels that its group does not guarantee
+(GroupOptions.unpromised_labels) count for its DaemonSets, because the kubelet will set them, and are removed from the
+result. See docs/reference/scale-up.md "Node templates".
 
 A learned template stores the node alone, not its pods, because class indices are not valid in another pass. Its
 DaemonSets are those that should run on it, as for a provider's template.
@@ -33,6 +34,7 @@ TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 _SETTLED = 60.0  # seconds that a node must have been ready, strictly, to serve as a template
 _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the cluster, with pods on them
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
+_ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
 _PASSING_TAINTS = frozenset(
     [
         f"node.kubernetes.io/{what}"
@@ -96,11 +98,12 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class _Cluster(msgspec.Struct, frozen=True):
-    """Cluster data that is combined with a node to make a template. pods: node name -> its pods, of the nodes that are
-    copied; limits: node name -> the limits of its CSINode; promised: group id -> NodeGroup.template_volumes;
-    unpromised: group id -> labels for which no new node of it is bought."""
+    """Cluster data that is combined with a node to make a template. known: UID -> DaemonSet; pods: node name -> its
+    pods, of the nodes that are copied; limits: node name -> the limits of its CSINode; promised: group id ->
+    NodeGroup.template_volumes; unpromised: group id -> labels for which no new node of it is bought."""
 
     daemonsets: Sequence[DaemonSet]
+    known: Mapping[str, DaemonSet]
     classes: Sequence[PodClass]
     options: Options
     pods: Mapping[str, Sequence[Pod]]
@@ -128,6 +131,7 @@ def templates(
     pods = {node.name: pods_on(node.name) for node, source in models.values() if source in _COPIES}
     cluster = _Cluster(
         snapshot.daemonsets,
+        {each.uid: each for each in snapshot.daemonsets},
         snapshot.classes,
         options,
         pods,
@@ -219,7 +223,7 @@ def _kind(node: Node) -> tuple[str, int]:
 def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _Cluster) -> Template:
     clean = sanitised(node, f"template-node-for-{group}", cluster.options)
     if source in _COPIES:
-        daemons, asked = _carried(clean, cluster.pods[node.name], cluster), [node.name]
+        daemons, asked = _carried(node, clean, cluster), [node.name]
     else:
         daemons = daemons_of(clean, cluster.daemonsets, cluster.classes)
         asked = sorted(each.name for each in nodes)
@@ -331,11 +335,13 @@ def daemons_of(node: Node, daemonsets: Iterable[DaemonSet], classes: Sequence[Po
     return tuple(daemon.cls for daemon in ordered if _runs(classes[daemon.cls], node))
 
 
-def _carried(node: Node, pods: Iterable[Pod], cluster: _Cluster) -> tuple[int, ...]:
+def _carried(real: Node, clean: Node, cluster: _Cluster) -> tuple[int, ...]:
     """Return the pods of the real node that also run on similar ones: mirror and DaemonSet pods. A DaemonSet that is
-    missing there may have found no room, and then finds none on the next node either, unless it preempts other pods."""
+    missing there may have found no room, and then finds none on the next node either, unless it preempts other pods.
+    clean: the copy of the node."""
     classes = cluster.classes
-    kept = [pod.cls for pod in sorted(pods, key=lambda pod: pod.key) if _stays(pod, classes[pod.cls])]
+    staying = (pod for pod in cluster.pods[real.name] if _stays(pod, classes[pod.cls], real, cluster.known))
+    kept = [pod.cls for pod in _one_of_each(staying, classes)]
     here = {
         (classes[cls].namespace, owner.name)
         for cls in kept
@@ -347,12 +353,33 @@ def _carried(node: Node, pods: Iterable[Pod], cluster: _Cluster) -> tuple[int, .
         if (daemon.namespace, daemon.name) not in here
         and (cluster.options.force_ds or _makes_room(classes[daemon.cls]))
     )
-    return (*kept, *daemons_of(node, missing, classes))
+    return (*kept, *daemons_of(clean, missing, classes))
 
 
-def _stays(pod: Pod, cls: PodClass) -> bool:
-    gone = pod.phase in {"Succeeded", "Failed"}
-    return not gone and (cls.mirror or (cls.is_daemonset and not pod.deleted))
+def _stays(pod: Pod, cls: PodClass, node: Node, known: Mapping[str, DaemonSet]) -> bool:
+    """Return whether a pod is one that every such node has. What it says of itself may be false: whoever creates pods
+    in a namespace chooses their annotations and owners. The owner must therefore exist. In kube-system only
+    administrators create pods, and they are believed: DaemonSets of other API groups are not read."""
+    if pod.phase in {"Succeeded", "Failed"} or not (cls.mirror or (cls.is_daemonset and not pod.deleted)):
+        return False
+    if pod.namespace == _ADMINISTRATORS:
+        return True
+    owner = cls.owner
+    if owner is None:
+        return False
+    if cls.mirror:
+        return (owner.kind, owner.name, owner.uid) == ("Node", node.name, node.uid)
+    daemon = known.get(owner.uid) if owner.kind == "DaemonSet" and owner.built_in else None
+    return daemon is not None and (daemon.namespace, daemon.name) == (pod.namespace, owner.name)
+
+
+def _one_of_each(pods: Iterable[Pod], classes: Sequence[PodClass]) -> list[Pod]:
+    """Return the pods by name, of each DaemonSet the oldest: its controller deletes a second pod on one node."""
+    oldest: dict[str, Pod] = {}
+    for pod in sorted(pods, key=lambda pod: (pod.created, pod.key)):
+        owner = classes[pod.cls].owner
+        oldest.setdefault(owner.uid if owner is not None and owner.kind == "DaemonSet" else pod.key, pod)
+    return sorted(oldest.values(), key=lambda pod: pod.key)
 
 
 def _makes_room(cls: PodClass) -> bool:

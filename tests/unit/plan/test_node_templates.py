@@ -10,13 +10,16 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Taint
+from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.model.storage import CSINode, Storage
 from chalicelib.plan.state.node_templates import Template, learn, templates
 from chalicelib.plan.state.pods_by_node import Occupancy
 from chalicelib.plan.state.readiness import lacks_device
-from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
+
+SYSTEM = {"namespace": "kube-system"}  # pods there are believed to be what they claim
 
 
 def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
@@ -291,17 +294,65 @@ def test_provider_and_learnt_templates_get_all_matching_daemonsets() -> None:
 
 def test_template_copies_only_daemonset_and_mirror_pods_of_the_real_node() -> None:
     build = cluster().node("n", group="g").node("other", group="g")
-    build.running("n", owner="web").running("n", owner=None, mirror=True, cpu="1m")
-    build.running("n", 2, owner="agent", kind="DaemonSet").running("n", owner="custom", daemonset_annotation="true")
-    build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5})
-    build.running("n", owner="over", kind="DaemonSet", pod={"phase": "Failed"})
-    build.running("other", owner="elsewhere", kind="DaemonSet")
-    assert daemons(build.group("g")) == ["agent", "agent", "custom", "none"]
+    build.running("n", owner="web", **SYSTEM).running("n", owner=None, mirror=True, cpu="1m", **SYSTEM)
+    build.running("n", owner="agent", kind="DaemonSet", **SYSTEM)
+    build.running("n", owner="custom", daemonset_annotation="true", **SYSTEM)
+    build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5}, **SYSTEM)
+    build.running("n", owner="over", kind="DaemonSet", pod={"phase": "Failed"}, **SYSTEM)
+    build.running("other", owner="elsewhere", kind="DaemonSet", **SYSTEM)
+    assert daemons(build.group("g")) == ["agent", "custom", "none"]
 
 
 def test_daemonset_pod_of_the_copied_node_takes_its_room() -> None:
-    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4").group("g")
-    assert daemons(build) == ["huge"]
+    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4", **SYSTEM)
+    assert daemons(build.group("g")) == ["huge"]
+
+
+# -- pods of a tenant that claim to run on every node
+
+
+def tenants_daemonset(build: ClusterBuilder, name: str) -> Owner:
+    """Add a DaemonSet of the namespace `default`, and return its pods' owner."""
+    build.daemonsets.append(DaemonSet("default", name, f"uid-{name}", build.cls(owner=name, kind="DaemonSet")))
+    return Owner("DaemonSet", name, f"uid-{name}", "apps/v1")
+
+
+PRETENDED: dict[str, dict[str, Any]] = {
+    "annotated": {"daemonset_annotation": "true"},
+    "annotated-with-no-owner": {"daemonset_annotation": "true", "owner": None},
+    "mirror": {"mirror": True},
+    "mirror-without-an-owner": {"mirror": True, "owner": None},
+    "mirror-of-another-node": {"mirror": True, "owner": Owner("Node", "other", "uid-other", "v1")},
+    "mirror-of-an-earlier-node": {"mirror": True, "owner": Owner("Node", "n", "uid-of-another", "v1")},
+    "daemonset-that-does-not-exist": {"owner": Owner("DaemonSet", "gone", "uid-gone", "apps/v1")},
+    "uid-of-none": {"owner": Owner("DaemonSet", "logs", "uid-guessed", "apps/v1")},
+    "uid-of-another-name": {"owner": Owner("DaemonSet", "other", "uid-logs", "apps/v1")},
+    "uid-of-another-namespace": {"owner": Owner("DaemonSet", "net", "uid-net", "apps/v1")},
+    "kind-of-another-group": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps.kruise.io/v1alpha1")},
+    "second-of-one-daemonset": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps/v1")},
+}
+
+
+@pytest.mark.parametrize("claim", PRETENDED)
+def test_pod_that_only_claims_to_run_on_every_node_shrinks_no_new_node(claim: str) -> None:
+    build = cluster().node("n", "4", group="g").daemonset("net")
+    logs = tenants_daemonset(build, "logs")
+    build.running("n", cpu="100m", pod={"created": OLD - 60}, owner=logs)
+    build.running("n", cpu="3", name="pretended", **PRETENDED[claim])
+    build.group("g").pending(3, "1100m")
+    assert growth(build.plan()) == {"g": (1, 3)}
+
+
+def test_static_pod_of_the_node_itself_takes_room_on_new_nodes() -> None:
+    build = cluster().node("n", "4", group="g")
+    build.running("n", cpu="3", mirror=True, owner=Owner("Node", "n", "uid-n", "v1"))
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {}
+
+
+def test_pod_of_a_tenants_own_daemonset_takes_room_on_new_nodes() -> None:
+    build = cluster().node("n", "4", group="g")
+    build.running("n", cpu="2", owner=tenants_daemonset(build, "logs"))
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (2, 2)}
 
 
 # -- volumes
