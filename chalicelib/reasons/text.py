@@ -172,6 +172,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"again after {format_time(_n(r, 'until'))}",
     ),
     ReasonCode.RULE_INVALID: (lambda r: f"rule {_p(r, 'rule')} is not in force", lambda r: _p(r, "detail")),
+    ReasonCode.RULE_THRESHOLD: (
+        lambda r: f"the threshold of rule {_p(r, 'rule')} is doubtful",
+        lambda r: _p(r, "detail"),
+    ),
     ReasonCode.RULE_NO_GROUP: (
         lambda r: f"rule {_p(r, 'rule')} names a node group that does not exist",
         lambda r: _p(r, "group"),
