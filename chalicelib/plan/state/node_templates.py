@@ -34,6 +34,7 @@ TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 _SETTLED = 60.0  # seconds that a node must have been ready, strictly, to serve as a template
 _COPIES = frozenset({"node", "unready node"})  # sources that are nodes of the cluster, with pods on them
 _REFRESHES = 10  # an unchanged template is renewed this many times before it would expire
+_UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 _ADMINISTRATORS = "kube-system"  # the namespace in which no tenant creates pods
 _PASSING_TAINTS = frozenset(
     [
@@ -49,7 +50,7 @@ _PASSING_TAINTS = frozenset(
         )
     ]
     + [
-        "node.cloudprovider.kubernetes.io/uninitialized",
+        _UNINITIALIZED,
         "node.cloudprovider.kubernetes.io/shutdown",
         "cloud.google.com/impending-node-termination",
         "NodeWithImpairedVolumes",
@@ -164,7 +165,7 @@ def _model(
         return learnt.node, "learnt"
     if group.template is not None:
         alike = [learnt.node, *ordered] if learnt is not None else ordered
-        return _with_beta_labels(with_allocatable(group.template, alike)), "provider"
+        return _as_joined(_with_beta_labels(with_allocatable(group.template, alike)), nodes, options), "provider"
     # A leaving node comes last: it is a worse template than any other node, but better than none.
     bad = min(
         (node for node in ordered if node.allocatable),
@@ -315,6 +316,14 @@ def with_allocatable(node: Node, alike: Iterable[Node] = ()) -> Node:
     return msgspec.structs.replace(
         node, allocatable={name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
     )
+
+
+def _as_joined(template: Node, nodes: Iterable[Node], options: Options) -> Node:
+    """Remove the labels that a node of the group has joined without: the vendor's promise was wrong, and another node
+    would not have them either. A node that its cloud provider has not initialised may get more."""
+    joined = [node for node in nodes if works(node, options) and node.taint(_UNINITIALIZED) is None]
+    labels = {key: text for key, text in template.labels.items() if all(key in node.labels for node in joined)}
+    return template if len(labels) == len(template.labels) else msgspec.structs.replace(template, labels=labels)
 
 
 def _with_beta_labels(node: Node) -> Node:

@@ -372,6 +372,40 @@ def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt
     assert of(cluster().group("g", template=node("t")), learnt).volume_limits == {}
 
 
+# -- labels that a new node was expected to have
+
+
+@pytest.mark.parametrize(
+    ("joined", "bought"),
+    [
+        pytest.param({"ready_since": NOW - 20}, 0, id="joined-without"),
+        pytest.param({"ready_since": NOW - 20, "labels": {"pool": "g"}, "unschedulable": True}, 1, id="joined-with"),
+        pytest.param({"ready": False, "created": NOW - 20}, 0, id="is-joining"),
+        pytest.param({"ready": False}, 1, id="never-became-ready"),
+        pytest.param(
+            {
+                "ready_since": NOW - 20,
+                "taints": [Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")],
+            },
+            1,
+            id="not-initialised",
+        ),
+    ],
+)
+def test_group_whose_node_joined_without_a_label_grows_for_no_pod_that_asks_for_it(
+    joined: dict[str, Any], bought: int
+) -> None:
+    build = cluster().node("n", "2", group="g", **joined).group("g", template=node("t", "2", labels={"pool": "g"}))
+    plan = build.pending(1, "1", node_selector={"pool": "g"}).plan()
+    assert growth(plan) == ({"g": (1, 1)} if bought else {})
+
+
+def test_group_whose_node_joined_without_a_label_grows_for_other_pods() -> None:
+    build = cluster().node("n", "2", group="g", ready_since=NOW - 20).running("n", 1, "2")
+    build.group("g", template=node("t", "2", labels={"pool": "g"})).pending(1, "1")
+    assert growth(build.plan()) == {"g": (1, 1)}
+
+
 # -- learnt templates in memory
 
 
