@@ -95,18 +95,20 @@ class ClusterBuilder:
         cpu: str | int = 0,
         memory: str | int = 0,
         *,
-        owner: str | None = "rs",
+        owner: str | Owner | None = "rs",
         namespace: str = "default",
         kind: str = "ReplicaSet",
         **more: Any,
     ) -> int:
-        """The index of a class; owner None means a bare pod."""
+        """The index of a class. owner: the name of one of that kind, or any owner; None means a bare pod."""
+        if isinstance(owner, str):
+            owner = Owner(kind, owner, f"uid-{owner}")
         requests = {k: v for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items() if v}
         made = PodClass(
             namespace=namespace,
             requests=requests,
-            labels=more.pop("labels", {"app": owner or "bare"}),
-            owner=Owner(kind, owner, f"uid-{owner}") if owner else None,
+            labels=more.pop("labels", {"app": owner.name if owner else "bare"}),
+            owner=owner,
             **more,
         )
         if made not in self.classes:

@@ -37,12 +37,14 @@ class InitQuestion(msgspec.Struct, frozen=True):
 
 class ProviderStart(msgspec.Struct, frozen=True):
     """The first settings of a provider. keys: asked for, in order; prompt: says what they are; credentials: whether it
-    needs a secret of its own; more: settings that are secrets, key -> suffix of the secret's name."""
+    needs a secret of its own; more: settings that are secrets, key -> suffix of the secret's name; options: defaults of
+    the vendor's own autoscaler that differ, written out."""
 
     keys: tuple[str, ...]
     prompt: str
     credentials: bool = True
     more: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 STARTS = {
@@ -55,7 +57,9 @@ STARTS = {
     ),
     "exoscale": ProviderStart(("zone",), "Zone, such as ch-gva-2"),
     "huaweicloud": ProviderStart(
-        ("region", "clusterId"), "Region and id of the CCE cluster, such as cn-north-4 2292498e-…"
+        ("region", "clusterId"),
+        "Region and id of the CCE cluster, such as cn-north-4 2292498e-…",
+        options=(("scaleDownEnabled", False), ("scaleDownDelayAfterDelete", "10m")),
     ),
 }
 
@@ -117,8 +121,11 @@ def document(answers: dict[str, str]) -> str:
         "kubernetes": {"kubeconfigSecret": f"{prefix}{name}/kubeconfig"},
         "providers": {provider: settings},
     }
-    if answers["max_nodes"] != "0":
-        spec["options"] = {"maxNodesTotal": int(answers["max_nodes"])}
+    options = {**dict(start.options), "maxNodesTotal": int(answers["max_nodes"])}
+    if not options["maxNodesTotal"]:
+        del options["maxNodesTotal"]
+    if options:
+        spec["options"] = options
     made = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
     text: str = yaml.safe_dump(made, sort_keys=False, allow_unicode=True)
     load_document(text, "the new policy")

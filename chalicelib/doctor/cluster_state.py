@@ -10,6 +10,7 @@ from chalicelib.doctor.finding import Finding, Severity
 from chalicelib.kube.errors import NotFound
 from chalicelib.model.node import Node
 from chalicelib.model.reason import ReasonCode
+from chalicelib.plan.state.readiness import announces_device
 
 YOUNG = 300.0
 """Seconds after its creation for which a node may carry taints of its startup."""
@@ -21,7 +22,6 @@ _SCHEMES = {
     "clusterapi": ("",),
 }
 """Beginnings of providerIDs; an empty one: any, since the infrastructure decides."""
-_ACCELERATORS = ("nvidia.com/gpu", "amd.com/gpu")
 _OWN_TAINTS = ("node.kubernetes.io/", "ToBeDeletedBy", "DeletionCandidateOf", "node.cloudprovider.kubernetes.io/")
 
 
@@ -123,7 +123,7 @@ def check_expander(context: DoctorContext) -> Sequence[Finding]:
     open_ = [
         group.id
         for group in context.seen.groups
-        if group.template is not None and _has_accelerator(group.template) and not group.template.taints
+        if group.template is not None and announces_device(group.template) and not group.template.taints
     ]
     if not open_ or len(context.seen.groups) == len(open_):
         return ()
@@ -168,10 +168,6 @@ def check_removals(context: DoctorContext) -> Sequence[Finding]:
 
 def _is_young(node: Node, now: float) -> bool:
     return bool(node.created) and now - node.created < YOUNG
-
-
-def _has_accelerator(node: Node) -> bool:
-    return any(node.allocatable.get(key) for key in _ACCELERATORS)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_daemonsets_utilization: bool | None = None
     scale_down_cooldown: float | None = None  # a node younger than this is not removed
     zero_or_max: bool = False
-    enforce_min: bool = False  # raised to its minimum regardless of enforceNodeGroupMinSize (set by a schedule)
+    enforce_min: bool = False  # raised to its minimum regardless of enforceNodeGroupMinSize: a schedule, CCE
     unpromised_labels: tuple[str, ...] = ()  # no new node is bought for a pod that requires one of these
     allow_non_atomic_scale_up_to_max: bool = False
 

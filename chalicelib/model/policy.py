@@ -96,7 +96,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     unremovable_node_recheck_timeout: float = 300.0
     skip_nodes_with_system_pods: bool = True
     blocking_system_pod_disruption_timeout: float = msgspec.field(
-        default=3600.0,
+        default=87600 * 3600.0,  # ten years: never, as upstream until 1.32; its later releases have an hour
         name="blockingSystemPodDistruptionTimeout",  # misspelt in Cluster Autoscaler; kept because users have this name
     )
     skip_nodes_with_local_storage: bool = True

@@ -67,6 +67,7 @@ class ReasonCode(StrEnum):
     RULE_SUPERSEDED = "RuleSuperseded"  # by
     RULE_INTERVAL = "RuleMinInterval"  # until
     RULE_INVALID = "RuleInvalid"  # rule, detail
+    RULE_THRESHOLD = "RuleThresholdDoubtful"  # rule, detail
     RULE_NO_GROUP = "RuleGroupUnknown"  # rule, group
     RULES_OFF = "RulesDisabled"
     RULE_OBJECT_INVALID = "HorizontalNodeAutoscalerInvalid"  # object, detail

@@ -8,8 +8,33 @@ CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 
 # The extended resources that make a node a GPU node.
 GPU_RESOURCES = ("nvidia.com/gpu", "habana.ai/gaudi", "gpu.intel.com/xe", "amd.com/gpu", "microsoft.com/directx")
+# Labels that announce a device before its driver works: those of the five providers, and of clouds. Exoscale has none.
+ANNOUNCING_LABELS = (
+    "cluster-api/accelerator",
+    "aliyun.accelerator/nvidia_name",
+    "cherryservers.com/gpu",
+    "accelerator",
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+)
+# Labels whose value is the GPU type of a node. The last one is set by a driver that works, so it announces nothing.
+GPU_LABELS = (*ANNOUNCING_LABELS, "nvidia.com/gpu.product")
+# Parts of the names of other extended resources that are devices or shares of one, such as aliyun.com/gpu-mem,
+# nvidia.com/mig-1g.5gb and huawei.com/ascend-310.
+_DEVICES = ("gpu", "npu", "tpu", "mig-", "ascend", "neuron", "gaudi")
 
 Amounts = Mapping[str, int]
+
+
+def is_device(name: str) -> bool:
+    """Return whether a resource is an accelerator: a whole device or a share of one."""
+    return "/" in name and (name in GPU_RESOURCES or any(word in name.lower() for word in _DEVICES))
+
+
+def offers_device(amounts: Amounts) -> bool:
+    """Return whether there is an accelerator of any kind among the amounts."""
+    return any(amount > 0 and is_device(name) for name, amount in amounts.items())
 
 
 def add(left: Amounts, right: Amounts) -> dict[str, int]:

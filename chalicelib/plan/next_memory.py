@@ -27,7 +27,8 @@ def next_memory(state: ClusterState, scale_up: ScaleUpPlan, scale_down: ScaleDow
     memory, now = state.memory, state.now
     templates: dict[str, LearntTemplate] = {}
     for facts in state.groups.values():
-        learnt = learn(facts.nodes, memory.templates.get(facts.id), now, state.options)
+        model = facts.template.model if facts.template is not None else None
+        learnt = learn(model, memory.templates.get(facts.id), now, state.options)
         if learnt is not None:
             templates[facts.id] = learnt
     # Keep what is known of a group that could not be read.

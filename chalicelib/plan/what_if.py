@@ -20,7 +20,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.timeouts import provision_time
-from chalicelib.plan.state.node_templates import learn
+from chalicelib.plan.state.node_templates import learn, settled_node
 
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")  # set by the API server on bound pods
 _SETTLED = 31.0  # seconds after which the planner no longer waits for more pods (2, with GPUs 30)
@@ -170,7 +170,7 @@ def without_nodes(
         if mine:
             losses.update({name: RemovedNode(name, group.id) for name in mine})
             members = tuple(node for node in snapshot.nodes if owned_by(group, node))
-            learnt = learn(members, memory.templates.get(group.id), now, options)
+            learnt = learn(settled_node(members, now, options), memory.templates.get(group.id), now, options)
             if learnt is not None:
                 templates[group.id] = learnt
         groups.append(_smaller(group, {name: gone[name] for name in mine}))

@@ -47,7 +47,11 @@ GROUPS = (
                 "not older than this; 0: do not.",
             ),
             on("skip-nodes-with-system-pods", BOOLEAN, "A kube-system pod without a disruption budget keeps its node."),
-            on("blocking-system-pod-distruption-timeout", DURATION, "Up to this age of the pod. Upstream's spelling."),
+            on(
+                "blocking-system-pod-distruption-timeout",
+                DURATION,
+                "Up to this age of the pod; by default always. Upstream's spelling.",
+            ),
             on("skip-nodes-with-local-storage", BOOLEAN, "A pod with hostPath or emptyDir keeps its node."),
             on(
                 "skip-nodes-with-custom-controller-pods",

@@ -77,6 +77,21 @@ def _fallback(draft: PartialPolicy, metric: str) -> int:
     return int(given.get(name, getattr(ScaleUp(), name)))
 
 
+def _exceedable(draft: PartialPolicy, report: Diagnostics) -> None:
+    """Warn of a metric rule that acts above 100%: a pool's requests do not exceed its allocatable. CCE's "-1" (the
+    threshold is automatic) is a rule without `above`, and its add-on's default for it is 100%."""
+    for index, rule in enumerate(draft.spec.get("rules", ())):
+        path = (*SPEC, "rules", index)
+        if "metric" not in rule or (rule.get("above") or _fallback(draft, rule["metric"])) < 100:
+            continue
+        fallback = f"has no threshold of its own, and scaleUp.{rule['metric']}Threshold is 100%"
+        what = "is 100%" if rule.get("above") else fallback
+        report.warn(
+            (*path, "above" if "above" in rule else "metric"),
+            f"{what}, which the requests of a pool do not exceed: it adds nothing; write a lower one",
+        )
+
+
 def _switches(draft: PartialPolicy, report: Diagnostics) -> None:
     """Warn of settings that are written in the document but disabled."""
     given: dict[str, Any] = draft.spec.get("scale_up") or {}
@@ -90,5 +105,6 @@ RULE_CHECKS: tuple[Callable[[PartialPolicy, Diagnostics], None], ...] = (
     _names_once,
     _few_per_group,
     _above_the_scale_down_threshold,
+    _exceedable,
     _switches,
 )

@@ -46,8 +46,8 @@ _REMEDY = {
     ReasonCode.LOCAL_STORAGE: "name the volume in cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes "
     "if it may go",
     ReasonCode.NOT_SAFE_TO_EVICT: "remove the annotation once it may go",
-    ReasonCode.KUBE_SYSTEM: "give it a PodDisruptionBudget in kube-system, or wait until it is older than "
-    "blockingSystemPodDistruptionTimeout",
+    ReasonCode.KUBE_SYSTEM: "give it a PodDisruptionBudget in kube-system, or set "
+    "blockingSystemPodDistruptionTimeout to the age from which it may move",
     ReasonCode.NOT_ENOUGH_PDB: "wait until its pods are healthy, add replicas, or let the budget allow a disruption",
 }
 
@@ -172,6 +172,10 @@ _WORDS: dict[ReasonCode, tuple[_Text, _Text | None]] = {
         lambda r: f"again after {format_time(_n(r, 'until'))}",
     ),
     ReasonCode.RULE_INVALID: (lambda r: f"rule {_p(r, 'rule')} is not in force", lambda r: _p(r, "detail")),
+    ReasonCode.RULE_THRESHOLD: (
+        lambda r: f"the threshold of rule {_p(r, 'rule')} is doubtful",
+        lambda r: _p(r, "detail"),
+    ),
     ReasonCode.RULE_NO_GROUP: (
         lambda r: f"rule {_p(r, 'rule')} names a node group that does not exist",
         lambda r: _p(r, "group"),

@@ -59,7 +59,6 @@ def test_IMP_2_a_manifest_becomes_a_policy_that_validate_accepts(tmp_path: Path,
         ("expendablePodsPriorityCutoff", 0),
         ("scaleDownDelayAfterDelete", "10s"),
         ("cordonNodeBeforeTerminating", False),
-        ("blockingSystemPodDistruptionTimeout", "87600h"),
     ]
 
 

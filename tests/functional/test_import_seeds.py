@@ -27,8 +27,7 @@ ALICLOUD = (
       region: cn-hangzhou
       credentialsSecret: outscaler/shop/alicloud
       nodes: ['1:10:asg-bp18p2yfxow2dloq0001']
-  options: {expander: random, expendablePodsPriorityCutoff: 0, scaleDownDelayAfterDelete: 10s, cordonNodeBeforeTerminating: false,
-    blockingSystemPodDistruptionTimeout: 87600h}
+  options: {expander: random, expendablePodsPriorityCutoff: 0, scaleDownDelayAfterDelete: 10s, cordonNodeBeforeTerminating: false}
 """  # noqa: E501 - exactly as it is printed
 )
 CLUSTERAPI = """apiVersion: outscaler.dev/v1
@@ -45,7 +44,6 @@ spec:
   options:
     expander: random
     cordonNodeBeforeTerminating: false
-    blockingSystemPodDistruptionTimeout: 87600h
     gpuTotal: ['gfx-hardware:1:2']
     balanceSimilarNodeGroups: true
     balancingIgnoreLabel: [topology.ebs.csi.aws.com/zone]
@@ -70,7 +68,7 @@ EXOSCALE = (
     + """  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
   providers:
     exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/shop/exoscale, scaleFromZero: false}
-  options: {expander: random, cordonNodeBeforeTerminating: true, blockingSystemPodDistruptionTimeout: 87600h}
+  options: {expander: random, cordonNodeBeforeTerminating: true}
 """
 )
 PURPLE = (

@@ -38,7 +38,9 @@ def test_init_makes_a_policy_that_validate_accepts(provider: str, tmp_path: Path
     assert main(["validate", "--strict", str(policy)]) == 0
     document = yaml.safe_load(policy.read_text())
     assert document["spec"]["mode"] == "shadow"
-    assert document["spec"]["options"] == {"maxNodesTotal": 50}
+    vendors = {"scaleDownEnabled": False, "scaleDownDelayAfterDelete": "10m"}
+    own = vendors if provider == "huaweicloud" else {}
+    assert document["spec"]["options"] == {**own, "maxNodesTotal": 50}
 
 
 def test_init_asks_five_questions_and_asks_again(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:

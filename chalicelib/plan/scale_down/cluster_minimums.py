@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
-from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
+from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState
 
 
@@ -57,6 +56,6 @@ class ClusterMinimums:
         known = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
         if self._room.keys() <= known.keys():
             return {name: known[name] for name in self._room}
-        types = {node.labels[label] for label in GPU_TYPE_LABELS if label in node.labels}
+        types = {node.labels[label] for label in GPU_LABELS if label in node.labels}
         gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
         return {name: known.get(name, source.get(name, 0) or (gpus if name in types else 0)) for name in self._room}

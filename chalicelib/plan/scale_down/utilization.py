@@ -15,7 +15,6 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState
 from chalicelib.plan.state.pending_pods import is_expendable
-from chalicelib.plan.state.readiness import lacks_device
 from chalicelib.plan.tables.array_types import OVERFULL, Bools, Ints
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
@@ -41,7 +40,7 @@ class Usage:
 
     def __init__(self, state: ClusterState) -> None:
         options, occupancy, classes = state.options, state.occupancy, state.snapshot.classes
-        self._options, self._index = options, occupancy.index
+        self._options, self._index, self._lacking = options, occupancy.index, state.lacking
         asks = np.array(
             [*([cls.requests.get(name, 0) for name in _NAMES] for cls in classes), [0] * len(_NAMES)], dtype=np.float64
         )
@@ -70,7 +69,7 @@ class Usage:
     def of(self, node: Node, *, ignore_daemonsets: bool) -> Utilization | None:
         """Return a node's utilization, None if it has no allocatable cpu or memory."""
         gpu = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), None)
-        if gpu is None and lacks_device(node):
+        if gpu is None and node.name in self._lacking:
             return Utilization(GPU_RESOURCES[0], 0.0, gpu=True)
         at = self._index[node.name]
         skipped = (_DAEMON if ignore_daemonsets else 0) | (

@@ -31,7 +31,9 @@ class Candidates:
     def __init__(self, state: ClusterState, simulated: SimulatedCluster, ledger: ResourceLimiter) -> None:
         self._simulated = simulated
         self.skipped = {
-            facts.id: reason for facts in state.groups.values() if (reason := _skip(facts, ledger)) is not None
+            facts.id: reason
+            for facts in state.groups.values()
+            if (reason := _skip(facts, ledger, state.lacking)) is not None
         }
         self.able = [facts for _, facts in sorted(state.groups.items()) if facts.id not in self.skipped]
         self.shapes: dict[str, NodeShape] = {
@@ -121,7 +123,7 @@ def _template_table(able: Sequence[NodeGroupState], simulated: SimulatedCluster)
     return table
 
 
-def _skip(facts: NodeGroupState, ledger: ResourceLimiter) -> Reason | None:
+def _skip(facts: NodeGroupState, ledger: ResourceLimiter, lacking: Collection[str]) -> Reason | None:
     """Return why a group is skipped, None if it is not. The checks run in the order of Cluster Autoscaler."""
     mine = facts.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
@@ -143,13 +145,23 @@ def _skip(facts: NodeGroupState, ledger: ResourceLimiter) -> Reason | None:
         ),
         (facts.growing, Reason.of(ReasonCode.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
         (facts.target >= facts.group.max, Reason.of(ReasonCode.GROUP_MAX_SIZE, max=facts.group.max)),
-        (facts.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
+        (facts.template is None, Reason.of(ReasonCode.NO_TEMPLATE, detail=_why_no_template(facts, lacking))),
     )
     failed = facts.growth_paused or next((reason for fails, reason in checks if fails), None)
     if failed is not None:
         return failed
     allowance = ledger.allowance(facts, 0)
     return allowance.stop if allowance.nodes <= 0 else None
+
+
+def _why_no_template(facts: NodeGroupState, lacking: Collection[str]) -> str:
+    broken = min((node.name for node in facts.nodes if node.name in lacking), default="")
+    rows = (
+        facts.group.template_error,
+        broken and f"{broken} lacks the device that is announced; check its driver",
+        "none known",
+    )
+    return next(text for text in rows if text)
 
 
 def _error(cls: str, code: str, message: str) -> str:

@@ -19,22 +19,12 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import rooms
 from chalicelib.plan.state.readiness import Bucket
 
 _UNLIMITED = 10**9
-# Labels whose value is the GPU type of a node: our own, those of the five providers, and those of large clouds.
-GPU_TYPE_LABELS = (
-    "cluster-api/accelerator",
-    "aliyun.accelerator/nvidia_name",
-    "cherryservers.com/gpu",
-    "accelerator",
-    "nvidia.com/gpu.product",
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-)
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -200,7 +190,7 @@ class ResourceLimiter:
         amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
         if len(self._max) > len(amounts):
             gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
-            types = {node.labels[label] for label in GPU_TYPE_LABELS if label in node.labels}
+            types = {node.labels[label] for label in GPU_LABELS if label in node.labels}
             for kind in self._max.keys() - amounts.keys():
                 amounts[kind] = source.get(kind, 0) or (gpus if kind in types else 0)
         return amounts

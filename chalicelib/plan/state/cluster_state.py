@@ -26,7 +26,7 @@ from chalicelib.plan.state.node_identity import contested, some
 from chalicelib.plan.state.node_templates import Template, templates
 from chalicelib.plan.state.pauses import growth_pause, removals_pause
 from chalicelib.plan.state.pods_by_node import Occupancy
-from chalicelib.plan.state.readiness import Bucket, bucket, is_ready
+from chalicelib.plan.state.readiness import Bucket, announces_device, bucket, lacks_device, works
 
 
 class NodeGroupState(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class NodeGroupState(msgspec.Struct, frozen=True):
 class ClusterState(msgspec.Struct, frozen=True):
     """The cluster state of the pass. group_of: node name -> group id, only for nodes of a known group. timed_out: group
     id -> the request that timed out in this pass (plan/state/scale_up_requests.py). contested: node name -> why its
-    instance cannot be determined; such a node belongs to no group."""
+    instance cannot be determined; such a node belongs to no group. lacking: nodes without an announced device."""
 
     snapshot: Snapshot
     policy: Policy
@@ -89,6 +89,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     occupancy: Occupancy
     timed_out: Mapping[str, ScaleUpRequest] = {}
     contested: Mapping[str, Reason] = {}
+    lacking: frozenset[str] = frozenset()
 
     @property
     def options(self) -> Options:
@@ -113,16 +114,27 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
     )
     gone |= _vanished(removing, groups)
     occupancy = Occupancy(snapshot)
-    startup = {group.id: group.options.max_node_startup_time for group in groups}
+    startup = {group.id: time for group in groups if (time := group.options.max_node_startup_time) is not None}
+    lacking = _lacking(snapshot.nodes, owners, groups)
+    ready = {node.name for node in snapshot.nodes if node.name not in lacking and works(node, options)}
     buckets = {
-        node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now, gone=node.name in gone)
+        node.name: bucket(
+            node,
+            # A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports:
+            # then the node exists, and only our own taint can mark it as leaving.
+            exists=node.name not in gone or node.name in ready,
+            ready=node.name in ready,
+            # Cluster Autoscaler uses the startup time of the previous node for a node without a group.
+            startup_time=startup.get(owners.get(node.name, ""), options.max_node_startup_time),
+            now=now,
+        )
         for node in snapshot.nodes
     }
     members: dict[str, list[Node]] = {}
     for node in snapshot.nodes:
         if node.name in owners:
             members.setdefault(owners[node.name], []).append(node)
-    made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
+    made = templates(snapshot, members, memory.templates, options, now, occupancy.on, lacking)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
     maker = _Facts(memory, policy, now, buckets, zones, frozenset(doubtful))
     facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
@@ -137,8 +149,9 @@ def build_cluster_state(snapshot: Snapshot, policy: Policy, memory: Memory, now:
         leaving=leaving,
         occupancy=occupancy,
         contested=unknown,
+        lacking=lacking,
         health=msgspec.structs.replace(
-            health_of(snapshot.nodes, owners, buckets, options),
+            health_of(snapshot.nodes, owners, buckets, options, lacking),
             sick_zones=tuple(zones),
             removing=sum(node.name in leaving for node in snapshot.nodes),
             unregistered=sum(len(each.unregistered) - len(each.long_unregistered) for each in facts.values()),
@@ -196,18 +209,15 @@ def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set
     }
 
 
-def _bucket(node: Node, startup: float | None, options: Options, now: float, *, gone: bool) -> Bucket:
-    """startup: startup time of its own group; a node without a group has the cluster's (Cluster Autoscaler uses that of
-    the previous node).
-
-    A vendor's report that an instance is gone or being deleted is believed unless its kubelet still reports: then the
-    node exists, and only our own taint can mark it as leaving."""
-    return bucket(
-        node,
-        exists=not gone or is_ready(node, options),
-        now=now,
-        options=options,
-        startup_time=options.max_node_startup_time if startup is None else startup,
+def _lacking(nodes: Iterable[Node], owners: Mapping[str, str], groups: Iterable[NodeGroup]) -> frozenset[str]:
+    """Return the nodes that lack a device which they or the vendor of their group announce. Devices that pods claim
+    (DRA) are not part of a node's amounts, so nodes of a group that announces such are complete without."""
+    claimed = {group.id for group in groups if group.template_devices}
+    announced = {group.id for group in groups if group.template is not None and announces_device(group.template)}
+    return frozenset(
+        node.name
+        for node in nodes
+        if (group := owners.get(node.name, "")) not in claimed and lacks_device(node, announced=group in announced)
     )
 
 

@@ -8,14 +8,14 @@ stops only when all of it is unhealthy. The same thresholds apply to all three, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from chalicelib.model.node import Node
 from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason, ReasonCode
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.state.readiness import Bucket, only_lacks_device
+from chalicelib.plan.state.readiness import Bucket, works
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -27,10 +27,15 @@ def exceeds(bad: int, known: int, options: Options) -> bool:
 
 
 def health_of(
-    nodes: Sequence[Node], managed: Mapping[str, str], buckets: Mapping[str, Bucket], options: Options
+    nodes: Sequence[Node],
+    managed: Mapping[str, str],
+    buckets: Mapping[str, Bucket],
+    options: Options,
+    lacking: Collection[str],
 ) -> Health:
     """Return the cluster's health and its node counts. managed: node -> group; other nodes are counted but do not
-    affect health. Figures that come from groups (instances, upcoming nodes) are left at 0 for the caller."""
+    affect health. lacking: nodes that lack an announced device. Figures that come from groups (instances, upcoming
+    nodes) are left at 0 for the caller."""
     counts = {kind: sum(bucket is kind for bucket in buckets.values()) for kind in Bucket}
     unready = [node for node in nodes if buckets[node.name] is Bucket.UNREADY]
     unhealthy = exceeds(sum(node.name in managed for node in unready), len(managed), options)
@@ -43,7 +48,7 @@ def health_of(
         not_started=counts[Bucket.NOT_STARTED],
         being_deleted=counts[Bucket.DELETED],
         suspended=counts[Bucket.SUSPENDED],
-        resource_unready=sum(only_lacks_device(node, options) for node in unready),
+        resource_unready=sum(node.name in lacking and works(node, options) for node in unready),
         cpu=sum(offer.get(CPU, 0) for offer in offers),
         memory=sum(offer.get(MEMORY, 0) for offer in offers),
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.policy import Options
-from chalicelib.model.resources import GPU_RESOURCES
+from chalicelib.model.resources import ANNOUNCING_LABELS, offers_device
 
 _NOT_READY_TAINTS = frozenset(
     {"node.kubernetes.io/not-ready", "node.kubernetes.io/disk-pressure", "node.kubernetes.io/network-unavailable"}
@@ -16,10 +16,8 @@ STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/", "startup-t
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 # kubeadm nodes of Cluster API have it until they are initialised.
 STARTUP_TAINTS = frozenset({"node.cluster.x-k8s.io/uninitialized"})
-# Labels by which providers announce a GPU; their value is the GPU type.
-GPU_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name")
-# A shared GPU is offered in pieces under names such as aliyun.com/gpu-mem, and then not as a whole device.
-_SHARED_GPU = "aliyun.com/gpu-"
+# Values by which users say that a node of a labelled set has no device.
+_NO_DEVICE = frozenset({"", "none", "false"})
 
 
 class Bucket(StrEnum):
@@ -40,24 +38,27 @@ def is_startup_taint(key: str, options: Options) -> bool:
 
 
 def is_ready(node: Node, options: Options) -> bool:
-    """Return whether Ready is True, without pressure or startup taint, and with the GPU that its label announces."""
-    return _works(node, options) and not lacks_device(node)
+    """Return whether it works, and offers the device that it announces itself."""
+    return works(node, options) and not lacks_device(node)
 
 
-def lacks_device(node: Node) -> bool:
-    """Return whether the GPU that its label announces is missing (so far)."""
-    promises_gpu = any(label in node.labels for label in GPU_LABELS)
-    return promises_gpu and not any(
-        amount and (name in GPU_RESOURCES or name.startswith(_SHARED_GPU)) for name, amount in node.allocatable.items()
-    )
+def lacks_device(node: Node, *, announced: bool = False) -> bool:
+    """Return whether a device is announced and missing (so far): by a label, by the node's own capacity, or by its
+    vendor (announced). A device of any kind will do, because a driver may offer shares of it under other names."""
+    return (announced or _announces(node) or offers_device(node.capacity)) and not offers_device(node.allocatable)
 
 
-def only_lacks_device(node: Node, options: Options) -> bool:
-    """Return whether only a missing device prevents it from being ready (Cluster Autoscaler's ResourceUnready)."""
-    return lacks_device(node) and _works(node, options)
+def announces_device(template: Node) -> bool:
+    """Return whether a vendor's template has a device."""
+    return offers_device(template.allocatable or template.capacity)
 
 
-def _works(node: Node, options: Options) -> bool:
+def _announces(node: Node) -> bool:
+    return any(node.labels.get(label, "").lower() not in _NO_DEVICE for label in ANNOUNCING_LABELS)
+
+
+def works(node: Node, options: Options) -> bool:
+    """Return whether Ready is True, without pressure or startup taint."""
     ready = node.condition("Ready")
     if ready is None or ready.status != "True":
         return False
@@ -68,13 +69,14 @@ def _works(node: Node, options: Options) -> bool:
     return not any(t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints)
 
 
-def bucket(node: Node, *, exists: bool, startup_time: float, now: float, options: Options) -> Bucket:
-    """Return the bucket of a registered node. exists: the provider still has its instance (True if unknown)."""
+def bucket(node: Node, *, exists: bool, ready: bool, startup_time: float, now: float) -> Bucket:
+    """Return the bucket of a registered node. exists: the provider still has its instance (True if unknown); ready: it
+    works, and no device is missing."""
     suspended = node.condition("Suspended")
     if not exists or node.taint(TO_BE_DELETED) is not None:
         return Bucket.DELETED
     if suspended is not None and suspended.status == "True":
         return Bucket.SUSPENDED
-    if is_ready(node, options):
+    if ready:
         return Bucket.READY
     return Bucket.NOT_STARTED if node.created + startup_time > now else Bucket.UNREADY

@@ -86,7 +86,7 @@ def _title(read: AutoscalerInput) -> str:
 
 def _release(read: AutoscalerInput) -> str:
     if read.version is None:
-        return "no release in the image's tag: today's defaults count; --image-version says otherwise"
+        return "no release in the image's tag: Outscaler's defaults count; --image-version says otherwise"
     return f"counts as {read.version[0]}.{read.version[1]}"
 
 

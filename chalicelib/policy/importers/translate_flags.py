@@ -21,7 +21,7 @@ from chalicelib.policy.importers.autoscaler_input import Argument
 from chalicelib.policy.importers.draft import Draft
 from chalicelib.policy.importers.flag_table import KNOWN, MAX_EMPTY_BULK_DELETE, Fate, KnownFlag, nearest
 from chalicelib.policy.importers.report import Verdict
-from chalicelib.policy.importers.version_defaults import old_defaults, order_of
+from chalicelib.policy.importers.version_defaults import order_of, release_defaults
 from chalicelib.policy.option_definitions import OptionDefinition, Status
 from chalicelib.policy.options import FLAGS, Read, attribute, check_options, default_text
 from chalicelib.policy.value_types import UNSET
@@ -85,7 +85,7 @@ def translate_flags(arguments: Sequence[Argument], version: Version, draft: Draf
         draft.row(words[0].place, ", ".join(word.word for word in words), Verdict.NO_EFFECT, "", reason)
     _scan_interval(given.get("scan-interval", ()), draft)
     _check_together(sources, in_force, version, draft)
-    _write_old_defaults(sources, in_force, version, draft)
+    _write_release_defaults(sources, in_force, version, draft)
 
 
 def normalised(option: OptionDefinition, argument: Argument) -> Any:
@@ -206,7 +206,7 @@ def _keep(
 ) -> None:
     path = f"spec.options.{option.name}"
     same = value == getattr(Options(), attribute(option))
-    differed = any(row.option == option.name for row in old_defaults(version, frozenset()))
+    differed = any(row.option == option.name for row in release_defaults(version, frozenset()))
     if not same or differed:
         draft.options[option.name] = shown
     for argument in found:
@@ -362,11 +362,11 @@ def _check_together(
         draft.row(argument.place, argument.word, Verdict.TOLD, "spec.options.balancingIgnoreLabel", text)
 
 
-def _write_old_defaults(
+def _write_release_defaults(
     sources: Mapping[str, list[Argument]], in_force: Mapping[str, Any], version: Version, draft: Draft
 ) -> None:
     skipped = bool(in_force.get("skip_nodes_with_system_pods", True))
-    for row in old_defaults(version, frozenset(sources), system_pods_skipped=skipped):
+    for row in release_defaults(version, frozenset(sources), system_pods_skipped=skipped):
         value = row.value
         if row.option == "scaleDownDelayAfterDelete" and draft.scan_interval:
             value = draft.scan_interval

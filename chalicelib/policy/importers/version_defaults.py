@@ -11,55 +11,62 @@ from collections.abc import Set
 import msgspec
 
 
-class OldDefault(msgspec.Struct, frozen=True):
-    """A default until a release, inclusive."""
+class ReleaseDefault(msgspec.Struct, frozen=True):
+    """A default of the releases from `since` to `until`, both inclusive."""
 
     flag: str
     until: tuple[int, int]
     option: str
     value: str | int | bool
     text: str
+    since: tuple[int, int] = (0, 0)
 
 
+_ANY = (2**31, 0)  # a bound that no release reaches
 # In the order of the document.
-OLD_DEFAULTS = (
-    OldDefault(
+RELEASE_DEFAULTS = (
+    ReleaseDefault(
         "expander", (1, 32), "expander", "random", "was the default until 1.32; least-waste leaves less unused capacity"
     ),
-    OldDefault(
+    ReleaseDefault(
         "expendable-pods-priority-cutoff", (1, 3), "expendablePodsPriorityCutoff", 0, "was the default until 1.3"
     ),
-    OldDefault(
+    ReleaseDefault(
         "scale-down-delay-after-delete",
         (1, 14),
         "scaleDownDelayAfterDelete",
         "10s",
         "the scan interval was the default until 1.14",
     ),
-    OldDefault("max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"),
-    OldDefault("max-graceful-termination-sec", (0, 6), "maxGracefulTerminationSec", 60, "was the default until 0.6"),
-    OldDefault(
+    ReleaseDefault(
+        "max-total-unready-percentage", (1, 1), "maxTotalUnreadyPercentage", 33, "was the default until 1.1"
+    ),
+    ReleaseDefault(
+        "max-graceful-termination-sec", (0, 6), "maxGracefulTerminationSec", 60, "was the default until 0.6"
+    ),
+    ReleaseDefault(
         "cordon-node-before-terminating",
         (1, 33),
         "cordonNodeBeforeTerminating",
         value=False,
         text="was the default until 1.33",
     ),
-    OldDefault(
+    ReleaseDefault(
         "blocking-system-pod-distruption-timeout",
-        (1, 32),
+        _ANY,
         "blockingSystemPodDistruptionTimeout",
-        "87600h",
-        "until 1.32 a kube-system pod without a disruption budget kept its node",
+        "1h",
+        "since 1.33 a kube-system pod without a disruption budget keeps its node for an hour only",
+        since=(1, 33),
     ),
 )
 BLOCKING = "blocking-system-pod-distruption-timeout"
 
 
-def old_defaults(
+def release_defaults(
     version: tuple[int, int] | None, given: Set[str], *, system_pods_skipped: bool = True
-) -> tuple[OldDefault, ...]:
-    """Return the defaults to write out. version: None counts as today's release. given: flags of the command line.
+) -> tuple[ReleaseDefault, ...]:
+    """Return the defaults to write out. version: None if it is unknown. given: flags of the command line.
 
     system_pods_skipped: the value of skip-nodes-with-system-pods; without it nothing blocks a node.
     """
@@ -67,11 +74,11 @@ def old_defaults(
         return ()
     return tuple(
         row
-        for row in OLD_DEFAULTS
-        if version <= row.until and row.flag not in given and (row.flag != BLOCKING or system_pods_skipped)
+        for row in RELEASE_DEFAULTS
+        if row.since <= version <= row.until and row.flag not in given and (row.flag != BLOCKING or system_pods_skipped)
     )
 
 
 def order_of(option: str) -> int:
     """Return the position of an option in the document: the defaults of the table first, others as given."""
-    return next((at for at, row in enumerate(OLD_DEFAULTS) if row.option == option), len(OLD_DEFAULTS))
+    return next((at for at, row in enumerate(RELEASE_DEFAULTS) if row.option == option), len(RELEASE_DEFAULTS))

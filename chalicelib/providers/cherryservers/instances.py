@@ -38,6 +38,16 @@ class ServerList:
         """Return the servers of a pool by id, including leaving ones."""
         return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
 
+    def tagged_otherwise(self, definition: Definition) -> tuple[CherryServer, ...]:
+        """Return the servers that bear the tags of a pool in the form of the vendor's guide, `k8s-cluster-NAME` and
+        `k8s-nodepool-NAME`, and not as key and value. They are no members: every upstream release counts the latter."""
+        names = {f"{CLUSTER_TAG}-{definition.cluster_name}", f"{POOL_TAG}-{definition.pool}"}
+        return tuple(
+            each
+            for _, each in sorted(self.by_id.items())
+            if names <= each.tags.keys() | set(each.tags.values()) and not belongs(each, definition)
+        )
+
     def doubt(self, definition: Definition) -> str:
         """Return why the members of a pool are uncertain; "" if they are known."""
         return next((each.why for each in self._odd if each.may_be_of(definition)), "")

@@ -20,8 +20,9 @@ from chalicelib.providers.cherryservers.instance_states import doubts
 from chalicelib.providers.cherryservers.instances import ServerList
 from chalicelib.providers.cherryservers.models import CherryPlan, CherryServer
 from chalicelib.providers.cherryservers.node_matching import Matching
-from chalicelib.providers.cherryservers.node_template import make_template
+from chalicelib.providers.cherryservers.node_template import POOL_LABEL, make_template
 from chalicelib.providers.cherryservers.plans import hourly
+from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
 from chalicelib.providers.cherryservers.settings import PROVIDER, CherryBounds
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
@@ -88,6 +89,12 @@ _NO_LABEL = (
 )
 
 
+_JOINED_WITHOUT = (
+    "has joined without the label pool, so no further server is bought for pods that choose by it; "
+    "give the kubelet --node-labels=pool={{.NodeGroup}}"
+)
+
+
 class _CherryGroupBuilder:
     """Builds one group after another and collects the gaps."""
 
@@ -116,6 +123,15 @@ class _CherryGroupBuilder:
             self._once(bounds.name, warning)
         if not labels_pool(definition):
             self._once(bounds.name, _NO_LABEL)
+        if without := self._without_label(members):
+            self._warn(bounds.name, f"node {without} {_JOINED_WITHOUT}")
+        for server in self._roll.tagged_otherwise(definition):
+            self._warn(
+                bounds.name,
+                f"server {server.id} ({server.hostname}) bears tags of another form, such as "
+                f"{CLUSTER_TAG}-{definition.cluster_name}: it is not counted and never removed; give it the tags "
+                f"{CLUSTER_TAG}: {definition.cluster_name} and {POOL_TAG}: {definition.pool} to make it a member",
+            )
         return NodeGroup(
             id=bounds.name,
             provider=PROVIDER,
@@ -129,6 +145,11 @@ class _CherryGroupBuilder:
             priority=bounds.priority,
             price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
         )
+
+    def _without_label(self, members: Sequence[CherryServer]) -> str:
+        """Return the first node of the pool without the label that its template promises, "" if there is none."""
+        nodes = (self._matching.node_of(server) for server in members)
+        return min((node.name for node in nodes if node is not None and POOL_LABEL not in node.labels), default="")
 
     def _instance(self, server: CherryServer) -> Instance:
         """Build an instance. A server that is a node counts as running, whatever state its deployment reports."""

@@ -152,13 +152,15 @@ class _CceGroupBuilder:
 
 
 def _options(pool: NodePool) -> GroupOptions:
-    """Return the group's options. The pool's settings apply only if all its flavours are scaled automatically."""
+    """Return the group's options. The pool's settings apply only if all its flavours are scaled automatically. CCE
+    keeps a pool that is scaled always within its range, so its minimum is enforced."""
     own = pool.autoscaling
     every = own.enable and all(each.enabled for each in pool.groups)
     return GroupOptions(
         scale_down_cooldown=60.0 * own.cooldown_minutes if own.cooldown_minutes > 0 else None,
         scale_down_unneeded_time=60.0 * own.unneeded_minutes if every and own.unneeded_minutes is not None else None,
         scale_down_utilization_threshold=own.utilization if every else None,
+        enforce_min=True,
         unpromised_labels=UNPROMISED,
     )
 

@@ -10,12 +10,16 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Taint
+from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import DaemonSet, Snapshot
 from chalicelib.model.storage import CSINode, Storage
 from chalicelib.plan.state.node_templates import Template, learn, templates
 from chalicelib.plan.state.pods_by_node import Occupancy
-from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+from chalicelib.plan.state.readiness import lacks_device
+from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node
+
+SYSTEM = {"namespace": "kube-system"}  # pods there are believed to be what they claim
 
 
 def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
@@ -31,6 +35,7 @@ def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **opti
         msgspec.structs.replace(Options(), **options),
         NOW,
         Occupancy(snapshot).on,
+        {n.name for n in snapshot.nodes if lacks_device(n)},
     )
     return found.get("g")
 
@@ -289,17 +294,65 @@ def test_provider_and_learnt_templates_get_all_matching_daemonsets() -> None:
 
 def test_template_copies_only_daemonset_and_mirror_pods_of_the_real_node() -> None:
     build = cluster().node("n", group="g").node("other", group="g")
-    build.running("n", owner="web").running("n", owner=None, mirror=True, cpu="1m")
-    build.running("n", 2, owner="agent", kind="DaemonSet").running("n", owner="custom", daemonset_annotation="true")
-    build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5})
-    build.running("n", owner="over", kind="DaemonSet", pod={"phase": "Failed"})
-    build.running("other", owner="elsewhere", kind="DaemonSet")
-    assert daemons(build.group("g")) == ["agent", "agent", "custom", "none"]
+    build.running("n", owner="web", **SYSTEM).running("n", owner=None, mirror=True, cpu="1m", **SYSTEM)
+    build.running("n", owner="agent", kind="DaemonSet", **SYSTEM)
+    build.running("n", owner="custom", daemonset_annotation="true", **SYSTEM)
+    build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5}, **SYSTEM)
+    build.running("n", owner="over", kind="DaemonSet", pod={"phase": "Failed"}, **SYSTEM)
+    build.running("other", owner="elsewhere", kind="DaemonSet", **SYSTEM)
+    assert daemons(build.group("g")) == ["agent", "custom", "none"]
 
 
 def test_daemonset_pod_of_the_copied_node_takes_its_room() -> None:
-    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4").group("g")
-    assert daemons(build) == ["huge"]
+    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4", **SYSTEM)
+    assert daemons(build.group("g")) == ["huge"]
+
+
+# -- pods of a tenant that claim to run on every node
+
+
+def tenants_daemonset(build: ClusterBuilder, name: str) -> Owner:
+    """Add a DaemonSet of the namespace `default`, and return its pods' owner."""
+    build.daemonsets.append(DaemonSet("default", name, f"uid-{name}", build.cls(owner=name, kind="DaemonSet")))
+    return Owner("DaemonSet", name, f"uid-{name}", "apps/v1")
+
+
+PRETENDED: dict[str, dict[str, Any]] = {
+    "annotated": {"daemonset_annotation": "true"},
+    "annotated-with-no-owner": {"daemonset_annotation": "true", "owner": None},
+    "mirror": {"mirror": True},
+    "mirror-without-an-owner": {"mirror": True, "owner": None},
+    "mirror-of-another-node": {"mirror": True, "owner": Owner("Node", "other", "uid-other", "v1")},
+    "mirror-of-an-earlier-node": {"mirror": True, "owner": Owner("Node", "n", "uid-of-another", "v1")},
+    "daemonset-that-does-not-exist": {"owner": Owner("DaemonSet", "gone", "uid-gone", "apps/v1")},
+    "uid-of-none": {"owner": Owner("DaemonSet", "logs", "uid-guessed", "apps/v1")},
+    "uid-of-another-name": {"owner": Owner("DaemonSet", "other", "uid-logs", "apps/v1")},
+    "uid-of-another-namespace": {"owner": Owner("DaemonSet", "net", "uid-net", "apps/v1")},
+    "kind-of-another-group": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps.kruise.io/v1alpha1")},
+    "second-of-one-daemonset": {"owner": Owner("DaemonSet", "logs", "uid-logs", "apps/v1")},
+}
+
+
+@pytest.mark.parametrize("claim", PRETENDED)
+def test_pod_that_only_claims_to_run_on_every_node_shrinks_no_new_node(claim: str) -> None:
+    build = cluster().node("n", "4", group="g").daemonset("net")
+    logs = tenants_daemonset(build, "logs")
+    build.running("n", cpu="100m", pod={"created": OLD - 60}, owner=logs)
+    build.running("n", cpu="3", name="pretended", **PRETENDED[claim])
+    build.group("g").pending(3, "1100m")
+    assert growth(build.plan()) == {"g": (1, 3)}
+
+
+def test_static_pod_of_the_node_itself_takes_room_on_new_nodes() -> None:
+    build = cluster().node("n", "4", group="g")
+    build.running("n", cpu="3", mirror=True, owner=Owner("Node", "n", "uid-n", "v1"))
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {}
+
+
+def test_pod_of_a_tenants_own_daemonset_takes_room_on_new_nodes() -> None:
+    build = cluster().node("n", "4", group="g")
+    build.running("n", cpu="2", owner=tenants_daemonset(build, "logs"))
+    assert growth(build.group("g").pending(3, "1100m").plan()) == {"g": (2, 2)}
 
 
 # -- volumes
@@ -319,6 +372,40 @@ def test_provider_template_has_the_volume_limits_of_any_node_of_the_group(learnt
     assert of(cluster().group("g", template=node("t")), learnt).volume_limits == {}
 
 
+# -- labels that a new node was expected to have
+
+
+@pytest.mark.parametrize(
+    ("joined", "bought"),
+    [
+        pytest.param({"ready_since": NOW - 20}, 0, id="joined-without"),
+        pytest.param({"ready_since": NOW - 20, "labels": {"pool": "g"}, "unschedulable": True}, 1, id="joined-with"),
+        pytest.param({"ready": False, "created": NOW - 20}, 0, id="is-joining"),
+        pytest.param({"ready": False}, 1, id="never-became-ready"),
+        pytest.param(
+            {
+                "ready_since": NOW - 20,
+                "taints": [Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true")],
+            },
+            1,
+            id="not-initialised",
+        ),
+    ],
+)
+def test_group_whose_node_joined_without_a_label_grows_for_no_pod_that_asks_for_it(
+    joined: dict[str, Any], bought: int
+) -> None:
+    build = cluster().node("n", "2", group="g", **joined).group("g", template=node("t", "2", labels={"pool": "g"}))
+    plan = build.pending(1, "1", node_selector={"pool": "g"}).plan()
+    assert growth(plan) == ({"g": (1, 1)} if bought else {})
+
+
+def test_group_whose_node_joined_without_a_label_grows_for_other_pods() -> None:
+    build = cluster().node("n", "2", group="g", ready_since=NOW - 20).running("n", 1, "2")
+    build.group("g", template=node("t", "2", labels={"pool": "g"})).pending(1, "1")
+    assert growth(build.plan()) == {"g": (1, 1)}
+
+
 # -- learnt templates in memory
 
 
@@ -333,18 +420,18 @@ def test_learnt_template_has_no_data_of_a_single_node() -> None:
         resource_version="7",
         taints=[Taint("dedicated", "NoSchedule"), Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")],
     )
-    known = learn([first], None, NOW, Options())
+    known = learn(first, None, NOW, Options())
     assert known is not None
-    assert learn([second], known, NOW + 60, Options()) is known, "nothing to write"
+    assert learn(second, known, NOW + 60, Options()) is known, "nothing to write"
 
 
 def test_unchanged_learnt_template_is_renewed_before_it_expires() -> None:
     options = msgspec.structs.replace(Options(), node_info_cache_expire_time=3600)
-    known = learn([node("a")], None, NOW, options)
+    known = learn(node("a"), None, NOW, options)
     assert known is not None
-    assert learn([node("a")], known, NOW + 300, options) is known
-    assert learn([node("a")], known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
-    assert learn([], known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
+    assert learn(node("a"), known, NOW + 300, options) is known
+    assert learn(node("a"), known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
+    assert learn(None, known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
 
 
 def test_learnt_templates_do_not_depend_on_input_order() -> None:

@@ -190,7 +190,8 @@ def test_daemonset_pods_never_trigger_a_scale_up() -> None:
 
 def test_pods_of_a_draining_node_are_planned_for() -> None:
     build = cluster().node("n", "1", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
-    build.running("n", 2, "500m").running("n", 1, "100m", kind="DaemonSet", owner="ds").group("g")
+    build.running("n", 2, "500m").daemonset("ds", "100m")
+    build.running("n", 1, "100m", kind="DaemonSet", owner="ds", namespace="kube-system").group("g")
     assert growth(build.plan()) == {"g": (2, 2)}, "a new node has the DaemonSet's pod too: 900m left, one pod each"
 
 

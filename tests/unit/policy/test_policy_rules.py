@@ -186,6 +186,23 @@ def test_CCE_A3_2_threshold_above_the_removal_threshold_is_accepted(rule: str, f
     assert len(rules_of(document(rule, further=further))) == 1
 
 
+@each_row(
+    "rule, further, where",
+    [
+        (BUSY.replace(", above: 70", ""), "", "rules[0].metric: has no threshold of its own, and scaleUp.cpuThreshold"),
+        (BUSY.replace("70", "auto"), "", "rules[0].above: has no threshold of its own, and scaleUp.cpuThreshold is"),
+        (BUSY.replace("70", "100"), "", "rules[0].above: is 100%"),
+        (BUSY.replace("70", "99"), "", ""),
+        (BUSY.replace("70", "auto"), "scaleUp: {cpuThreshold: 80}", ""),
+        (CRON, "", ""),
+    ],
+)
+def test_CCE_A3_6_threshold_that_requests_do_not_exceed_is_warned_of(rule: str, further: str, where: str) -> None:
+    _, warnings = load(document(rule, further=further), place="p.yaml")
+    assert len(warnings) == bool(where)
+    assert where in "".join(warnings)
+
+
 def test_policy_rules_errors_are_reported_at_once() -> None:
     reported = refusals(
         document(

@@ -66,7 +66,7 @@ def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(bench: St
         created=START - 900,
         conditions=(Condition("Ready", "True", changed=START - 900),),
     )
-    learnt = learn([model], None, START, Options())
+    learnt = learn(model, None, START, Options())
     assert learnt is not None
     templates = dict.fromkeys(groups, learnt)
     bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=templates, first_seen=START))
@@ -77,7 +77,7 @@ def test_memory_quiet_pass_writes_at_most_5_items_and_reads_at_most_25(bench: St
         lease = bench.lease("quiet")
         before = bench.load()
         confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
-        again = {name: learn([model], each, bench.clock(), Options()) for name, each in before.templates.items()}
+        again = {name: learn(model, each, bench.clock(), Options()) for name, each in before.templates.items()}
         after = replace(before, nodes=confirmed, templates={name: each for name, each in again.items() if each})
         bench.store.memory.save(bench.cluster, before, after, (), lease)
         bench.store.leases.release(lease, passed_at=bench.clock())

@@ -1,5 +1,5 @@
-"""A kube-system pod that no PodDisruptionBudget selects blocks removal for its first hour. After that it is movable and
-later rules are skipped, so such pods should have a PodDisruptionBudget."""
+"""A kube-system pod that no PodDisruptionBudget selects blocks removal. blockingSystemPodDistruptionTimeout limits this
+to the first time of the pod: an older one is movable, and later rules are skipped."""
 
 from __future__ import annotations
 

@@ -23,20 +23,9 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import NodePrices
-from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY, Amounts
-from chalicelib.plan.state.readiness import GPU_LABELS
+from chalicelib.model.resources import CPU, GPU_LABELS, GPU_RESOURCES, MEMORY, Amounts
 
 INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-#: Further labels that clouds set on nodes with GPUs; plan/state/readiness.py has those of our providers.
-CLOUD_GPU_LABELS = (
-    "cloud.google.com/gke-accelerator",
-    "k8s.amazonaws.com/accelerator",
-    "nvidia.com/gpu.product",
-    "kubernetes.azure.com/accelerator",
-    "accelerator",
-    "aliyun.accelerator/nvidia_name",
-    "cherryservers.com/gpu",
-)
 _GIB = 2**30
 _GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
 _NO_LIST = NodePrices()
@@ -65,7 +54,7 @@ def instance_type(node: Node) -> str:
 
 def has_gpu(node: Node) -> bool:
     """Return whether the node has a GPU label or GPU capacity; one of them suffices."""
-    return any(label in node.labels for label in (*GPU_LABELS, *CLOUD_GPU_LABELS)) or _gpus(node.allocatable) > 0
+    return any(label in node.labels for label in GPU_LABELS) or _gpus(node.allocatable) > 0
 
 
 def node_price(node: Node, prices: NodePrices | None, own: float = 0.0) -> float | None:

@@ -6,16 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chalicelib.model.group import InstanceState
-from chalicelib.model.node import Node
 from chalicelib.model.reason import Reason, ReasonCode
-from chalicelib.model.resources import GPU_RESOURCES
-from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
 from chalicelib.plan.state.cluster_state import ClusterState, NodeGroupState
 from chalicelib.plan.state.pools import PoolFacts
-from chalicelib.plan.state.readiness import Bucket, only_lacks_device
-
-# Parts of the resource names of accelerators, in addition to those known by their whole name.
-_ACCELERATORS = ("gpu", "npu", "tpu", "ascend", "neuron", "gaudi")
+from chalicelib.plan.state.readiness import Bucket, announces_device, lacks_device, works
 
 
 def members(pool: PoolFacts, state: ClusterState) -> tuple[NodeGroupState, ...]:
@@ -52,7 +46,7 @@ def _signs(facts: NodeGroupState, state: ClusterState) -> Iterator[tuple[bool, s
     instances = facts.group.instances
     yield (any(op.is_open and op.spec.group == facts.id for op in state.memory.operations), "an operation is under way")
     without_driver = sum(
-        state.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, state.options)
+        state.buckets[node.name] is Bucket.NOT_STARTED and node.name in state.lacking and works(node, state.options)
         for node in facts.nodes
     )
     yield facts.upcoming > without_driver, "nodes are on their way"
@@ -70,18 +64,9 @@ def without_device(pool: PoolFacts, state: ClusterState) -> str:
     offers none; "" if there is none. Leaving nodes are ignored."""
     for name in pool.groups:
         facts = state.groups[name]
-        models = [node for node in (facts.group.template, facts.template.node if facts.template else None) if node]
-        promised = any(_offers_one(node) for node in models)
+        promised = facts.template is not None and announces_device(facts.template.node)
         for node in sorted(facts.nodes, key=lambda each: each.name):
-            due = promised or any(node.labels.get(label) for label in GPU_TYPE_LABELS)
-            if due and not _offers_one(node) and node.name not in state.leaving:
+            lacks = node.name in state.lacking or lacks_device(node, announced=promised)
+            if lacks and node.name not in state.leaving:
                 return node.name
     return ""
-
-
-def _offers_one(node: Node) -> bool:
-    offers = node.allocatable or node.capacity
-    return any(
-        amount > 0 and (name in GPU_RESOURCES or ("/" in name and any(word in name.lower() for word in _ACCELERATORS)))
-        for name, amount in offers.items()
-    )

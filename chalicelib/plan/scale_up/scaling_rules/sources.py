@@ -139,7 +139,12 @@ class _Gathering:
         return ""
 
     def _bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
-        problem = problem or threshold_problem(rule, pool, self.state)
+        low = threshold_problem(rule, pool, self.state)
+        if low and not rule.source:
+            problem = problem or low
+        elif doubt := low or _never_exceeded(rule, self.state):
+            # CCE accepts such an object. Removals then keep what the rule needs (removal_guard.py).
+            self._note(Reason.of(ReasonCode.RULE_THRESHOLD, rule=rule.key, detail=doubt))
         self.bound.append(SourceBound(rule, pool, problem, created))
         if problem:
             self._note(Reason.of(ReasonCode.RULE_INVALID, rule=rule.key, detail=problem))
@@ -186,9 +191,17 @@ def threshold(rule: Rule, state: ClusterState) -> int:
     return rule.above or own.get(rule.metric or Metric.CPU, 0)
 
 
+def _never_exceeded(rule: Rule, state: ClusterState) -> str:
+    """Return why a metric rule can hardly act, "" if it can."""
+    if rule.metric is None or threshold(rule, state) < 100:
+        return ""
+    setting = "its threshold" if rule.above else f"automatic, and scaleUp.{rule.metric.value}Threshold"
+    return f"{setting} is 100%, which the requests of a pool do not exceed; set less"
+
+
 def threshold_problem(rule: Rule, pool: PoolFacts, state: ClusterState) -> str:
     """Return why a metric rule would add what removals take away again, "" if it would not. Where nothing is ever
-    removed, as is CCE's default, any threshold is allowed."""
+    removed, as is CCE's default, any threshold is allowed. A rule of the policy is refused for it."""
     if rule.metric is None or not state.options.scale_down_enabled:
         return ""
     above = threshold(rule, state)

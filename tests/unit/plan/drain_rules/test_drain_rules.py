@@ -58,12 +58,18 @@ def test_daemonset_pod_never_blocks_its_node_whatever_its_other_fields() -> None
     assert assess(hard, YOUNG, budgets=(Budget("kube-system", "b", APP, 0),)) == (EVICT, None)
 
 
+@pytest.mark.parametrize("days", [0, 1, 365, 5 * 365])
+def test_system_pod_without_a_budget_blocks_its_node_at_any_age(days: int) -> None:
+    assert assess(SYSTEM, {"created": NOW - days * 86400}) == (BLOCK, ReasonCode.KUBE_SYSTEM)
+
+
 @pytest.mark.parametrize(
     ("minutes", "action", "code"),
     [(59, BLOCK, ReasonCode.KUBE_SYSTEM), (60, BLOCK, ReasonCode.KUBE_SYSTEM), (61, MOVE, None)],
 )
-def test_system_pod_blocks_its_node_for_the_first_hour(minutes: int, action: Action, code: ReasonCode | None) -> None:
-    assert assess(SYSTEM, {"created": NOW - minutes * 60}) == (action, code)
+def test_system_pod_moves_after_the_timeout_that_is_set(minutes: int, action: Action, code: ReasonCode | None) -> None:
+    found = assess(SYSTEM, {"created": NOW - minutes * 60}, blocking_system_pod_disruption_timeout=3600.0)
+    assert found == (action, code)
 
 
 def test_option_allows_drain_of_system_pods() -> None:
@@ -71,7 +77,8 @@ def test_option_allows_drain_of_system_pods() -> None:
 
 
 def test_old_system_pod_skips_all_later_drain_rules() -> None:
-    assert assess({**SYSTEM, "safe_to_evict": "false", "volumes": _DIR}) == (MOVE, None)
+    hard = {**SYSTEM, "safe_to_evict": "false", "volumes": _DIR}
+    assert assess(hard, blocking_system_pod_disruption_timeout=3600.0) == (MOVE, None)
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,8 @@ def test_CCE_A3_3_metric_rules_ignore_an_empty_pool() -> None:
 
 
 def gpu_site() -> Site:
-    """A pool whose nodes should have a GPU; the first node does not have it yet."""
-    site = full(cpu(), cron())
+    """A pool of so few nodes that it stays healthy. They should have a GPU, and do not have it."""
+    site = full(cpu(), cron(), count=3, asks="8")
     site.groups["g"].model["labels"] = {"accelerator": "tesla-t4"}
     return site
 
@@ -208,7 +208,7 @@ def test_CCE_A3_4_node_without_its_gpu_suppresses_metric_rules() -> None:
 
 
 def test_CCE_A3_4_device_promised_by_a_template_but_missing_suppresses_rules() -> None:
-    site = full(cpu())
+    site = full(cpu(), count=3, asks="8")
     site.groups["g"].bare = True
     site.groups["g"].more["template"] = node("t", "3920m", extra={"vendor.example/npu-310": 1})
     with_template = site.read()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from chalicelib.model.reason import ReasonCode
 from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
@@ -65,6 +66,27 @@ def test_CCE_2_second_object_with_a_cpu_rule_for_a_pool_is_rejected() -> None:
     assert [note.params["object"] for note in plan.notes] == ["kube-system/a"]
     assert details(site) == ["cpu: pool g has a rule for cpu already; one is allowed"]
     assert set(site.memory.rule_objects) == {"kube-system/z"}
+
+
+@pytest.mark.parametrize("removals", [True, False])
+def test_CCE_A3_2_object_below_the_removal_threshold_acts_and_is_noted(removals: bool) -> None:
+    """The vendor's own sample has 40%, and its autoscaler removes nothing by default."""
+    site = with_objects(horizontal("h", cpu(above=40, add=2)), scale_down_enabled=removals)
+    plan = site.plan()
+    assert (grown(plan), why(plan, "cpu")) == ({"g": 2}, None)
+    assert noted(plan) == ({ReasonCode.RULE_THRESHOLD} if removals else set())
+    again = site.arrive(plan).plan(site.now + 2 * 3600)
+    assert grown(again) == {"g": 2}, "it is still above 40%"
+    assert not again.removals, "what the rule needs is not removed"
+
+
+@pytest.mark.parametrize("above", [0, 100])
+def test_CCE_A3_6_threshold_that_requests_do_not_exceed_is_noted(above: int) -> None:
+    """0 is the vendor's "-1": automatic, by default above 100%."""
+    site = with_objects(horizontal("h", cpu(above=above)))
+    assert noted(site.plan()) == {ReasonCode.RULE_THRESHOLD}
+    site.scale_up = ScaleUp(cpu_threshold=70)
+    assert noted(site.plan()) == ({ReasonCode.RULE_THRESHOLD} if above else set())
 
 
 def test_CCE_A2_policy_rules_come_first_and_ten_rules_are_the_maximum() -> None:

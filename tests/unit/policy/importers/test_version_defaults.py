@@ -1,10 +1,10 @@
-"""Defaults of old releases are written out where they decide which nodes are bought or removed."""
+"""Defaults of releases are written out where they decide which nodes are bought or removed."""
 
 from __future__ import annotations
 
 from chalicelib.policy.importers.draft import Draft
 from chalicelib.policy.importers.translate_flags import translate_flags
-from chalicelib.policy.importers.version_defaults import old_defaults
+from chalicelib.policy.importers.version_defaults import release_defaults
 from tests.cases import each_row
 from tests.unit.policy.importers.autoscaler_inputs import argument
 
@@ -15,9 +15,10 @@ BLOCKING = "blockingSystemPodDistruptionTimeout"
     "version, options",
     [
         (None, []),
-        ((1, 34), []),
-        ((1, 33), ["cordonNodeBeforeTerminating"]),
-        ((1, 29), ["expander", "cordonNodeBeforeTerminating", BLOCKING]),
+        ((1, 34), [BLOCKING]),
+        ((1, 33), ["cordonNodeBeforeTerminating", BLOCKING]),
+        ((1, 32), ["expander", "cordonNodeBeforeTerminating"]),
+        ((1, 29), ["expander", "cordonNodeBeforeTerminating"]),
         (
             (1, 3),
             [
@@ -25,17 +26,16 @@ BLOCKING = "blockingSystemPodDistruptionTimeout"
                 "expendablePodsPriorityCutoff",
                 "scaleDownDelayAfterDelete",
                 "cordonNodeBeforeTerminating",
-                BLOCKING,
             ],
         ),
     ],
 )
 def test_each_release_has_its_own_defaults(version: tuple[int, int] | None, options: list[str]) -> None:
-    assert [row.option for row in old_defaults(version, set())] == options
+    assert [row.option for row in release_defaults(version, set())] == options
 
 
 def test_a_given_flag_and_removable_system_pods_need_no_default() -> None:
     draft = Draft()
-    words = ("--expander=least-waste", "--skip-nodes-with-system-pods=false")
-    translate_flags([argument(word) for word in words], (1, 29), draft, skip_unknown=False)
-    assert list(draft.options) == ["expander", "cordonNodeBeforeTerminating", "skipNodesWithSystemPods"]
+    words = ("--cordon-node-before-terminating=true", "--skip-nodes-with-system-pods=false")
+    translate_flags([argument(word) for word in words], (1, 33), draft, skip_unknown=False)
+    assert draft.options == {"cordonNodeBeforeTerminating": True, "skipNodesWithSystemPods": False}

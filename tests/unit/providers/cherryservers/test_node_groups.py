@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import msgspec
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
@@ -53,6 +54,52 @@ def test_cherry_quiet_pass_costs_one_list_and_one_plan() -> None:
         ("pool2", 2, 0, 10),
     ]
     assert observation.gaps == ()
+
+
+@each_row(
+    "tags",
+    [
+        {f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""},
+        {"cluster": f"k8s-cluster-{CLUSTER}", "pool": f"k8s-nodepool-{POOL}"},
+    ],
+)
+def test_cherry_server_with_tags_as_the_guide_writes_them_is_reported_and_not_counted(tags: dict[str, str]) -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add()
+    cloud.change(number, tags=tags)
+    observation = seen(cloud)
+    assert [each.target for each in observation.groups] == [0, 0]
+    (gap,) = observation.gaps
+    assert (gap.name, gap.place) == (POOL, f"spec.nodeGroups[provider=cherryservers, id={POOL}]")
+    assert f"server {number} " in gap.detail
+    assert f"give it the tags k8s-cluster: {CLUSTER} and k8s-nodepool: {POOL}" in gap.detail
+
+
+@each_row(
+    "tags",
+    [
+        {f"k8s-cluster-{CLUSTER}": ""},
+        {"k8s-cluster-other": "", f"k8s-nodepool-{POOL}": ""},
+        {f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": "", "k8s-cluster": CLUSTER, "k8s-nodepool": POOL},
+    ],
+)
+def test_cherry_server_with_one_such_tag_or_with_both_forms_is_not_reported(tags: dict[str, str]) -> None:
+    cloud = FakeCloud()
+    (number,) = cloud.add()
+    cloud.change(number, tags=tags)
+    assert seen(cloud).gaps == ()
+
+
+def test_cherry_node_that_joined_without_the_label_pool_is_reported() -> None:
+    cloud = FakeCloud()
+    first, second = cloud.add(2)
+    nodes = [
+        msgspec.structs.replace(node(cloud.all[first].hostname, ""), labels={"pool": POOL}),
+        msgspec.structs.replace(node(cloud.all[second].hostname, ""), labels={}),
+    ]
+    (gap,) = seen(cloud, *nodes).gaps
+    assert gap.detail.startswith(f"node {nodes[1].name} has joined without the label pool")
+    assert seen(cloud, nodes[0]).gaps == ()
 
 
 def test_cherry_nodes_without_labels_and_provider_ids_cost_no_call() -> None:

@@ -82,6 +82,13 @@ def test_CCE_A6_2_cooldown_is_a_time_that_new_nodes_stay() -> None:
     assert seen(FakeCceApi(two()))[A].options.scale_down_cooldown is None
 
 
+def test_minimum_of_every_group_is_enforced() -> None:
+    """A pool that is scaled is always within its range."""
+    groups = seen(FakeCceApi(two()))
+    assert len(groups) == 2
+    assert all(group.options.enforce_min for group in groups.values())
+
+
 def test_CCE_A6_8_pool_conditions_apply_only_where_every_flavour_is_enabled() -> None:
     own = Autoscaling(True, 0, 10, unneeded_minutes=5, utilization=0.6)
     api = FakeCceApi(two(autoscaling=own))
