@@ -62,7 +62,10 @@ def observe(
             changes=result.folded,
             stored=result.stored,
             reread=result.reread,
+            behind=round(result.behind, 1),
         )
+    if result.short:
+        logger.warning("watches of the cluster pause before their end", cluster=policy.name, kinds=result.short)
     if policy.reading is not ClusterReading.VERIFY or result.scope is not ReadScope.CHANGES:
         return seen, result.scope
     kube.begin_lists()

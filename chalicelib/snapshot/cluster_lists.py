@@ -6,12 +6,15 @@ the next pass reads more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+
+import msgspec
 
 from chalicelib.kube.client import KubeClient, path_segment
 from chalicelib.kube.errors import ClusterError, Forbidden, NotFound, Unavailable
 from chalicelib.kube.list_page import HOSTED, Page
+from chalicelib.kube.watch import Watch, number_of
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import MissingData
 from chalicelib.net.large_buffers import map_large_buffers
@@ -29,25 +32,35 @@ LONGEST = 600.0
 CONFIG_MAP = "ConfigMap"
 
 
+class FollowedList(msgspec.Struct, frozen=True):
+    """One list at the end of a pass that has followed it. watches: which may still receive something. reached: its
+    version then. present: a version that the server had while the pass read. position: that of this list, None where it
+    was not asked for. asked_at: when, seconds of a monotonic clock."""
+
+    watches: Sequence[Watch]
+    reached: int
+    present: int
+    position: int | None
+    asked_at: float
+
+
 class ClusterLists:
     """A cluster's objects. versions: resourceVersion of each list by kind, for those that can be followed. unwatched:
-    kinds for which the account may not watch."""
+    kinds for which the account may not watch. followed: lists at the end of the last pass. complete_at: an instant as
+    of which a list is known to be complete, where that is later than the full read; seconds of a monotonic clock."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.builder = SnapshotBuilder(namespace, numbered=False)
         self.versions: dict[str, str] = {}
         self.unwatched: set[str] = set()
+        self.followed: dict[str, FollowedList] = {}
+        self.complete_at: dict[str, float] = {}
 
     def followable(self) -> bool:
         """Return whether the next pass can read the changes alone, at least of the lists that are required."""
         required = {each.kind for each in RESOURCES if each.required}
         return required <= self.versions.keys() and not required & self.unwatched
-
-
-def number_of(version: str) -> int:
-    """Return a resourceVersion as a number, as Kubernetes defines it since v1.35; 0 for anything else."""
-    return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 
 def read_lists(kube: KubeClient, namespace: str, *, rules: bool, rates: PageRates | None = None) -> ClusterLists:
@@ -68,9 +81,7 @@ def read_lists(kube: KubeClient, namespace: str, *, rules: bool, rates: PageRate
     return lists
 
 
-def reread(
-    kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: ThreadPoolExecutor
-) -> None:
+def reread(kube: KubeClient, lists: ClusterLists, resources: Iterable[ListedResource], pool: Executor) -> None:
     """Read some of the lists again. Raises ClusterError; the lists cannot be used after that."""
     started = [(resource, ListReader(kube, resource, pool, HOSTED)) for resource in resources]
     for resource, parts in started:
@@ -107,7 +118,7 @@ def fold_list(resource: ListedResource, parts: Iterable[ListPart], lists: Cluste
 class OtherObjects:
     """What is read in full by every pass: the rule objects, if they apply, and the priority expander's ConfigMap."""
 
-    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: ThreadPoolExecutor, *, rules: bool) -> None:
+    def __init__(self, kube: KubeClient, lists: ClusterLists, pool: Executor, *, rules: bool) -> None:
         self._lists, self._rules = lists, rules
         place = PRIORITY_CONFIG.format(path_segment(lists.namespace))
         self._priorities = pool.submit(kube.get, place)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 import msgspec
 
@@ -67,7 +67,7 @@ class ListReader:
         self,
         kube: KubeClient,
         resource: ListedResource,
-        pool: ThreadPoolExecutor,
+        pool: Executor,
         bounds: ReadBounds,
         rates: PageRates | None = None,
     ) -> None:

@@ -27,13 +27,17 @@ Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[MissingD
 
 class ReadResult(msgspec.Struct, frozen=True):
     """How a cluster was read. reason: why in full, "" for changes. folded: changes of objects; reread: lists that were
-    read in full all the same, and why; stored: whether another process has read what the changes were followed from."""
+    read in full all the same, and why; stored: whether another process has read what the changes were followed from.
+    behind: seconds before the end of this read as of which all lists are known to be complete; later changes may be
+    missing. short: see list_changes.Changes."""
 
     scope: ReadScope
     reason: str = ""
     stored: bool = False
     folded: int = 0
     reread: dict[str, str] = {}
+    behind: float = 0.0
+    short: tuple[str, ...] = ()
 
 
 def read_live_cluster(
@@ -75,7 +79,8 @@ def _with_kept(
     found, stored, reason = _earlier(cluster, kube, kept, namespace, asked)
     if found is not None:
         try:
-            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, quiet=kept.quiet)
+            pace = kept.pace(cluster, kube)
+            made: Changes = follow(kube, found.lists, rules=rules, turn=found.turn, now=kept.now(), pace=pace)
         except ServerBehind as behind:
             reason = f"the server has not reached the version of {behind}"
         except ClusterError as error:
@@ -83,7 +88,9 @@ def _with_kept(
         else:
             found.kube = kube
             kept.put(cluster, found)
-            return found.lists, ReadResult(ReadScope.CHANGES, "", stored, made.folded, dict(made.reread))
+            return found.lists, ReadResult(
+                ReadScope.CHANGES, "", stored, made.folded, dict(made.reread), kept.behind(found), made.short
+            )
     kube.begin_lists()
     fresh = kept.start(kube, asked, read_lists(kube, namespace, rules=rules, rates=kept.rates(cluster, kube)))
     kept.put(cluster, fresh)
