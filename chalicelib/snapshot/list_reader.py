@@ -59,8 +59,9 @@ class _Fetch:
 class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
-    rates: how fast the cluster's pages arrive; None: they are compressed. Iterating raises ClusterError: Expired if the
-    token of a page expires again and again, Unavailable for a list of more pages or bytes than the limits allow.
+    rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion at which the list is
+    read, "" for the present one. Iterating raises ClusterError: Expired if the server no longer has that version, or if
+    the token of a page expires again and again; Unavailable for a list of more pages or bytes than the limits allow.
     """
 
     def __init__(
@@ -70,7 +71,10 @@ class ListReader:
         pool: Executor,
         bounds: ReadBounds,
         rates: PageRates | None = None,
+        *,
+        at: str = "",
     ) -> None:
+        self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
         self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, pool, bounds, rates
         self._requested = 0
         self._decode = LISTINGS[resource.kind].decode
@@ -114,7 +118,7 @@ class ListReader:
                 if each.future is not None:
                     each.future.cancel()
             self._coming = deque()
-            self._request(dict(self._resource.query))
+            self._request({**self._resource.query, **self._first})
 
     def _retry_smaller(self, fetch: _Fetch) -> None:
         """Ask again for a page that is too large, with fewer objects; nothing after it is known to be right."""
