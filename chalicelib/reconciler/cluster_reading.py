@@ -163,6 +163,7 @@ def _read(
         rules=obeyed(policy),
         kept=kept,
         report=results.append,
+        check=lambda: rt.memory_usage.check(rt.memory_size),
     )
 
 

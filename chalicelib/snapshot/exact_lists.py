@@ -36,13 +36,15 @@ class Comparison(msgspec.Struct, frozen=True):
 def compare(kube: KubeClient, followed: ClusterLists) -> Comparison:
     """Read all lists at the versions that were followed, and compare their objects. Raises ClusterError."""
     exact = ClusterLists(followed.namespace)
+    exact.bound(followed.check)
     resources = [each for each in RESOURCES if each.kind in followed.versions]
     incomparable: dict[str, str] = {}
     differences: list[str] = []
     with collector_paused(), ThreadPoolExecutor(READERS, thread_name_prefix="exact") as pool:
         try:
             started = [
-                (each, ListReader(kube, each, pool, HOSTED, at=followed.versions[each.kind])) for each in resources
+                (each, ListReader(kube, each, pool, HOSTED, at=followed.versions[each.kind], check=followed.check))
+                for each in resources
             ]
             for resource, parts in started:
                 try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONNECTED_FOR = 90.0
 """Seconds after which the connections of an earlier pass are not used: something on the way may have dropped them."""
-_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; of a class its spec's bytes come on top
+_PER_POD, _PER_NODE, _PER_OBJECT = 700, 4_000, 500  # bytes, measured; classes come on top
 _CLASSES = 4  # times as many classes as at the full read: most belong to pods that are gone
 _FEW_CLASSES = 1_000
 _MOST_LEARNT = 10_000  # clusters
@@ -44,7 +44,7 @@ class KeptCluster:
         objects = self.lists.builder.objects
         others = sum(objects.count(each) for each in objects.kinds if each not in ("Pod", "Node"))
         pods, nodes = len(objects.pods), len(objects.nodes)
-        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.spec_bytes
+        return pods * _PER_POD + nodes * _PER_NODE + others * _PER_OBJECT + objects.table.memory
 
     def is_overgrown(self) -> bool:
         """Return whether most classes belong to pods that are gone."""

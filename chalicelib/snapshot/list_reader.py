@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 
 import msgspec
@@ -21,6 +21,7 @@ from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Expired, Unavailable
 from chalicelib.kube.list_page import ReadBounds, TypedPage
 from chalicelib.kube.transport import JSON, METADATA_ONLY, TOO_LARGE
+from chalicelib.snapshot.class_table import unbounded
 from chalicelib.snapshot.listed_resources import ListedResource
 from chalicelib.snapshot.object_decoders import LISTINGS
 from chalicelib.snapshot.page_rates import PROBE, PageRates
@@ -29,6 +30,7 @@ FIRST = 1_000
 """Objects of the first pages."""
 _LEAST, _MOST = 50, 5_000
 _PAGE_BYTES = 8 * 2**20  # wanted, uncompressed: more would only raise the peak of memory
+_LONGEST_PAGE = 48 * 2**20  # uncompressed; it is read again with fewer objects, because several are read at once
 _PROBED = 2  # number of the request whose page has the other form (page_rates.py)
 _AHEAD = 3  # pages that are being read or wait to be folded
 _RESTARTS = 3  # of a list whose token expired
@@ -60,8 +62,10 @@ class ListReader:
     """Iterates over the pages of one list, each as soon as it is complete. Starts reading at once.
 
     rates: how fast the cluster's pages arrive; None: they are compressed. at: the resourceVersion at which the list is
-    read, "" for the present one. Iterating raises ClusterError: Expired if the server no longer has that version, or if
-    the token of a page expires again and again; Unavailable for a list of more pages or bytes than the limits allow.
+    read, "" for the present one. check: called when a page has arrived, see ClassTable.
+
+    Iterating raises ClusterError: Expired if the server no longer has that version, or if the token of a page expires
+    again and again; Unavailable for a list of more pages or bytes than the limits allow. It raises what check raises.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class ListReader:
         rates: PageRates | None = None,
         *,
         at: str = "",
+        check: Callable[[], None] = unbounded,
     ) -> None:
+        self._check = check
         self._first = {"resourceVersion": at, "resourceVersionMatch": "Exact"} if at else {}
         self._kube, self._resource, self._pool, self._bounds, self._rates = kube, resource, pool, bounds, rates
         self._requested = 0
@@ -174,6 +180,7 @@ class ListReader:
             seen=lambda piece: self._seen(fetch, piece),
             gzip=fetch.compressed,
         )
+        self._check()
         if self._rates is not None:
             self._rates.note(compressed=fetch.compressed, size=fetch.size, seconds=fetch.ended - fetch.began)
         return page
@@ -182,6 +189,8 @@ class ListReader:
         """Note when the body of a page arrives. Its first piece, empty, comes before each attempt."""
         fetch.ended = time.monotonic()
         fetch.size += len(piece)
+        if fetch.size > _LONGEST_PAGE and fetch.ask["limit"] != "1":
+            raise Unavailable(f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True)
         if not piece:
             fetch.began, fetch.size = fetch.ended, 0
         self._peek(fetch, piece)

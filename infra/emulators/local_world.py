@@ -118,6 +118,7 @@ class LocalWorld:
         )
         self.scheduled = True
         self.takes: Reading | None = None
+        self.reads = 0
         self.metrics: list[Json] = []
         self.judge = (
             Judge(roles(self.services.table, deployed.queues()), lambda: self.invoker.current or API)
@@ -130,7 +131,7 @@ class LocalWorld:
             self.line.dial if self._quick else open_connection,
             deployment or LOOPBACK,
             self.judge,
-            ScriptedGauge(lambda: self.takes),
+            ScriptedGauge(lambda: self.takes, lambda: self.reads),
         )
         self._deployment = deployment
         self._functions = {function.source: function for function in deployed.functions()}

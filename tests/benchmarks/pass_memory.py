@@ -45,7 +45,7 @@ spec:
 # -- the cluster
 
 
-class _Objects:
+class ServedObjects:
     """Lists of a cluster with `nodes` nodes and `per_node` pods on each. Every object is rendered when it is sent."""
 
     def __init__(self, nodes: int, per_node: int) -> None:
@@ -78,7 +78,7 @@ class _Objects:
 
 class _PassMemoryHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    objects: _Objects
+    objects: ServedObjects
 
     def do_GET(self) -> None:
         split = urlsplit(self.path)
@@ -106,8 +106,9 @@ class _PassMemoryHandler(BaseHTTPRequestHandler):
         """Logs nothing."""
 
 
-def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
-    handler = type("Handler", (_PassMemoryHandler,), {"objects": _Objects(nodes, per_node)})
+def served(objects: ServedObjects) -> tuple[ThreadingHTTPServer, str]:
+    """Serve objects on a port of this machine; return the server and its kubeconfig."""
+    handler = type("Handler", (_PassMemoryHandler,), {"objects": objects})
     many = type("Server", (ThreadingHTTPServer,), {"request_queue_size": 128})  # a pass opens a dozen connections
     server: ThreadingHTTPServer = many(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -197,7 +198,7 @@ def main(arguments: list[str]) -> int:
             print(json.dumps(made), flush=True)
         return 0
     for nodes, per_node in SIZES:
-        server, kubeconfig = _served(nodes, per_node)
+        server, kubeconfig = served(ServedObjects(nodes, per_node))
         command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(nodes)]
         done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
         server.shutdown()

@@ -150,12 +150,18 @@ def test_verification_of_a_busy_cluster_finds_no_difference(
     history = ClusterHistory(server.store, 5)
     read(runtime, ClusterReading.VERIFY)
     passes = 0
+
+    def goes_on(_: object) -> tuple[tuple[()], tuple[()]]:
+        """Happens after the changes are read, and before the lists are."""
+        history.happen(20)
+        return (), ()
+
     for _ in range(12):
         history.happen(20)
         snapshot, _ = observe(
             Policy("prod", reading=ClusterReading.VERIFY),
             connected(Policy("prod"), runtime),
-            lambda _: (history.happen(20), ((), ()))[1],  # after the changes are read, before the lists are
+            goes_on,
             runtime,
         )
         passes += bool(snapshot.nodes)
