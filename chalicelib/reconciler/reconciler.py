@@ -192,8 +192,7 @@ def _hand_over_late(message: ReconcileMessage, policy: Policy, exceeded: MemoryE
     Raises MemoryExceeded, as the failure of the pass, where the large function is not invoked."""
     if handed_over(message, str(exceeded), rt):
         return
-    lease = _taken(message, policy, rt)
-    if lease is not None:
+    if (lease := _taken(message, policy, rt)) is not None:
         tale = PassRecorder(policy, lease, rt)
         tale.pass_failed(exceeded)
         rt.store.leases.release(lease, passed_at=rt.clock(), failure=tale.failure)

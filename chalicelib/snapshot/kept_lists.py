@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from chalicelib import __version__
 from chalicelib.kube.client import KubeClient
-from chalicelib.kube.watch import QUIET, WatchPace
+from chalicelib.kube.list_watch import QUIET, WatchPace
 from chalicelib.snapshot.cluster_lists import LONGEST, ClusterLists
 from chalicelib.snapshot.page_rates import PageRates
 
@@ -54,7 +54,7 @@ class KeptCluster:
 class KeptLists:
     """The clusters of one process, the one used longest ago first. Used by one pass at a time.
 
-    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see kube.watch.WatchPace.
+    most: bytes for all of them. monotonic: seconds of a clock that never goes back. quiet: see WatchPace.
     archive: lists that other processes have stored, None for none.
     """
 

@@ -25,8 +25,9 @@ import msgspec
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import Forbidden
 from chalicelib.kube.list_page import ListMeta
+from chalicelib.kube.list_watch import MARKED_WITHIN, ListWatch, WatchPace, wait_for
 from chalicelib.kube.transport import JSON, METADATA_ONLY, METADATA_ONLY_CHANGES
-from chalicelib.kube.watch import MARKED_WITHIN, ChangedObject, ListWatch, Watch, WatchPace, number_of, wait_for
+from chalicelib.kube.watch import ChangedObject, Watch, number_of
 from chalicelib.snapshot.cluster_lists import READERS, ClusterLists, FollowedList, OtherObjects, reread
 from chalicelib.snapshot.listed_resources import RESOURCES, ListedResource
 from chalicelib.snapshot.snapshot_builder import collector_paused

@@ -30,7 +30,6 @@ FIRST = 1_000
 """Objects of the first pages."""
 _LEAST, _MOST = 50, 5_000
 _PAGE_BYTES = 8 * 2**20  # wanted, uncompressed: more would only raise the peak of memory
-_LONGEST_PAGE = 48 * 2**20  # uncompressed; it is read again with fewer objects, because several are read at once
 _PROBED = 2  # number of the request whose page has the other form (page_rates.py)
 _AHEAD = 3  # pages that are being read or wait to be folded
 _RESTARTS = 3  # of a list whose token expired
@@ -189,7 +188,7 @@ class ListReader:
         """Note when the body of a page arrives. Its first piece, empty, comes before each attempt."""
         fetch.ended = time.monotonic()
         fetch.size += len(piece)
-        if fetch.size > _LONGEST_PAGE and fetch.ask["limit"] != "1":
+        if fetch.size > self._bounds.page and fetch.ask["limit"] != "1":
             raise Unavailable(f"{self._resource.path}: a page is too long", reason=TOO_LARGE, lasting=True)
         if not piece:
             fetch.began, fetch.size = fetch.ended, 0

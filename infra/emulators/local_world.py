@@ -81,9 +81,9 @@ class LocalWorld:
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
     Attributes for tests: scheduled (whether the schedule invokes the tick), takes (the memory of each pass that ends,
-    None: not measured), clock, kube, server, cluster, queues, store, services (the emulated account), line (the
-    connection to the API server of a quick world: `line.ask` injects faults into requests), invocations, metrics (lines
-    that the functions emit), invoker (the running function).
+    None: not measured), reads (MB while it reads), clock, kube, server, cluster, queues, store, services (the emulated
+    account), line (the connection to the API server of a quick world: `line.ask` injects faults into requests),
+    invocations, metrics (lines that the functions emit), invoker (the running function).
     """
 
     def __init__(
@@ -116,9 +116,8 @@ class LocalWorld:
         self.queues = VirtualQueues(
             self.clock, deployed.queues() | deployed.invocations(), dead={RECONCILE_LARGE: RECONCILE}
         )
-        self.scheduled = True
+        self.scheduled, self.reads = True, 0
         self.takes: Reading | None = None
-        self.reads = 0
         self.metrics: list[Json] = []
         self.judge = (
             Judge(roles(self.services.table, deployed.queues()), lambda: self.invoker.current or API)

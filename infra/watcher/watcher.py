@@ -13,7 +13,7 @@ from collections.abc import Callable, Set
 
 from chalicelib.kube.client import KubeClient
 from chalicelib.kube.errors import ClusterError
-from chalicelib.kube.watch import QUIET
+from chalicelib.kube.list_watch import QUIET
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.pod import SETTLED_AFTER
 from chalicelib.model.read_scope import ReadScope
@@ -40,7 +40,7 @@ class Silent(OutscalerError):
 
 class ClusterWatcher:
     """Reads one cluster and posts it. post: sends one post; raises OutscalerError. clock: epoch seconds. monotonic:
-    seconds of a clock that never goes back. quiet: see kube.watch.Watch. urgent: set where a turn is to begin at once.
+    seconds of a clock that never goes back. quiet: see WatchPace. urgent: set where a turn is to begin at once.
     """
 
     def __init__(

@@ -62,17 +62,18 @@ class HostileObjects(pass_memory.ServedObjects):
         return json.dumps(hostile_pod(at), separators=(",", ":"))
 
 
-def grown(mebibytes: int) -> Json:
-    """Return what a pass measured: base and peak in MB, wall in seconds; error where it did not end."""
+def grown(mebibytes: int, size: int) -> Json:
+    """Return what a pass measured: base and peak in MB, wall in seconds; error where it did not end. size: MB of the
+    function, 0 for any."""
     server, kubeconfig = pass_memory.served(
         HostileObjects(mebibytes) if mebibytes else pass_memory.ServedObjects(NODES, 0)
     )
-    command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(NODES)]
+    command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(NODES), "--size", str(size)]
     try:
         done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
     finally:
         server.shutdown()
-    lines: list[Json] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"base"')]
+    lines: list[Json] = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"stopped"')]
     return lines[0] if lines else {"error": done.stderr[-2000:]}
 
 
@@ -80,14 +81,17 @@ def main(arguments: list[str]) -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.hostile_memory")
     parser.add_argument("mebibytes", nargs="*", type=int, default=SIZES, metavar="MIB")
-    for mebibytes in parser.parse_args(arguments).mebibytes:
-        made = grown(mebibytes)
+    parser.add_argument("--size", type=int, default=0, metavar="MB", help="memory of the function; 0: any")
+    given = parser.parse_args(arguments)
+    for mebibytes in given.mebibytes:
+        made = grown(mebibytes, given.size)
         if "error" in made:
             print(f"{mebibytes:>4} MiB of pods: {made['error']}")
             return 1
         growth = made["peak"] - made["base"]
         print(
-            f"{mebibytes:>4} MiB of pods: {growth:.0f} MB more, peak {made['peak']:.0f} MB, {made['wall']:.1f} s",
+            f"{mebibytes:>4} MiB of pods: {growth:.0f} MB more, peak {made['peak']:.0f} MB, {made['wall']:.1f} s"
+            f"{'; stopped: ' + made['stopped'] if made['stopped'] else ''}",
             flush=True,
         )
     return 0
