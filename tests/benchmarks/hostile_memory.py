@@ -55,8 +55,8 @@ class HostileObjects(pass_memory.ServedObjects):
 
     def __init__(self, mebibytes: int) -> None:
         super().__init__(NODES, 0)
-        each = len(json.dumps(hostile_pod(0), separators=(",", ":")))
-        self.pods = max(1, mebibytes * 2**20 // each) - pass_memory.PENDING
+        one = len(json.dumps(hostile_pod(0), separators=(",", ":")))
+        self.pods = max(1, mebibytes * 2**20 // one) - pass_memory.PENDING
 
     def _pod_at(self, at: int) -> str:
         return json.dumps(hostile_pod(at), separators=(",", ":"))

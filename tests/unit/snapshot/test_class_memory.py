@@ -37,15 +37,15 @@ def test_bytes_of_a_pod_that_its_class_does_not_need_are_not_kept() -> None:
     for at, pod in enumerate(pods):
         pod["spec"] = {"containers": [{"name": "c", "env": [{"name": "e", "value": f"{at}" + "x" * 1_000_000}]}]}
     body = page(pods)
-    builder, kept = folded(body)
+    builder, retained = folded(body)
     assert len(builder.objects.pods) == PODS
-    assert kept < len(body) / 10
+    assert retained < len(body) / 10
 
 
 def test_estimate_of_the_memory_of_classes_is_not_too_low() -> None:
-    builder, kept = folded(page([hostile_pod(at) for at in range(PODS)]))
+    builder, retained = folded(page([hostile_pod(at) for at in range(PODS)]))
     assert len(builder.objects.table.classes) == PODS
-    assert 0.8 * kept < builder.objects.table.memory < 2 * kept
+    assert 0.8 * retained < builder.objects.table.memory < 2 * retained
 
 
 def test_reading_stops_while_classes_grow() -> None:
